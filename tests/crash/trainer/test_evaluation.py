@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import time
 from pathlib import Path
 
 import torch
 
-from tests.crash.trainer.test_loop import FORKS, ForkServerProcess, end
+from tests.crash.trainer.test_loop import begin, end, run_killed
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import metrics
@@ -30,12 +27,6 @@ def run(out: Path) -> None:
     train(tiny_policy(), TASKS, CallableRewards(share_of_a), config, resume=resume, evaluation=evaluation(config))
 
 
-def begin(out: Path) -> ForkServerProcess:
-    process = FORKS.Process(target=run, args=(out,))
-    process.start()
-    return process
-
-
 def timeless(out: Path) -> list[Metrics]:
     return [
         {name: value for name, value in line.items() if name != "eval_time"}
@@ -45,16 +36,8 @@ def timeless(out: Path) -> list[Metrics]:
 
 def test_evaluations_of_a_killed_run_equal_those_of_an_uninterrupted_one(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert end(begin(whole)) == 0
-    chance = random.Random(0)
-    for kill in range(KILLS):
-        process = begin(killed)
-        while len(metrics.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
-            time.sleep(0.005)
-        time.sleep(chance.uniform(0.0, 0.1))  # somewhere within a step, an evaluation or the best checkpoint
-        process.kill()
-        assert end(process) == -signal.SIGKILL
-    assert end(begin(killed)) == 0
+    assert end(begin(run, whole)) == 0
+    run_killed(run, killed, kills=KILLS, steps=STEPS, later=0.1)  # within a step, an evaluation or the best checkpoint
     assert [line["step"] for line in timeless(killed)] == list(range(0, STEPS + 1, 2))
     assert timeless(killed) == timeless(whole)
     best, expected = saved_best(killed), saved_best(whole)

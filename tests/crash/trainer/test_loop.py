@@ -6,6 +6,7 @@ import multiprocessing
 import random
 import signal
 import time
+from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def files(out: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("optimizer.safetensors", "model/model.safetensors")}
 
 
-def begin(out: Path) -> ForkServerProcess:
+def begin(run: Callable[[Path], None], out: Path) -> ForkServerProcess:
     process = FORKS.Process(target=run, args=(out,))
     process.start()
     return process
@@ -47,18 +48,23 @@ def end(process: ForkServerProcess) -> int | None:
     return code
 
 
-def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert end(begin(whole)) == 0
+def run_killed(run: Callable[[Path], None], out: Path, *, kills: int, steps: int, later: float) -> None:
+    """Run to the end after some kills, each up to ``later`` seconds after a step."""
     chance = random.Random(0)
-    for kill in range(KILLS):
-        process = begin(killed)
-        while len(metrics.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
+    for kill in range(kills):
+        process = begin(run, out)
+        while len(metrics.read(out)) < steps * (kill + 1) // (kills + 2) and process.is_alive():
             time.sleep(0.005)
-        time.sleep(chance.uniform(0.0, 0.05))  # somewhere within a step or a checkpoint
+        time.sleep(chance.uniform(0.0, later))
         process.kill()
         assert end(process) == -signal.SIGKILL
-    assert end(begin(killed)) == 0
+    assert end(begin(run, out)) == 0
+
+
+def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert end(begin(run, whole)) == 0
+    run_killed(run, killed, kills=KILLS, steps=STEPS, later=0.05)  # somewhere within a step or a checkpoint
     assert files(killed) == files(whole)
     assert [step["step"] for step in metrics.read(killed)] == list(range(1, STEPS + 1))
     assert checkpoint.steps(killed) == [STEPS - 1, STEPS]

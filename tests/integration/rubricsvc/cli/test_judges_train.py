@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import resource
 import shutil
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -238,63 +234,6 @@ def test_judges_train_refuses_what_the_model_or_the_machine_does_not_have(
     assert ran.code == 2 and path in ran.err, ran.err
 
 
-def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
-    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from trainer.judge_training import examination, training
-
-    weights = tmp_path / "out" / "judge" / "adapter_model.safetensors"
-    config = config.rename(tmp_path / "my judge.toml")
-
-    def interrupt(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(examination, "probabilities", interrupt)
-        examined = cli("judges", "train", config, "--no-audit", "--no-add")
-    assert examined.code == 130
-    continued = f"rubricsvc judges train '{config}' --no-audit --no-add --resume"
-    assert continued in examined.err
-    expected = weights.read_bytes()
-    (tmp_path / "out").rename(tmp_path / "whole")
-
-    step, seen = training._step, list[int]()
-
-    def interrupted(*args: Any) -> Any:
-        seen.append(args[-1])
-        if seen[-1] == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        return step(*args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(training, "_step", interrupted)
-        stopped = cli("judges", "train", config, "--no-audit", "--no-add")
-    assert (stopped.code, seen) == (130, [0, 1, 2, 3])
-    assert continued in stopped.err
-    newest = tmp_path / "out" / "checkpoints" / "step-000004"
-    (newest / "model" / "best.safetensors").write_bytes(b"\0" * 100)
-    resumed = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
-    assert resumed.code == 0, resumed.err
-    assert "damaged-step-000004" in resumed.err and "best.safetensors" in resumed.err
-    assert weights.read_bytes() == expected
-
-    results = {name: (weights.parent / name).read_bytes() for name in ("judge.json", "passport.json")}
-    with monkeypatch.context() as patched:
-        patched.setattr(examination, "probabilities", interrupt)
-        again = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
-    assert again.code == 130
-    assert {name: (weights.parent / name).read_bytes() for name in results} == results
-
-
-def test_judges_train_resumes_on_the_same_base_only(cli: Cli, config: Path, tmp_path: Path, model: Path) -> None:
-    base = tiny_model(tmp_path / "base", context=1024)
-    change(config, (str(model), str(base)), ("steps = 6", "steps = 2"))
-    assert cli("judges", "train", config, "--no-audit", "--no-add").code == 0
-    tiny_model(base, context=1024, seed=5)
-    ran = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
-    assert ran.code == 2 and "base_sha256" in ran.err, ran.err
-
-
 def test_judges_train_reads_the_file_whose_name_looks_like_a_pattern(cli: Cli, config: Path, tmp_path: Path) -> None:
     write(tmp_path / "people1.jsonl", labelled(100))
     write(tmp_path / "people[1].jsonl", labelled(200))
@@ -367,26 +306,6 @@ def test_judges_train_refuses_data(
     write(tmp_path / "people.jsonl", records)
     ran = cli("judges", "train", config)
     assert ran.code == 2 and named in ran.err and "Traceback" not in ran.err
-
-
-def test_judges_train_resume_needs_a_training(cli: Cli, config: Path) -> None:
-    ran = cli("judges", "train", config, "--resume")
-    assert ran.code == 3 and "without --resume" in ran.err
-
-
-@pytest.fixture
-def small_files() -> Iterator[None]:
-    """No file may grow beyond 8 kB: what a full disk does to a file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_judges_train_on_a_full_disk_can_be_resumed(cli: Cli, config: Path, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue("small_files")
-    ran = cli("judges", "train", config, "--no-add")
-    assert ran.code == 3 and "step-000002" in ran.err and "--resume" in ran.err
 
 
 @pytest.fixture

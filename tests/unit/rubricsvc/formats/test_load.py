@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.core.rubric import Ordinal
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import FieldError, InputFile, InvalidFileError, detect, input_file, json_records, load, stream
+from rubricsvc.formats import FieldError, InvalidFileError, input_file, json_records, load
 from rubricsvc.formats.errors import MAX_LISTED
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
@@ -266,54 +264,6 @@ def test_load_rejects_unknown_formats(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "format"),
-    [
-        ("r.jsonl", GOOD, "native"),
-        ("r.yaml", "prompt: x\n", "native"),
-        ("r.txt", GOOD, "native"),
-        ("h.jsonl", '{"prompt_id": "1", "prompt": [], "rubrics": []}\n', "healthbench"),
-        ("m.jsonl", '{"prompt_id": "1", "binary_labels": [], "rubric": "x"}\n', "healthbench"),
-        ("criteria.jsonl", '{"id": 1, "criterions": {}, "dimension_weight": {}}\n', "deep_research_bench"),
-    ],
-)
-def test_detect_uses_ending_and_fields(tmp_path: Path, name: str, content: str, format: str) -> None:
-    file = InputFile(write(tmp_path, name, content))
-    assert detect(file) == format
-    assert len(list(file.entries())) == 1  # the record that was looked at is not lost
-
-
-def test_detect_names_a_misspelt_field_beside_a_rubric(tmp_path: Path) -> None:
-    file = write(tmp_path, "a.jsonl", '{"prompt": "Q?", "rubric": "r", "completion": "A"}\n')
-    assert [(one.path, one.line) for one in invalid(file, None).errors] == [("completion", 1)]
-
-
-def test_detect_rejects_unknown_formats(tmp_path: Path) -> None:
-    file = write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n')
-    error = invalid(file, None)
-    assert error.errors[0].code == "unknown_format" and "native" in error.hint
-    assert invalid(tmp_path, None).errors[0].code == "unknown_format"  # the folder of that file
-    (tmp_path / "empty").mkdir()
-    assert invalid(tmp_path / "empty", None).errors[0].code == "is_folder"
-
-
-class Once(io.BytesIO):
-    """A stream that cannot be rewound, as stdin."""
-
-    def seekable(self) -> bool:
-        return False
-
-    def seek(self, *_: object) -> int:
-        raise AssertionError("rewound")
-
-
-@pytest.mark.parametrize("name", ["stdin", "a.yaml", "a.json"])
-def test_stream_reads_a_file_once(name: str) -> None:
-    buffer = io.BufferedReader(Once(GOOD.encode()))  # type: ignore[arg-type]  # as sys.stdin.buffer
-    assert len(list(stream(InputFile(name, stream=buffer, name="<stdin>")))) == 1
-    assert not buffer.closed
-
-
-@pytest.mark.parametrize(
     "record",
     [
         {"prompt": "Q", "criteria": ["a"], "x" * 1_000_000: 1},
@@ -398,59 +348,6 @@ def test_load_reports_faults_of_text_with_those_of_fields(tmp_path: Path) -> Non
     of_json = [(1, "duplicate_key"), (1, "model_type"), (2, "json_invalid"), (3, "tuple_type")]
     assert [(error.line, error.code) for error in invalid(path).errors] == of_json
     assert len(load(path, "native", skip_invalid=True)) == 1
-
-
-def test_load_removes_invisible_characters_with_a_note(tmp_path: Path) -> None:
-    text = '{"criteria": ["Says\u200b why\U000e0041.", "Is \u202ekind."]}\n'
-    records = load(write(tmp_path, "r.jsonl", text))
-    assert records[0].rubric is not None
-    assert [one.text for one in records[0].rubric.criteria] == ["Says why.", "Is kind."]
-    assert [(note.code, note.path) for note in records.notes] == [
-        ("invisible", "criteria[0].text"),
-        ("invisible", "criteria[1].text"),
-    ]
-
-
-def test_load_removes_invisible_characters_from_every_field_that_a_judge_or_reviewer_reads(tmp_path: Path) -> None:
-    hidden = "\u3164\u180e\U000e0120"
-    level = {"label": f"bad{hidden}", "value": 0, "text": f"Wrong.{hidden}"}
-    judged = {
-        "key": f"a{hidden}",
-        "text": "Says why.",
-        "scale": {"kind": "ordinal", "levels": [level, {"label": "good", "value": 1}]},
-        "passages": ["Because.", f"So.{hidden}"],
-        "group": [f"style{hidden}"],
-        "tags": [f"t{hidden}"],
-        "sources": [{"document": "d", "passage": f"So.{hidden}"}],
-    }
-    checked = {"key": "b", "text": "Has no blanks.", "check": {"name": "forbids", "args": {"any": [hidden]}}}
-    data = {"criteria": [judged, checked], "examples": [{"key": "e", "text": f"Hm.{hidden}", "verdicts": {"b": 0}}]}
-    records = load(write(tmp_path, "r.jsonl", json.dumps(data) + "\n"))
-    rubric = records[0].rubric
-    assert rubric is not None and rubric.examples is not None and rubric.criteria[1].check is not None
-    assert {note.path for note in records.notes} == {
-        "criteria[0].scale.levels[0].label",
-        "criteria[0].scale.levels[0].text",
-        "criteria[0].passages[1]",
-        "criteria[0].group[0]",
-        "criteria[0].tags[0]",
-        "criteria[0].sources[0].passage",
-    }
-    first = rubric.criteria[0]
-    assert isinstance(first.scale, Ordinal) and first.scale.levels[0].text == "Wrong."
-    assert (first.key, first.passages, first.group, first.tags) == (
-        f"a{hidden}",
-        ("Because.", "So."),
-        ("style",),
-        ("t",),
-    )
-    assert rubric.criteria[1].check.args == {"any": [hidden]} and rubric.examples[0].text == f"Hm.{hidden}"
-
-
-def test_load_refuses_a_rubric_that_is_invalid_without_its_invisible_characters(tmp_path: Path) -> None:
-    levels = [{"label": "good", "value": 0}, {"label": "good\u3164", "value": 1}]
-    data = {"criteria": [{"text": "Says why.", "scale": {"kind": "ordinal", "levels": levels}}]}
-    assert only_error(write(tmp_path, "r.jsonl", json.dumps(data) + "\n")).code == "invisible"
 
 
 def test_load_refuses_a_rubric_of_too_many_criteria(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
