@@ -29,12 +29,14 @@ from torch import Tensor
 from rubricsvc.core.run import RolloutGroup
 from rubricsvc.errors import InvalidError
 from trainer import checkpoint, metrics
+from trainer.algorithms import grpo
 from trainer.config import TrainConfig
+from trainer.failed_batch import save_failed_batch
 from trainer.metrics import History, Metrics
-from trainer.optim import MasterAdamW
+from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.outages import StepScorer, StopRequested
 from trainer.policy import Policy
-from trainer.policy_update import TrainState, update
+from trainer.policy_update import TrainState, Update, update
 from trainer.prompt_order import other_tasks, tasks_of_step
 from trainer.recording import Recorder, recorded, rollout_groups
 from trainer.resampling import ScoredBatch, with_signal
@@ -211,7 +213,7 @@ def _step(
         evolved["evolve_time"] = time.perf_counter() - evolve_start
     batch, resampled = _resampled(state, tasks, scorer, batch, step=step, clock=clock)
     train_start = time.perf_counter()
-    updated = update(state, batch.rollouts, batch.rewards_GM, step, _pools(state.config, batch.tasks))
+    updated = _updated(state, batch, step)
     end = time.perf_counter()
     groups = rollout_groups(
         batch.task_of_B,
@@ -234,6 +236,19 @@ def _step(
         "train_time": end - train_start,
         "step_time": end - start,
     }, groups
+
+
+def _updated(state: TrainState, batch: ScoredBatch, step: int) -> Update:
+    """Update the policy on a batch, which is saved if the gradient is not finite."""
+    pools = _pools(state.config, batch.tasks)
+    try:
+        return update(state, batch.rollouts, batch.rewards_GM, step, pools)
+    except NonFiniteError as error:
+        message, out = f"{error.message} in step {step + 1}", state.config.out
+        if out is not None:
+            advantages_GM = grpo.advantages(batch.rewards_GM, state.std_floor, pools)
+            message += f"; {save_failed_batch(out, step, batch, advantages_GM, error.message)}"
+        raise NonFiniteError(message, hint=error.hint) from error
 
 
 def _scored(

@@ -38,6 +38,10 @@ class AdamWConfig(Protocol):
         """Maximum norm of the gradient."""
 
 
+class NonFiniteError(InvalidError):
+    """A loss or gradient that is NaN or infinite."""
+
+
 class MasterAdamW:
     """AdamW on float32 copies of a model's weights. Gradients are accumulated as they arise; ``step`` applies them."""
 
@@ -65,13 +69,13 @@ class MasterAdamW:
         Without gradients nothing changes.
 
         Raises:
-            InvalidError: the gradient is NaN or infinite. The weights do not change.
+            NonFiniteError: the gradient is NaN or infinite. The weights do not change.
         """
         grads = [master.grad for master in self.masters.values() if master.grad is not None]
         norm = float(nn.utils.get_total_norm(grads)) if grads else 0.0
         if not math.isfinite(norm):
             self._adam.zero_grad()
-            raise InvalidError(
+            raise NonFiniteError(
                 f"the gradient's norm is {norm}",
                 hint="lower optim.lr in a new run that starts from the last checkpoint (policy.model)",
             )

@@ -21,7 +21,7 @@ from tests.model.trainer.scored import measured
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop, metrics
 from trainer.metrics import History, Metrics
-from trainer.optim import MasterAdamW
+from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policy import Policy
 from trainer.policy_update import TrainState, update
 from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout, Task
@@ -142,6 +142,20 @@ def test_train_stops_after_step_with_checkpoint(tmp_path: Path) -> None:
     assert history.stopped
     assert seen == [1, 2]
     assert checkpoint.steps(tmp_path) == [2]
+
+
+def test_train_stops_at_a_non_finite_gradient_with_its_batch(tmp_path: Path) -> None:
+    config = tiny_config(out=tmp_path, optim={"lr": 1e38, "warmup_steps": 0}, checkpoint_every=0)
+    with pytest.raises(NonFiniteError):
+        loop.train(tiny_policy(), TASKS, REWARDS, config)
+    assert checkpoint.steps(tmp_path) == [1]
+    (file,) = tmp_path.glob("failed-step-*.json")
+    batch = json.loads(file.read_bytes())
+    assert (file.name, batch["step"]) == ("failed-step-000002.json", 2)
+    size = config.sampling.prompts_per_step * config.sampling.group_size
+    assert len(batch["completions"]) == size
+    for one in batch["completions"]:
+        assert one["token_ids"] and one["reward"] == share_of_a(one["prompt"], one["completion"])
 
 
 def gradient_norms(**optim: object) -> list[float]:
