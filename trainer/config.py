@@ -19,6 +19,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.validation_messages import FieldMessage, closest
 from trainer.config_file import ConfigSection, read_toml
+from trainer.environments.config import EnvironmentConfig
 
 Source = TypeVar("Source", bound="DataSource")
 
@@ -280,6 +281,7 @@ class TrainConfig(ConfigSection):
     criterion_metrics: bool = False
     policy: PolicyConfig = PolicyConfig()
     sampling: SamplingConfig = SamplingConfig()
+    environment: EnvironmentConfig | None = None
     optim: OptimConfig = OptimConfig()
     prompts: PromptsConfig | None = None
     evolve: EvolveConfig | None = None

@@ -80,6 +80,26 @@ def rollout_metrics(rollouts: Rollouts) -> Metrics:
         "completions/max_length": float(lengths.max()),
         "completions/clipped_ratio": float(rollouts.truncated_B.float().mean()),
         "num_tokens": int(lengths.sum()),
+    } | episode_metrics(rollouts)
+
+
+def episode_metrics(rollouts: Rollouts) -> Metrics:
+    """Return means over episodes in an environment: turns, calls by tool, and what went wrong; empty without one."""
+    if not rollouts.episodes:
+        return {}
+    counts: Counter[str] = Counter()
+    for episode in rollouts.episodes:
+        counts.update(episode.counts)
+    calls = sum(count for name, count in counts.items() if name.startswith("calls/"))
+    wrong = counts["malformed"] + counts["refused"]
+    given = rollouts.mask_BT.sum() - rollouts.lengths.sum()
+    return {
+        **{f"tools/{name}": count / len(rollouts.episodes) for name, count in sorted(counts.items())},
+        "tools/calls": calls / len(rollouts.episodes),
+        "tools/valid_fraction": calls / (calls + wrong) if calls + wrong else None,
+        "tools/tokens": int(given) / len(rollouts.episodes),
+        "tools/reported_fraction": sum(map(bool, rollouts.texts)) / len(rollouts.texts),
+        "tools/time": max(episode.tool_time for episode in rollouts.episodes),
     }
 
 

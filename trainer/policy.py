@@ -23,19 +23,26 @@ from transformers import DynamicCache
 from transformers.utils import logging as transformers_logging
 
 from rubricsvc.core.base import storable
-from rubricsvc.core.prompt import Prompt, with_documents
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.attention import use_grouped_attention
+from trainer.chat import prompt_ids
 from trainer.config import SamplingConfig
+from trainer.decoding import Decoding
+from trainer.episode_sampling import Acting, sample_episodes
 from trainer.rollouts import Rollouts
-from trainer.tokens import sample_tokens, token_logprobs
+from trainer.tokens import token_logprobs
 from workers.engines.local.models import default_device, dtype_name, end_ids, open_pretrained
 
 
 class Policy:
-    """A causal language model and its tokenizer. ``model`` is trained in place."""
+    """A causal language model and its tokenizer. ``model`` is trained in place.
 
-    def __init__(self, model: Any, tokenizer: Any, name: str = "policy") -> None:
+    With ``acting`` its completions are episodes in an environment, whose tools it may call.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str = "policy", acting: Acting | None = None) -> None:
+        self.acting = acting
         self.model = model.eval()
         use_grouped_attention(model)
         self.tokenizer = tokenizer
@@ -45,10 +52,17 @@ class Policy:
                 f"the tokenizer of {name!r} has no end token: completions would never end",
                 hint="set `eos_token` in its tokenizer_config.json",
             )
-        self._end_ids = torch.tensor(sorted(end_ids(model, tokenizer)), device=model.device)
+        self.end_ids = torch.tensor(sorted(end_ids(model, tokenizer)), device=model.device)
 
     @classmethod
-    def load(cls, model: str = "embedded", *, dtype: str | None = None, device: str | None = None) -> Self:
+    def load(
+        cls,
+        model: str = "embedded",
+        *,
+        dtype: str | None = None,
+        device: str | None = None,
+        acting: Acting | None = None,
+    ) -> Self:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
         ``dtype`` is by default bfloat16 where the device computes with it, else float32.
@@ -57,7 +71,7 @@ class Policy:
             UnavailableError: it cannot be fetched or read.
         """
         loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or dtype_name(device or "")))
-        return cls(loaded.to(device or default_device()), tokenizer, model)
+        return cls(loaded.to(device or default_device()), tokenizer, model, acting)
 
     @property
     def device(self) -> torch.device:
@@ -66,7 +80,9 @@ class Policy:
 
     def frozen_copy(self) -> Policy:
         """Return a copy of the policy that is not trained: the reference of a KL penalty."""
-        return Policy(copy.deepcopy(self.model).requires_grad_(False), self.tokenizer, f"{self.name} (reference)")
+        return Policy(
+            copy.deepcopy(self.model).requires_grad_(False), self.tokenizer, f"{self.name} (reference)", self.acting
+        )
 
     def save(self, folder: Path) -> None:
         """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it."""
@@ -78,17 +94,20 @@ class Policy:
         """Return the `token_ids` of prompts [Q, P], padded on the left, and their mask."""
         rows = [torch.tensor(self.token_ids(prompt, max_new_tokens), device=self.device) for prompt in prompts]
         masks = [torch.ones_like(row, dtype=torch.bool) for row in rows]
-        ids_QP = pad_sequence(rows, batch_first=True, padding_value=int(self._end_ids[0]), padding_side="left")
+        ids_QP = pad_sequence(rows, batch_first=True, padding_value=int(self.end_ids[0]), padding_side="left")
         return ids_QP, pad_sequence(masks, batch_first=True, padding_side="left")
 
     def token_ids(self, prompt: Prompt, max_new_tokens: int = 0) -> list[int]:
-        """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
+        """Return the tokens of a prompt with its documents, and the tools that the policy may call.
 
         Raises:
             InvalidError: the prompt has no tokens, or leaves no room for ``max_new_tokens`` in the model's context.
                 Nothing is truncated.
         """
-        ids = prompt_ids(self.tokenizer, prompt)
+        setting = "sampling.max_new_tokens"
+        if self.acting is not None:
+            setting, max_new_tokens = "environment.max_tokens", self.acting.max_tokens
+        ids = prompt_ids(self.tokenizer, prompt, self.acting.environment.tools if self.acting else ())
         if not ids:
             raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
         context = context_of(self.model.config)
@@ -96,8 +115,8 @@ class Policy:
             documents = " with its documents" if prompt.documents else ""
             raise InvalidError(
                 f"prompt {prompt.text[:60]!r}{documents} has {len(ids)} tokens; the policy's context of {context} has "
-                f"room for {max(0, context - max_new_tokens)} beside sampling.max_new_tokens = {max_new_tokens}",
-                hint="shorten the prompt or its documents, or lower sampling.max_new_tokens",
+                f"room for {max(0, context - max_new_tokens)} beside {setting} = {max_new_tokens}",
+                hint=f"shorten the prompt or its documents, or lower {setting}",
             )
         return ids
 
@@ -105,48 +124,44 @@ class Policy:
     def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
         """Sample ``group_size`` completions for each prompt. The same seed gives the same completions.
 
+        In an environment ``max_new_tokens`` limits each turn.
+
         Raises:
             InvalidError: a prompt leaves no room for ``max_new_tokens`` in the model's context.
         """
         generator = torch.Generator(self.device).manual_seed(seed)
         ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
-        logits_BV, cache = self._prefill(ids_QP, mask_QP, prompt_of_B)
-        mask_B = torch.ones(len(prompt_of_B), dtype=torch.bool, device=self.device)
-        context_mask_BT = mask_QP[prompt_of_B]
-        tokens: list[Tensor] = []
-        masks: list[Tensor] = []
-        nuclei: list[Tensor] = []
-        for _ in range(sampling.max_new_tokens):
-            if tokens:
-                logits_BV = self._forward(tokens[-1].unsqueeze(-1), context_mask_BT, cache).squeeze(1)
-            token_B, nucleus_BK = sample_tokens(logits_BV, sampling.temperature, sampling.top_p, generator)
-            tokens.append(torch.where(mask_B, token_B, self._end_ids[0]))
-            masks.append(mask_B)
-            if nucleus_BK is not None:
-                nuclei.append(nucleus_BK)
-            context_mask_BT = torch.cat([context_mask_BT, mask_B.unsqueeze(-1)], dim=-1)
-            mask_B = mask_B & ~torch.isin(token_B, self._end_ids)
-            if not mask_B.any():
-                break
-        ids_BT, mask_BT = torch.stack(tokens, dim=-1), torch.stack(masks, dim=-1)
-        sampled = [ids[mask].tolist() for ids, mask in zip(ids_BT, mask_BT, strict=True)]
+        if self.acting is not None:
+            episodes = [self.acting.begin(prompts[place]) for place in prompt_of_B.tolist()]
+            return sample_episodes(self, (ids_QP, mask_QP, prompt_of_B), episodes, sampling, generator)
+        sampled = self.decoding(ids_QP, mask_QP, prompt_of_B).sample(sampling, generator)
         return Rollouts(
             prompt_ids_QP=ids_QP,
             prompt_mask_QP=mask_QP,
             prompt_of_B=prompt_of_B,
-            ids_BT=ids_BT,
-            mask_BT=mask_BT,
-            truncated_B=mask_B,
-            texts=tuple(map(storable, self.tokenizer.batch_decode(sampled, skip_special_tokens=True))),
-            nucleus_BTK=torch.stack(nuclei, dim=1) if nuclei else None,
+            ids_BT=sampled.ids_BN,
+            mask_BT=sampled.mask_BN,
+            truncated_B=sampled.unfinished_B,
+            texts=self.texts(sampled.rows),
+            nucleus_BTK=sampled.nucleus_BNK,
         )
+
+    def decoding(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> Decoding:
+        """Process prompts, and return the completions that begin after them."""
+        logits_BV, cache = self._prefill(ids_QP, mask_QP, prompt_of_B)
+        return Decoding(self, cache, mask_QP[prompt_of_B], logits_BV)
+
+    def texts(self, rows: Sequence[Sequence[int]]) -> tuple[str, ...]:
+        """Return the texts of tokens, with U+FFFD for characters that a service cannot store."""
+        return tuple(map(storable, self.tokenizer.batch_decode(rows, skip_special_tokens=True)))
 
     def logprobs(self, rollouts: Rollouts, temperature: float) -> tuple[Tensor, Tensor]:
         """Return the log-probability of every completion token and the entropy of its distribution, in nats.
 
         Both are of the distribution that was sampled from: at ``temperature``, restricted to the rollouts' nuclei
-        where there are any (`trainer.tokens` says why). Both are [B, T], 0 at padding; the entropy has no gradient.
+        where there are any (`trainer.tokens` says why). Both are [B, T], 0 at padding and at tokens that the policy did
+        not write; the entropy has no gradient.
         """
         first_BV, cache = self._prefill(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
         nucleus_BTK = rollouts.nucleus_BTK
@@ -154,19 +169,19 @@ class Policy:
         parts = [token_logprobs(first_BV.unsqueeze(1), rollouts.ids_BT[:, :1], temperature, first_nucleus)]
         if rollouts.ids_BT.shape[1] > 1:
             mask_BT = torch.cat([rollouts.prompt_mask_QP[rollouts.prompt_of_B], rollouts.mask_BT[:, :-1]], dim=-1)
-            rest_BTV = self._forward(rollouts.ids_BT[:, :-1], mask_BT, cache)
+            rest_BTV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, cache)
             parts.append(token_logprobs(rest_BTV, rollouts.ids_BT[:, 1:], temperature, rest_nucleus))
         logp_BT, entropy_BT = (torch.cat(pieces, dim=-1) for pieces in zip(*parts, strict=True))
-        return torch.where(rollouts.mask_BT, logp_BT, 0.0), torch.where(rollouts.mask_BT, entropy_BT, 0.0)
+        return torch.where(rollouts.written_BT, logp_BT, 0.0), torch.where(rollouts.written_BT, entropy_BT, 0.0)
 
     def _prefill(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> tuple[Tensor, DynamicCache]:
         """Process each prompt once; return the next token's logits [B, V] and keys and values for each completion."""
         cache = DynamicCache(config=self.model.config)
-        logits_QV = self._forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
+        logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
         cache.batch_select_indices(prompt_of_B)
         return logits_QV[prompt_of_B], cache
 
-    def _forward(self, ids_BT: Tensor, context_mask_BT: Tensor, cache: DynamicCache, keep: int = 0) -> Tensor:
+    def forward(self, ids_BT: Tensor, context_mask_BT: Tensor, cache: DynamicCache, keep: int = 0) -> Tensor:
         """Return logits [B, keep or T, V] after ``ids_BT``. The mask covers all tokens up to and including these."""
         position_BT = (context_mask_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
         output = self.model(
@@ -179,16 +194,6 @@ class Policy:
         )
         logits: Tensor = output.logits
         return logits
-
-
-def prompt_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt."""
-    text = with_documents(prompt).text
-    if tokenizer.chat_template:
-        messages = [message.model_dump(exclude_none=True) for message in with_documents(prompt).messages]
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
 
 
 def context_of(config: Any) -> float:

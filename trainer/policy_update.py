@@ -90,7 +90,7 @@ def update(
                 ref_logp.append(ref := reference.logprobs(part, temperature)[0] if reference else None)
                 sums["entropy"] += float(entropy_BT.sum())
                 if ref is not None:
-                    sums["kl_start"] += float(torch.where(part.mask_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
+                    sums["kl_start"] += float(torch.where(part.written_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
             batch = Batch(part, advantages_B[rows], old_logp[index], ref_logp[index])
             loss = _loss(state.config, logp_BT, batch, tokens)
             torch.autograd.backward(loss.value)
@@ -127,12 +127,12 @@ class Batch:
 
 def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> grpo.Loss:
     if config.algorithm != "grpo":
-        return supervised.loss(logp_BT, batch.rollouts.mask_BT, tokens=tokens)
+        return supervised.loss(logp_BT, batch.rollouts.written_BT, tokens=tokens)
     return grpo.loss(
         logp_BT,
         batch.old_logp_BT,
         batch.advantages_B,
-        batch.rollouts.mask_BT,
+        batch.rollouts.written_BT,
         tokens=tokens,
         clip_low=config.optim.clip_low,
         clip_high=config.optim.clip_high,

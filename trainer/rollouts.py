@@ -6,15 +6,33 @@ right), K bytes of a packed nucleus. The completions of a prompt are adjacent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, repeat
 
 import torch
+from pydantic import JsonValue
 from torch import Tensor
 
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, Message
 from trainer.config import SamplingConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """A trajectory in an environment: its messages, counts of what happened in it, and the seconds of its tools."""
+
+    messages: tuple[Message, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    tool_time: float = 0.0
+
+    @property
+    def sampling(self) -> dict[str, JsonValue]:
+        """What a completion has of it beside the messages."""
+        return {"tools": dict(self.counts)} if self.counts else {}
+
+
+NO_EPISODE = EpisodeRecord()
 
 
 @dataclass(frozen=True)
@@ -24,6 +42,8 @@ class Rollouts:
     ``prompt_of_B`` is the prompt's row of each completion. ``truncated_B`` marks completions cut off at
     ``max_new_tokens``; the others end with the model's own end token, which belongs to the completion like any other.
     ``texts`` have U+FFFD where tokens decode to characters that a service cannot store.
+    Of episodes in an environment ``texts`` are the final reports; ``from_environment_BT`` marks the tokens that the
+    environment wrote, which are not learned, and ``episodes`` has the trajectories.
     ``nucleus_BTK`` holds the tokens that could be sampled at each position (see `trainer.tokens`); None means all.
     """
 
@@ -35,25 +55,39 @@ class Rollouts:
     truncated_B: Tensor
     texts: tuple[str, ...]
     nucleus_BTK: Tensor | None = None
+    from_environment_BT: Tensor | None = None
+    episodes: tuple[EpisodeRecord, ...] | None = None
+
+    @property
+    def written_BT(self) -> Tensor:  # noqa: N802 - shape in the name
+        """Tokens that the policy wrote [B, T]: those that are learned."""
+        return self.mask_BT if self.from_environment_BT is None else self.mask_BT & ~self.from_environment_BT
 
     @property
     def lengths(self) -> Tensor:
-        """Tokens of each completion [B]."""
-        return self.mask_BT.sum(-1)
+        """Tokens that the policy wrote in each completion [B]."""
+        return self.written_BT.sum(-1)
 
     def completions(self, policy: str, step: int, sampling: SamplingConfig) -> list[Completion]:
         """Return the completions as values of the policy after ``step`` steps."""
         parameters = sampling.model_dump(include={"temperature", "top_p", "max_new_tokens"})
+        episodes = self.episodes or repeat(NO_EPISODE, len(self.texts))
         return [
-            Completion(text=text, policy=policy, step=step, sampling={**parameters, "truncated": truncated})
-            for text, truncated in zip(self.texts, self.truncated_B.tolist(), strict=True)
+            Completion(
+                text=text,
+                messages=episode.messages,
+                policy=policy,
+                step=step,
+                sampling={**parameters, "truncated": truncated, **episode.sampling},
+            )
+            for text, truncated, episode in zip(self.texts, self.truncated_B.tolist(), episodes, strict=True)
         ]
 
     def select(self, rows: Tensor) -> Rollouts:
         """Return the chosen completions with their prompts, and no more padding than these need."""
         prompts, prompt_of_B = torch.unique(self.prompt_of_B[rows], return_inverse=True)
         longest = int(self.prompt_mask_QP[prompts].sum(-1).max())
-        width = max(1, int(self.lengths[rows].max()))
+        width = max(1, int(self.mask_BT[rows].sum(-1).max()))
         return replace(
             self,
             prompt_ids_QP=self.prompt_ids_QP[prompts, -longest:],
@@ -64,6 +98,8 @@ class Rollouts:
             truncated_B=self.truncated_B[rows],
             texts=tuple(self.texts[i] for i in rows.tolist()),
             nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
+            from_environment_BT=None if self.from_environment_BT is None else self.from_environment_BT[rows, :width],
+            episodes=None if self.episodes is None else tuple(self.episodes[i] for i in rows.tolist()),
         )
 
 
@@ -71,6 +107,7 @@ def join(parts: Sequence[Rollouts]) -> Rollouts:
     """Return the rollouts of several batches as one; all of them have nuclei, or none."""
     first = parts[0]
     offsets = list(accumulate((len(part.prompt_ids_QP) for part in parts), initial=0))
+    given = [part.from_environment_BT for part in parts if part.from_environment_BT is not None]
     nuclei = [part.nucleus_BTK for part in parts if part.nucleus_BTK is not None]
     return Rollouts(
         prompt_ids_QP=_stacked([part.prompt_ids_QP for part in parts], left=True),
@@ -82,6 +119,8 @@ def join(parts: Sequence[Rollouts]) -> Rollouts:
         texts=tuple(text for part in parts for text in part.texts),
         # at padding every token is in the nucleus: the log-probabilities there are not used, but must be numbers
         nucleus_BTK=_stacked(nuclei, fill=255) if first.nucleus_BTK is not None else None,
+        from_environment_BT=_stacked(given) if given else None,
+        episodes=tuple(one for part in parts for one in part.episodes or ()) if first.episodes is not None else None,
     )
 
 

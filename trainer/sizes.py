@@ -15,8 +15,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rubricsvc.errors import InvalidError
+from trainer.chat import prompt_ids
 from trainer.config import TrainConfig
-from trainer.policy import context_of, prompt_ids
+from trainer.episode_sampling import Acting
+from trainer.policy import context_of
 from trainer.rewards import Task
 from trainer.tasks import names_of
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
@@ -28,8 +30,10 @@ SAVED_BYTES = 12
 GB = 1e9
 
 
-def check_sizes(config: TrainConfig, tasks: Sequence[Task]) -> None:
+def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | None = None) -> None:
     """Check that all prompts, held-out ones included, and the policy's training fit where they must.
+
+    With ``acting`` a prompt has the descriptions of the tools, and a completion is an episode.
 
     Raises:
         InvalidError: Names every size that does not fit, and what would.
@@ -39,20 +43,25 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task]) -> None:
         model = AutoConfig.from_pretrained(model_path(config.policy.model))
         with torch.device("meta"):
             weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
-    problems = [*_prompt_problems(config, tasks, context_of(model)), *_memory_problems(config, weights)]
+    problems = [*_prompt_problems(config, tasks, context_of(model), acting), *_memory_problems(config, weights)]
     if config.out is not None:
         problems += _disk_problems(config, weights, config.out)
     if problems:
         raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
 
 
-def _prompt_problems(config: TrainConfig, tasks: Iterable[Task], context: float) -> Iterator[str]:
-    new = config.sampling.max_new_tokens
+def _prompt_problems(
+    config: TrainConfig, tasks: Iterable[Task], context: float, acting: Acting | None
+) -> Iterator[str]:
+    name, new = "sampling.max_new_tokens", config.sampling.max_new_tokens
+    if acting is not None:
+        name, new = "environment.max_tokens", acting.max_tokens
     if new >= context:
-        yield f"sampling.max_new_tokens: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit"
+        yield f"{name}: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit"
         return
     tokenizer = open_tokenizer(config.policy.model)
-    lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt)), task) for task in tasks}
+    tools = acting.environment.tools if acting else ()
+    lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt, tools)), task) for task in tasks}
     long = [(length, task) for length, task in lengths.values() if length + new > context]
     if long:
         longest = max(length for length, _ in long)
@@ -60,7 +69,7 @@ def _prompt_problems(config: TrainConfig, tasks: Iterable[Task], context: float)
         change = f"at most {fits:.0f} fit" if fits >= 1 else f"the longest prompt alone has {longest} tokens"
         prompts = f"{len(long)} of {len(lengths)} prompts"
         yield (
-            f"sampling.max_new_tokens: {new} beside {prompts} in a context of {context:.0f} tokens; {change} "
+            f"{name}: {new} beside {prompts} in a context of {context:.0f} tokens; {change} "
             f"({names_of([task for _, task in long])})"
         )
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.output import ProgressBar, cell
+from rubricsvc.cli.run_policy import load_policy
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.evaluation.evaluator import Evaluator
     from trainer.metrics import Metrics
-    from trainer.policy import Policy
     from trainer.rewards import RewardSource, Task
 
 
@@ -22,14 +23,10 @@ def baselines_of(
     """Run the baselines that are missing; return their evaluations, None if it was stopped."""
     from trainer import checkpoint
     from trainer.evaluation.baselines import FOLDER, run_baselines
-    from trainer.policy import Policy
-
-    def load() -> Policy:
-        return Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
 
     def on_step(step: Metrics) -> None:
         bar.update(step["step"], run.steps, f"best-of-n supervised, reward {cell(step['reward'])}")
 
     bar.update(0, run.steps, "baselines")
     with checkpoint.locked(run.out / FOLDER):
-        return run_baselines(run, load, tasks, rewards, evaluator, on_step=on_step, stop=stop)
+        return run_baselines(run, partial(load_policy, run), tasks, rewards, evaluator, on_step=on_step, stop=stop)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import continue_hint, echo, progress_bar, show_list
 from rubricsvc.cli.run_data import data_tasks
+from rubricsvc.cli.run_policy import acting_of, load_policy
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import rewards as stored_rewards
@@ -77,13 +78,12 @@ def _measure(
 ) -> None:
     """Add the difficulties of tasks; what is measured is in the file after each batch."""
     from trainer.difficulty import measure, write_difficulties
-    from trainer.policy import Policy
     from trainer.sizes import check_sizes
 
     if not tasks:
         return
-    check_sizes(run.model_copy(update={"out": None}), tasks)
-    policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
+    check_sizes(run.model_copy(update={"out": None}), tasks, acting_of(run))
+    policy = load_policy(run)
     asked: dict[str, Any] = {"samples": options.samples, "pass_reward": options.pass_reward}
     done = 0
     with (

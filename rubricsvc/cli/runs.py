@@ -34,6 +34,7 @@ from rubricsvc.cli.run_evaluation import (
 )
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_invocation, run_name
+from rubricsvc.cli.run_policy import acting_of, load_policy
 from rubricsvc.cli.run_recording import complete_record, recorder_of
 from rubricsvc.cli.run_references import check_references
 from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge, uses_database
@@ -84,12 +85,11 @@ def start(
 
     from trainer import checkpoint
     from trainer.loop import train
-    from trainer.policy import Policy
     from trainer.sizes import check_sizes
 
     start_time = time.monotonic()
-    check_sizes(run, [*tasks.train, *tasks.held_out])
-    policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
+    check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
+    policy = load_policy(run)
     name = run_name(run.out, resume)
     with (
         checkpoint.locked(run.out),

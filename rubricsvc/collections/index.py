@@ -72,7 +72,7 @@ def sqlite_errors(name: str) -> Iterator[None]:
 
 
 class Collection:
-    """An open collection. Use it from one thread, in a ``with`` block."""
+    """An open collection. Use it from one thread at a time, in a ``with`` block."""
 
     def __init__(self, path: Path, name: str) -> None:
         """Open the file of a collection; `rubricsvc.collections.open_collection` finds it by name.
@@ -82,7 +82,7 @@ class Collection:
         """
         self.name = name
         with sqlite_errors(name):
-            self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             try:
                 self._about = dict(self._db.execute("SELECT key, value FROM about"))
             except sqlite3.Error as error:

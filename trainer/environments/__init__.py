@@ -1,1 +1,1 @@
-"""Environments of a policy: collections of documents that it can search and quote."""
+"""Environments: what a policy acts in, turn by turn, through tools. `environment` has the protocol."""

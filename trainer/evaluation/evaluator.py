@@ -97,6 +97,8 @@ class Evaluator:
         judges = self.settings.model_dump(**plain, include={"judges"}, exclude=_ADDRESSES)
         sampling = self._config.sampling.model_dump(mode="json", include={"max_new_tokens", "temperature", "top_p"})
         tasks = [[task.prompt.digest, task.rubric.digest] for task in self.tasks]
+        if (environment := self._config.environment) is not None:
+            settings |= {"environment": environment.model_dump(**plain)}
         return digest("evaluation", settings, judges, sampling, self._config.seed, tasks)
 
     def check(self, policy: Policy) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.config import DataSource, EvalConfig, EvolveConfig, PromptsConfig, RunConfig, ServiceJudge
+from trainer.environments.config import EnvironmentConfig
 from trainer.loop import train
 from trainer.rewards import CallableRewards
 
@@ -19,6 +20,7 @@ JUDGES = {"judge", "evolve.proposer", "evolve.trusted", "eval.judges"}
 REPLACED: dict[str, type[BaseModel] | None] = {
     "judge": ServiceJudge,
     "evolve": EvolveConfig,
+    "environment": EnvironmentConfig,
     "eval": EvalConfig,
     "prompts": PromptsConfig,
     "domains": DataSource,

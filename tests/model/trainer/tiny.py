@@ -28,7 +28,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS)
 
 
-def tiny_policy(seed: int = 0, dtype: torch.dtype = torch.float32, hidden_size: int = 32) -> Policy:
+def tiny_policy(seed: int = 0, dtype: torch.dtype = torch.float32, hidden_size: int = 32, context: int = 64) -> Policy:
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(LETTERS) + 1,
@@ -37,7 +37,7 @@ def tiny_policy(seed: int = 0, dtype: torch.dtype = torch.float32, hidden_size: 
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=64,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=0,

@@ -1,0 +1,63 @@
+"""Tool calls in the text of a model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rubricsvc.core.prompt import Message, Prompt
+from trainer.environments.calculator import Calculator
+from trainer.environments.tool_calls import call_text, parse, with_tools
+
+
+def test_parse_reads_what_call_text_writes() -> None:
+    turn = parse(f"I will look.\n{call_text('search', query='a “quoted” </b> text')}")
+    assert turn.error is None
+    assert turn.content == "I will look."
+    assert [call.name for call in turn.calls] == ["search"]
+    assert json.loads(turn.calls[0].arguments) == {"query": "a “quoted” </b> text"}
+
+
+def test_parse_without_call_is_text() -> None:
+    turn = parse("  The report.  ")
+    assert (turn.content, turn.calls, turn.error) == ("The report.", (), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>{}</tool_call>",
+        '<tool_call>{"name": "open", "arguments": []}</tool_call>',
+        '<tool_call>{"name": 3}</tool_call>',
+        '<tool_call>{"name": "open", "name": "find"}</tool_call>',
+        "<tool_call>open 3</tool_call>",
+        "<tool_call>" + "[" * 100_000 + "</tool_call>",
+        '<tool_call>{"name": "open", "arguments": {"id": "a"}}',
+        '{"name": "open"}</tool_call>',
+        '<tool_call><tool_call>{"name": "open"}</tool_call>',
+    ],
+)
+def test_parse_malformed_call_makes_no_call(text: str) -> None:
+    turn = parse(text)
+    assert turn.error
+    assert turn.calls == ()
+
+
+def test_parse_gives_each_call_an_id() -> None:
+    turn = parse(call_text("open", id="a") + call_text("open", id="b"))
+    assert len({call.id for call in turn.calls}) == 2
+
+
+def test_with_tools_keeps_the_system_message() -> None:
+    prompt = Prompt(messages=(Message(role="system", content="Be brief."), Message(role="user", content="6 * 7?")))
+    shown = with_tools(prompt, Calculator.tools)
+    assert [message.role for message in shown.messages] == ["system", "user"]
+    assert shown.messages[0].content.startswith("Be brief.")
+    assert "calculate(expression)" in shown.messages[0].content
+    assert parse(shown.messages[0].content).calls[0].name == "calculate"
+
+
+def test_with_tools_adds_a_system_message() -> None:
+    shown = with_tools(Prompt.of("6 * 7?"), Calculator.tools)
+    assert [message.role for message in shown.messages] == ["system", "user"]

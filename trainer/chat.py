@@ -1,0 +1,50 @@
+"""Conversations as a policy reads them: token ids of prompts, and of what tools answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rubricsvc.core.prompt import Message, Prompt, with_documents
+from rubricsvc.errors import InvalidError
+from trainer.environments.environment import Tool
+from trainer.environments.tool_calls import with_tools
+
+
+def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:
+    """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
+
+    A chat template without tools has them in the system message.
+    """
+    described = "tools" in (tokenizer.chat_template or "")
+    shown = with_documents(prompt if described or not tools else with_tools(prompt, tools))
+    text = shown.text
+    if tokenizer.chat_template:
+        options = {"tools": [tool.schema for tool in tools]} if tools and described else {}
+        messages = [message.model_dump(exclude_none=True) for message in shown.messages]
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options)
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Return the tokens between the end token of a message and the policy's next one: the messages of tools.
+
+    Raises:
+        InvalidError: The chat template cannot continue a conversation by messages of tools.
+    """
+    if not tokenizer.chat_template:
+        text = "".join(f"\n{message.text}\n" for message in messages)
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    begun = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    answers = [message.model_dump(exclude_none=True) for message in messages]
+    before = tokenizer.apply_chat_template(begun, tokenize=False)
+    after = tokenizer.apply_chat_template([*begun, *answers], add_generation_prompt=True, tokenize=False)
+    if not after.startswith(before):
+        raise InvalidError(
+            "the policy's chat template changes earlier messages when a tool answers",
+            hint="use a model whose template only appends, or change the template",
+        )
+    after_end = before.rpartition(tokenizer.eos_token)[2] if tokenizer.eos_token in before else ""
+    ids: list[int] = tokenizer(after_end + after[len(before) :], add_special_tokens=False)["input_ids"]
+    return ids

@@ -1,0 +1,69 @@
+"""Tool calls as a model writes them: ``<tool_call>{"name": "search", "arguments": {"query": "…"}}</tool_call>``.
+
+It is the form of Hermes, Qwen and SmolLM2. A model whose chat template has no tools reads them in its system message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rubricsvc.core import strict_json
+from rubricsvc.core.prompt import Message, Prompt, ToolCall
+from trainer.environments.environment import Tool
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_CALL = re.compile(rf"{OPEN}(.*?){CLOSE}", re.DOTALL)
+
+INSTRUCTIONS = """\
+Use these tools, one call in each message, and wait for its result:
+{tools}
+Call a tool with a line like this:
+{example}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message of the policy: its text without the calls, its calls, and what is malformed in it, if anything is."""
+
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    error: str | None = None
+
+
+def call_text(name: str, **arguments: str) -> str:
+    """Return a call as a model writes it."""
+    return f"{OPEN}{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}{CLOSE}"
+
+
+def parse(text: str) -> Turn:
+    """Return the calls in a text. A malformed one is an error that says what was expected, and no call is made."""
+    content, bodies = _CALL.sub("", text).strip(), _CALL.findall(text)
+    if OPEN in content or CLOSE in content:
+        return Turn(text, error=f"a call begins with {OPEN} and ends with {CLOSE}")
+    calls = []
+    for number, body in enumerate(bodies):
+        try:
+            data = strict_json.parse(body)
+        except (ValueError, RecursionError) as error:
+            return Turn(text, error=f"the call is no JSON: {error}")
+        name, arguments = (data.get("name"), data.get("arguments", {})) if isinstance(data, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return Turn(text, error='expected {"name": "…", "arguments": {…}}')
+        calls.append(ToolCall(name=name, arguments=json.dumps(arguments, ensure_ascii=False), id=f"call-{number}"))
+    return Turn(content, tuple(calls))
+
+
+def with_tools(prompt: Prompt, tools: Sequence[Tool]) -> Prompt:
+    """Return the prompt whose system message describes the tools, for a chat template without them."""
+    lines = [f"- {tool.name}({', '.join(tool.parameters)}): {tool.description}" for tool in tools]
+    first = tools[0]
+    example = call_text(first.name, **dict.fromkeys(first.parameters, "…"))
+    text = INSTRUCTIONS.format(tools="\n".join(lines), example=example)
+    head, *rest = prompt.messages
+    if head.role != "system":
+        return prompt.model_copy(update={"messages": (Message(role="system", content=text), head, *rest)})
+    joined = head.model_copy(update={"content": f"{head.content}\n\n{text}"})
+    return prompt.model_copy(update={"messages": (joined, *rest)})
