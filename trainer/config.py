@@ -299,7 +299,8 @@ class RunConfig(TrainConfig):
     """A whole run, as its file describes it: the settings of training, the data and the judge.
 
     ``scored_by`` says whether Celery workers score, through the queue, or the process of the run. ``score_timeout_s``
-    limits the scoring of a step through the queue, waiting for a database that is down included.
+    limits the scoring of a step through the queue, waiting for a database that is down included. ``trackers`` get the
+    metrics and evaluations, too.
     """
 
     data: DataConfig
@@ -307,6 +308,14 @@ class RunConfig(TrainConfig):
     out: Path
     scored_by: Literal["celery", "in_process"] = "celery"
     score_timeout_s: float = Field(default=1800.0, gt=0.0)
+    trackers: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
+
+    @field_validator("trackers")
+    @classmethod
+    def _once(cls, trackers: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(trackers)) < len(trackers):
+            raise ValueError("name each tracker once")
+        return trackers
 
     @model_validator(mode="after")
     def _service_has_workers(self) -> RunConfig:

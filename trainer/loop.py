@@ -44,6 +44,7 @@ from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of
 from trainer.rollouts import Rollouts
 from trainer.seeds import stream_seed
 from trainer.tasks import check_apart
+from trainer.trackers.tracking import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
@@ -63,6 +64,7 @@ def train(
     evolution: OnlineEvolution | None = None,
     recorder: Recorder | None = None,
     evaluation: Evaluation | None = None,
+    tracking: Tracking = NO_TRACKING,
 ) -> History:
     """Train ``policy`` and return the metrics of every step.
 
@@ -78,6 +80,7 @@ def train(
         evolution: what evolves the rubrics; needed with ``config.evolve``.
         recorder: records the run with its rollouts.
         evaluation: what evaluates the policy on held-out prompts; needed with ``config.eval``.
+        tracking: what gets the metrics and evaluations as well.
 
     Raises:
         UnavailableError: too few rewards, also after a pause, or a checkpoint cannot be written; resume the run.
@@ -91,18 +94,24 @@ def train(
     scorer, state = StepScorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
     first = saved = done = _resume(state, identity) if resume else 0
     content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
-    with closing(state.optimizer), recorded(recorder, content, judge, history := History(config.out, done)):
+    history = History(config.out, done)
+    with (
+        closing(state.optimizer),
+        recorded(recorder, content, judge, history),
+        tracking.running(content, history.steps),
+    ):
         try:
-            _evaluate(evaluation, state, history, done, begin=True)
+            _evaluate(evaluation, state, history, tracking, done, begin=True)
             while done < config.steps and not history.stopped:
                 step, groups = _step(state, tasks, scorer, done)
                 done += 1
                 line = _record(history, recorder, {"step": done, **step, **constants}, groups)
+                tracking.step(line)
                 saved = _save_if_due(state, done, saved, identity)
                 if on_step:
                     on_step(line)
                 history.stopped = stop is not None and stop.is_set() and done < config.steps
-                _evaluate(evaluation, state, history, done)
+                _evaluate(evaluation, state, history, tracking, done)
         except StopRequested:
             history.stopped = True
         finally:
@@ -159,7 +168,13 @@ def _reference(policy: Policy, config: TrainConfig) -> Policy | None:
 
 
 def _evaluate(
-    evaluation: Evaluation | None, state: TrainState, history: History, done: int, *, begin: bool = False
+    evaluation: Evaluation | None,
+    state: TrainState,
+    history: History,
+    tracking: Tracking,
+    done: int,
+    *,
+    begin: bool = False,
 ) -> None:
     """Evaluate the policy after ``done`` steps if that is due, and at the beginning what a stopped run left out."""
     if evaluation is None or history.stopped:
@@ -171,6 +186,8 @@ def _evaluate(
             evaluation.run(start, 0, state.policy.name)
     evaluation.run(state.policy, done, state.policy.name)
     history.evaluations = evaluation.lines
+    for line in evaluation.lines:  # trackers skip those that they have
+        tracking.evaluation(line)
 
 
 def _resume(state: TrainState, identity: checkpoint.Identity) -> int:

@@ -70,10 +70,12 @@ def start(
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint."""
     from trainer.config import load_config
+    from trainer.trackers.tracking import Tracking, check_installed
 
     telemetry.configure("WARNING", human=True)
 
     loaded = load_config(config)
+    check_installed(loaded.trackers)
     if _is_finished(loaded, resume):
         complete_record(loaded)
         show(folder_record(loaded.out), as_json)
@@ -109,6 +111,7 @@ def start(
         record = audit.record | {RUN: name, **invocation(config)}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
         options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run), "recorder": recorder}
+        options["tracking"] = Tracking(run.trackers, run.out, name)
         history = train(policy, tasks.train, rewards, run, **options)
         if evaluator is not None and run.eval is not None and run.eval.baselines and not history.stopped:
             del policy  # its memory

@@ -100,6 +100,14 @@ for name in ("rubricsvc.api.app", "workers.queue.app", "workers.queue.drain", "w
     assert done.returncode == 0, done.stderr
 
 
-def test_all_extra_has_every_extra_but_vllm() -> None:
+def test_all_extra_has_every_extra_but_vllm_and_trackers() -> None:
     named = Requirement(PROJECT["optional-dependencies"]["all"][0]).extras
-    assert named == PROJECT["optional-dependencies"].keys() - {"all", "dev", "vllm", "service"}
+    assert named == PROJECT["optional-dependencies"].keys() - {
+        "all",
+        "dev",
+        "vllm",
+        "service",
+        "tensorboard",
+        "trackio",
+        "wandb",
+    }

@@ -1,0 +1,47 @@
+"""`runs start` with trackers."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from tests.cli import Cli
+from tests.integration.rubricsvc.cli.test_runs_eval import CONFIG
+from tests.tiny_model import tiny_model
+
+NAMES = ("tensorboard", "trackio", "wandb")
+
+
+def test_runs_start_refuses_trackers_that_are_not_installed(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    missing = [name for name in NAMES if find_spec(name) is None]
+    if not missing:
+        pytest.skip("all trackers are installed")
+    (tmp_path / "first.toml").write_text(f"trackers = {missing}\n{CONFIG}")  # and there is no policy
+    ran = cli("runs", "start", "first.toml")
+    assert (ran.code, (tmp_path / "runs").exists()) == (3, False)
+    assert f"rubricsvc[{','.join(missing)}]" in ran.err
+
+
+def test_runs_start_refuses_unknown_trackers(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "first.toml").write_text(f'trackers = ["tensorbord"]\n{CONFIG}')
+    ran = cli("runs", "start", "first.toml")
+    assert ran.code == 2 and "trackers.0" in ran.err
+
+
+def test_runs_resume_adds_a_tracker(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    if find_spec("tensorboard") is None:
+        pytest.skip("tensorboard is not installed: make test-trackers")
+    tiny_model(tmp_path / "policy")
+    (tmp_path / "first.toml").write_text(CONFIG)
+    assert cli("runs", "start", "first.toml").code == 0
+    (tmp_path / "first.toml").write_text(f'trackers = ["tensorboard"]\n{CONFIG.replace("steps = 3", "steps = 4")}')
+    ran = cli("runs", "start", "first.toml", "--resume", "--json")
+    assert (ran.code, len(ran.lines)) == (0, 1), ran.err
+
+    from tests.integration.trainer.test_trackers import tensorboard
+
+    steps = [step for name, step, _ in tensorboard(tmp_path / "runs" / "first") if name == "reward"]
+    assert steps == [1, 2, 3, 4]

@@ -1,0 +1,216 @@
+"""Trackers: what they hold after a run that was killed and resumed, read back from what they wrote."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rubricsvc.errors import UnavailableError
+from tests.model.trainer.held_out import eval_config, evaluation
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
+from trainer import checkpoint, metrics
+from trainer.config import RunConfig
+from trainer.evaluation.evaluation import LINES
+from trainer.loop import train
+from trainer.metrics import Metrics
+from trainer.rewards import CallableRewards
+from trainer.trackers.tracking import Tracking, check_installed, evaluation_numbers, numbers
+
+Written = list[tuple[str, int, float]]
+"""The name, step and value of everything that a tracker holds."""
+
+
+class KilledAt:
+    """Ends the run like a kill, after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, line: Metrics) -> None:
+        if line["step"] == self.step:
+            raise KeyboardInterrupt
+
+
+def run(folder: Path, tracking: Tracking, *, kill: int | None = None, resume: bool = False) -> None:
+    config = eval_config(folder, steps=5, checkpoint_every=2)
+    options: dict[str, Any] = {"evaluation": evaluation(config), "tracking": tracking, "resume": resume}
+    if kill:
+        options["on_step"] = KilledAt(kill)
+    train(tiny_policy(), TASKS, CallableRewards(share_of_a), config, **options)
+
+
+def killed_and_resumed(folder: Path, tracking: Callable[[], Tracking]) -> None:
+    """Train with an interrupt after step 3, whose checkpoint is then lost: step 3 is repeated."""
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, tracking(), kill=3)
+    (saved,) = (folder / "checkpoints").glob("step-000003")
+    saved.rename(folder / "lost")
+    run(folder, tracking(), resume=True)
+
+
+def tensorboard(folder: Path) -> Written:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events: Any = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    return [(name, one.step, one.value) for name in events.Tags()["scalars"] for one in events.Scalars(name)]
+
+
+def trackio(_folder: Path) -> Written:
+    from trackio.utils import TRACKIO_DIR
+
+    with sqlite3.connect(TRACKIO_DIR / "trackers-test.db") as db:
+        rows = db.execute("SELECT step, metrics FROM metrics").fetchall()
+    return [(name, step, value) for step, row in rows for name, value in json.loads(row).items()]
+
+
+def wandb(folder: Path) -> Written:
+    """Read the offline files, each of which has the steps of one process."""
+    return [row for path in sorted(folder.parent.glob("wandb/offline-run-*/*.wandb")) for row in _wandb_file(path)]
+
+
+def _wandb_file(path: Path) -> Iterator[tuple[str, int, float]]:
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    for data in _log_records(path.read_bytes()):
+        record: Any = Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") != "history":
+            continue
+        row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+        for name, value in row.items():
+            if not name.startswith("_"):
+                yield name, row["eval/step" if name.startswith("eval/") else "_step"], value
+
+
+def _log_records(content: bytes) -> Iterator[bytes]:
+    """Yield the records of a log in LevelDB's format, after W&B's 7 bytes: blocks of 32 KiB."""
+    assert content.startswith(b":W&B")
+    at, parts = 7, b""
+    while at + 7 <= len(content):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        _, length, kind = struct.unpack("<IHB", content[at : at + 7])
+        parts += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield parts
+            parts = b""
+
+
+READERS: Mapping[str, Callable[[Path], Written]] = {"tensorboard": tensorboard, "trackio": trackio, "wandb": wandb}
+
+
+@pytest.mark.filterwarnings("default")  # the trackers' own
+@pytest.mark.parametrize("name", READERS)
+def test_tracker_holds_each_step_and_evaluation_once(
+    name: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed: pip install 'rubricsvc[{name}]'")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("TRACKIO_PROJECT", "trackers-test")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    folder = tmp_path / "run"
+    killed_and_resumed(folder, lambda: Tracking([name], folder, "run-1"))
+    assert "does not get" not in caplog.text
+
+    written = READERS[name](folder)
+    keys = [(key, step) for key, step, _ in written if key != "eval/step"]
+    assert sorted(keys) == sorted(set(keys)), "nothing is there twice"
+    values = {(key, step): value for key, step, value in written}
+    steps, lines = metrics.read(folder), metrics.read(folder, LINES)
+    expected = {(key, line["step"]): value for line in steps for key, value in numbers(line).items()}
+    expected |= {(key, line["step"]): value for line in lines for key, value in evaluation_numbers(line).items()}
+    assert set(values) - {("eval/step", line["step"]) for line in lines} == set(expected)
+    timeless = {key: value for key, value in expected.items() if not key[0].endswith("_time")}
+    assert {key: values[key] for key in timeless} == pytest.approx(timeless, rel=1e-6)
+    assert {("reward", 3), ("eval/gold/mean", 0), ("eval/gold/mean_low", 5)} <= set(values)
+
+
+class ListTracker:
+    """Keeps what it gets, and refuses the steps in ``refused`` as long as they are there."""
+
+    def __init__(self, refused: set[int], *, begins: bool = True) -> None:
+        self.repeats = False
+        self.steps: list[int] = []
+        self.evaluations: list[int] = []
+        self.is_closed = False
+        self._refused, self._begins = refused, begins
+
+    def begin(self, _config: Mapping[str, Any], _name: str, _done: int) -> None:
+        if not self._begins:
+            raise ConnectionError("no network")
+
+    def step(self, line: Metrics) -> None:
+        if line["step"] in self._refused:
+            self._refused.clear()
+            raise ConnectionError("no network")
+        self.steps.append(line["step"])
+
+    def evaluation(self, line: Metrics) -> None:
+        self.evaluations.append(line["step"])
+
+    def close(self) -> None:
+        self.is_closed = True
+        raise ConnectionError("no network")
+
+
+def test_tracking_warns_once_and_delivers_what_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tracker = ListTracker({2})
+    run(tmp_path, Tracking(folder=tmp_path, run="r", trackers={"list": tracker}))
+    assert (tracker.steps, tracker.evaluations, tracker.is_closed) == ([1, 2, 3, 4, 5], [0, 2, 4, 5], True)
+    assert caplog.text.count("does not get all metrics") == 1
+
+
+def test_tracking_that_could_not_begin_or_is_new_catches_up_at_a_resume(tmp_path: Path) -> None:
+    absent, later = ListTracker(set(), begins=False), ListTracker(set())
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Tracking(folder=tmp_path, run="r", trackers={"list": absent}), kill=3)
+    assert (absent.steps, absent.is_closed) == ([], False)
+    run(tmp_path, Tracking(folder=tmp_path, run="r", trackers={"list": later}), resume=True)
+    assert (later.steps, sorted(later.evaluations)) == ([1, 2, 3, 4, 5], [0, 2, 4, 5])
+
+
+def test_tracking_of_another_run_in_the_folder_begins_again(tmp_path: Path) -> None:
+    for name, expected in (("r", [1, 2]), ("r", []), ("s", [1, 2])):
+        tracker = ListTracker(set())
+        tracking = Tracking(folder=tmp_path, run=name, trackers={"list": tracker})
+        with tracking.running({}, []):
+            for step in (1, 2):
+                tracking.step({"step": step})
+        assert tracker.steps == expected
+
+
+def test_check_installed_names_all_missing_packages() -> None:
+    missing: list[Any] = ["no_such_tracker", "json", "no_other"]
+    with pytest.raises(UnavailableError) as raised:
+        check_installed(missing)
+    assert "rubricsvc[no_such_tracker,no_other]" in raised.value.hint
+    assert raised.value.path == "trackers"
+
+
+def test_trackers_may_change_at_a_resume() -> None:
+    def identity(*names: str) -> checkpoint.Identity:
+        plain = {"steps": 1, "out": "o", "judge": "j", "data": {"store": ["r"]}, "trackers": names}
+        return checkpoint.identity(RunConfig.model_validate(plain), TASKS, 0.0)
+
+    assert identity() == identity("wandb", "tensorboard")
+    for wrong in (["wandb", "wandb"], ["mlflow"]):
+        with pytest.raises(ValidationError):
+            identity(*wrong)
+
+
+def test_numbers_leaves_out_what_is_no_finite_number() -> None:
+    line = {"step": 1, "a": 1, "b": 0.5, "c": None, "d": "text", "e": True, "f": float("nan")}
+    assert numbers(line) == {"a": 1, "b": 0.5}
