@@ -43,6 +43,9 @@ def kind(annotation: Any, metadata: list[Any]) -> str:
         return " or ".join(kind(one, metadata) for one in get_args(annotation) if one is not NoneType)
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(annotation))
+    if get_origin(annotation) is tuple and get_origin(get_args(annotation)[0]) is Literal:
+        *names, last = (f"`{value}`" for value in get_args(get_args(annotation)[0]))
+        return f"list of {', '.join(names)} or {last}"
     if (container := {tuple: "list", dict: "table"}.get(get_origin(annotation))) is not None:
         noun, *bounds = kind(next(one for one in reversed(get_args(annotation)) if one is not ...), []).split(" ", 1)
         return " ".join([f"{container} of {noun}s", *bounds])

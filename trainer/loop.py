@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ from trainer.policy_update import TrainState, Update, update
 from trainer.prompt_order import other_tasks, tasks_of_step
 from trainer.recording import Recorder, recorded, rollout_groups
 from trainer.resampling import ScoredBatch, with_signal
-from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of
+from trainer.rewards import JudgeInfo, RewardSource, ScoredRollout, Task, judge_of
 from trainer.rollouts import Rollouts
 from trainer.seeds import stream_seed
 from trainer.tasks import check_apart
@@ -84,8 +84,7 @@ def train(
 
     Raises:
         UnavailableError: too few rewards, also after a pause, or a checkpoint cannot be written; resume the run.
-        NotFoundError: ``resume`` is True and ``out`` holds no run.
-        ConflictError: ``out`` holds a run and ``resume`` is False; or it had another configuration or judge.
+        NotFoundError, ConflictError: no run to resume; or one not to resume, or of another configuration or judge.
         InvalidError: no tasks, a prompt too long for the policy, a wrong number of rewards, or a gradient not finite.
     """
     _check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
@@ -94,19 +93,14 @@ def train(
     scorer, state = StepScorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
     first = saved = done = _resume(state, identity) if resume else 0
     content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
-    history = History(config.out, done)
-    with (
-        closing(state.optimizer),
-        recorded(recorder, content, judge, history),
-        tracking.running(content, history.steps),
-    ):
+    reporting = _reporting(recorder, tracking, content, judge, history := History(config.out, done))
+    with closing(state.optimizer), reporting:
         try:
             _evaluate(evaluation, state, history, tracking, done, begin=True)
             while done < config.steps and not history.stopped:
                 step, groups = _step(state, tasks, scorer, done)
                 done += 1
-                line = _record(history, recorder, {"step": done, **step, **constants}, groups)
-                tracking.step(line)
+                line = _record(history, recorder, tracking, {"step": done, **step, **constants}, groups)
                 saved = _save_if_due(state, done, saved, identity)
                 if on_step:
                     on_step(line)
@@ -115,15 +109,29 @@ def train(
         except StopRequested:
             history.stopped = True
         finally:
-            # An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
-            if done > saved and state.optimizer.updates == (done - first) * config.optim.updates_per_batch:
-                _save(state, done, identity)
+            _save_end(state, identity, done, first=first, saved=saved)
     return history
 
 
-def _record(history: History, recorder: Recorder | None, step: Metrics, groups: Sequence[RolloutGroup]) -> Metrics:
+@contextmanager
+def _reporting(
+    recorder: Recorder | None,
+    tracking: Tracking,
+    content: Mapping[str, Any],
+    judge: JudgeInfo | None,
+    history: History,
+) -> Iterator[None]:
+    """Report the begin and the end of a run to its recorder and its trackers."""
+    with recorded(recorder, content, judge, history), tracking.running(content, history.steps):
+        yield
+
+
+def _record(
+    history: History, recorder: Recorder | None, tracking: Tracking, step: Metrics, groups: Sequence[RolloutGroup]
+) -> Metrics:
     """Record a step, and return its metrics as recorded."""
     line = history.add(step)
+    tracking.step(line)
     if recorder is not None:
         recorder.step(line, groups)
     return line
@@ -201,6 +209,15 @@ def _resume(state: TrainState, identity: checkpoint.Identity) -> int:
 def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
     versions = state.evolution.state() if state.evolution is not None else None
     checkpoint.save(state.config, done, state.policy, state.optimizer, identity, versions=versions)
+
+
+def _save_end(state: TrainState, identity: checkpoint.Identity, done: int, *, first: int, saved: int) -> None:
+    """Save the state after the last step of this process, unless it is saved or not whole.
+
+    An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
+    """
+    if done > saved and state.optimizer.updates == (done - first) * state.config.optim.updates_per_batch:
+        _save(state, done, identity)
 
 
 def _save_if_due(state: TrainState, done: int, saved: int, identity: checkpoint.Identity) -> int:

@@ -14,6 +14,7 @@ from rubricsvc.settings import get_settings
 if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.recording import RunRecorder
+    from trainer.trackers.tracking import Tracking
 
 REQUEST_SECONDS = 30.0
 
@@ -38,6 +39,13 @@ def recorder_of(run: RunConfig, name: str, stop: Event) -> Iterator[RunRecorder]
     policy = get_settings().require_approval
     with database() as db, RunRecorder(DatabaseRuns(db, policy), name, run.out, stop) as recorder:
         yield recorder
+
+
+def tracking_of(run: RunConfig, name: str) -> Tracking:
+    """Return the trackers of a run."""
+    from trainer.trackers.tracking import Tracking
+
+    return Tracking(run.trackers, run.out, name)
 
 
 def complete_record(run: RunConfig) -> None:

@@ -35,7 +35,7 @@ from rubricsvc.cli.run_evaluation import (
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_invocation, run_name
 from rubricsvc.cli.run_policy import acting_of, load_policy
-from rubricsvc.cli.run_recording import complete_record, recorder_of
+from rubricsvc.cli.run_recording import complete_record, recorder_of, tracking_of
 from rubricsvc.cli.run_references import check_references
 from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge, uses_database
 from rubricsvc.core.audit import StoredAudit
@@ -70,12 +70,10 @@ def start(
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint."""
     from trainer.config import load_config
-    from trainer.trackers.tracking import Tracking, check_installed
 
     telemetry.configure("WARNING", human=True)
 
     loaded = load_config(config)
-    check_installed(loaded.trackers)
     if _is_finished(loaded, resume):
         complete_record(loaded)
         show(folder_record(loaded.out), as_json)
@@ -111,8 +109,7 @@ def start(
         record = audit.record | {RUN: name, **invocation(config)}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
         options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run), "recorder": recorder}
-        options["tracking"] = Tracking(run.trackers, run.out, name)
-        history = train(policy, tasks.train, rewards, run, **options)
+        history = train(policy, tasks.train, rewards, run, tracking=tracking_of(run, name), **options)
         if evaluator is not None and run.eval is not None and run.eval.baselines and not history.stopped:
             del policy  # its memory
             baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
@@ -218,7 +215,10 @@ def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
 
 
 def _is_finished(config: RunConfig, resume: bool) -> bool:
-    """Check the folder of the run before anything is loaded; return whether the run to resume has all its steps."""
+    """Check trackers and folder before anything is loaded; return whether the run to resume has all its steps."""
+    from trainer.trackers.tracking import check_installed
+
+    check_installed(config.trackers)
     from trainer import checkpoint
 
     checkpoint.check_folder(config.out, resume=resume)
