@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
-from rubricsvc.core.prompt import Message, Prompt, with_documents
+from rubricsvc.core.prompt import Completion, Message, Prompt, with_documents
 from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Tool
-from trainer.environments.tool_calls import with_tools
+from trainer.environments.tool_calls import call_line, with_tools
 
 
 def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:
@@ -25,6 +26,27 @@ def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> li
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
+
+
+def transcript(tokenizer: Any, completion: Completion) -> tuple[list[int], list[bool]]:
+    """Return the tokens of a completion as a policy would have sampled it, and which of them tools answered.
+
+    An assistant message that follows another one is left out: it repeats the report of a call.
+    """
+    messages = completion.messages or (Message(role="assistant", content=completion.text),)
+    ids: list[int] = []
+    given: list[bool] = []
+    for from_tools, group in groupby(messages, key=lambda message: message.role == "tool"):
+        if from_tools:
+            part = answer_ids(tokenizer, list(group))
+        else:
+            message = next(group)
+            calls = "\n".join(call_line(call) for call in message.tool_calls or ())
+            text = "\n".join(filter(None, (message.content, calls)))
+            part = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        ids += part
+        given += [from_tools] * len(part)
+    return ids, given
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:

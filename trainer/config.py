@@ -60,10 +60,12 @@ class DataConfig(DataSource):
 
     ``difficulty`` is a file that ``rubricsvc runs difficulty`` wrote; prompts whose pass rate in it is below
     ``min_pass_rate`` or above ``max_pass_rate`` are not trained on, unless their rewards deviate by ``keep_std``.
+    ``demonstrations`` is a file of completions to learn from, in place of sampled ones.
     """
 
     domains: dict[str, DataSource] = Field(default={})
     difficulty: Path | None = None
+    demonstrations: Path | None = None
     min_pass_rate: float = Field(default=0.05, ge=0.0, le=1.0)
     max_pass_rate: float = Field(default=0.95, ge=0.0, le=1.0)
     keep_std: float | None = Field(default=None, gt=0.0)
@@ -324,6 +326,12 @@ class RunConfig(TrainConfig):
         return self
 
     @model_validator(mode="after")
+    def _learns_demonstrations(self) -> Self:
+        if self.data.demonstrations is not None and self.algorithm == "grpo":
+            raise ValueError('data.demonstrations: GRPO learns its own samples; set algorithm = "best_of_n_supervised"')
+        return self
+
+    @model_validator(mode="after")
     def _prompts_exist(self) -> Self:
         if self.prompts is None:
             return self
@@ -352,7 +360,7 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
         InvalidError: it is not TOML, fields are unknown, missing or out of range, or files of data do not exist; the
             message names all of them.
     """
-    files = ("path",) if measures_difficulty else ("path", "difficulty")
+    files = ("path", "demonstrations") if measures_difficulty else ("path", "difficulty", "demonstrations")
     config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files))
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
@@ -369,7 +377,9 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
 def _resolved(source: Source, folder: Path) -> Source:
     """Return a source of prompts with paths relative to the working folder."""
     changes: dict[str, Any] = {
-        name: folder / path for name in ("path", "difficulty") if (path := getattr(source, name, None)) is not None
+        name: folder / path
+        for name in ("path", "difficulty", "demonstrations")
+        if (path := getattr(source, name, None)) is not None
     }
     if isinstance(source, DataConfig):
         changes["domains"] = {name: _resolved(domain, folder) for name, domain in source.domains.items()}

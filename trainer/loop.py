@@ -31,6 +31,7 @@ from rubricsvc.errors import InvalidError
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
+from trainer.demonstrations import demonstrated
 from trainer.failed_batch import save_failed_batch
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW, NonFiniteError
@@ -340,6 +341,8 @@ def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step
 def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int, number: int = 0) -> Rollouts:
     """Return a group of completions for each task; ``number`` counts the rounds of one step."""
     seed = stream_seed(config.seed, f"sample/{number}" if number else "sample", step)
+    if tasks[0].demonstrations:
+        return demonstrated(policy, tasks, config.sampling.group_size, seed)
     return policy.sample([task.prompt for task in tasks], config.sampling.group_size, config.sampling, seed)
 
 

@@ -35,7 +35,7 @@ class Task:
     """A prompt, and the rubric that its completions are scored by.
 
     ``name`` is the prompt's id where it comes from, ``domain`` its part of a mixture, and ``pass_rate`` None where it
-    was not measured.
+    was not measured. ``demonstrations`` are completions to learn from (`trainer.demonstrations`).
     """
 
     prompt: Prompt
@@ -43,6 +43,7 @@ class Task:
     name: str = field(default="", compare=False)
     domain: str = ""
     pass_rate: float | None = None
+    demonstrations: tuple[Completion, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ class Rollouts:
     ``max_new_tokens``; the others end with the model's own end token, which belongs to the completion like any other.
     ``texts`` have U+FFFD where tokens decode to characters that a service cannot store.
     Of episodes in an environment ``texts`` are the final reports; ``from_environment_BT`` marks the tokens that the
-    environment wrote, which are not learned, and ``episodes`` has the trajectories.
+    environment wrote, which are not learned, and ``episodes`` has the trajectories. ``demonstrations`` are completions
+    that the policy did not sample.
     ``nucleus_BTK`` holds the tokens that could be sampled at each position (see `trainer.tokens`); None means all.
     """
 
@@ -57,6 +58,7 @@ class Rollouts:
     nucleus_BTK: Tensor | None = None
     from_environment_BT: Tensor | None = None
     episodes: tuple[EpisodeRecord, ...] | None = None
+    demonstrations: tuple[Completion, ...] | None = None
 
     @property
     def written_BT(self) -> Tensor:  # noqa: N802 - shape in the name
@@ -69,7 +71,9 @@ class Rollouts:
         return self.written_BT.sum(-1)
 
     def completions(self, policy: str, step: int, sampling: SamplingConfig) -> list[Completion]:
-        """Return the completions as values of the policy after ``step`` steps."""
+        """Return the completions as values of the policy after ``step`` steps; demonstrations as they are."""
+        if self.demonstrations is not None:
+            return list(self.demonstrations)
         parameters = sampling.model_dump(include={"temperature", "top_p", "max_new_tokens"})
         episodes = self.episodes or repeat(NO_EPISODE, len(self.texts))
         return [
@@ -100,6 +104,9 @@ class Rollouts:
             nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
             from_environment_BT=None if self.from_environment_BT is None else self.from_environment_BT[rows, :width],
             episodes=None if self.episodes is None else tuple(self.episodes[i] for i in rows.tolist()),
+            demonstrations=None
+            if self.demonstrations is None
+            else tuple(self.demonstrations[i] for i in rows.tolist()),
         )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli.models import ApiKeyEnv, fetch_embedded
-from rubricsvc.cli.output import Json, echo, group, print_data, print_json
+from rubricsvc.cli.output import Json, echo, group, print_data, print_json, progress_bar, replaced, show
 from rubricsvc.cli.rubric_targets import target_of
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, score_and_print
+from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import load, native
 from rubricsvc.formats.completions import CompletionLine
+from rubricsvc.formats.record import Record
 from rubricsvc.settings import get_settings
 
 app = group("Environments: tools that a policy may call.")
@@ -65,6 +69,50 @@ def try_(
     if target is not None and scored_by is not None:
         line = CompletionLine(completion=completion)
         score_and_print(scored_by, target.rubric, asked, [("trajectory", line)], as_json=as_json)
+
+
+@app.command()
+def demonstrate(
+    file: Annotated[Path, typer.Argument(help="File with prompts, such as one of `prompts synthesize`.")],
+    *,
+    collection: Annotated[str, typer.Option(help="Collection to search.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write (JSONL).", show_default=False)],
+    max_turns: Annotated[int, typer.Option(min=3, help="Turns of an episode.")] = 8,
+    max_result_chars: Annotated[int, typer.Option(min=1, help="Characters of a tool's result.")] = 2000,
+    as_json: Json = False,
+) -> None:
+    """Write demonstrations of `research` by a script, for `data.demonstrations` of a run.
+
+    The script searches, opens and cites, without a model. Prompts that it cannot answer are left out.
+    """
+    from trainer.environments.episodes import EpisodeLimits
+    from trainer.environments.research import Research
+    from trainer.environments.scripted import demonstrate as play
+
+    environment = Research(get_settings().collections_dir, collection)
+    limits = EpisodeLimits(max_turns, max_result_chars)
+    prompts = [record.prompt for record in load(file) if record.prompt is not None]
+    if not prompts:
+        raise InvalidError(
+            f"{file} has no prompts", hint="make some: rubricsvc prompts synthesize COLLECTION --out FILE"
+        )
+    written = 0
+    with (
+        progress_bar("demonstrations") as bar,
+        environment.collection,
+        replaced(out) as part,
+        part.open("w", encoding="utf-8") as stream,
+    ):
+        for number, prompt in enumerate(prompts):
+            bar.update(number, len(prompts), "")
+            if (completion := play(environment, prompt, limits)) is not None:
+                written += 1
+                plain = completion.model_dump(mode="json", exclude_defaults=True)
+                stream.write(strict_json.dump(native.plain(Record(prompt, None)) | plain) + "\n")
+        bar.update(len(prompts), len(prompts), "")
+        if not written:
+            raise InvalidError("the script reached no report", hint="raise --max-turns, or name other prompts")
+    show({"prompts": len(prompts), "demonstrations": written, "file": str(out)}, as_json)
 
 
 def _environment(name: str, collection: str | None, max_turns: int, max_tokens: int) -> Any:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
+from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.output import counted, echo
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
+from rubricsvc.formats.completions import read_all
 from rubricsvc.formats.record import Record
 from rubricsvc.services.rubric_records import stored_records
 from workers import checks
@@ -47,7 +49,7 @@ def run_tasks(config: RunConfig) -> RunTasks:
         check_apart(train, held_out)
         if len(held_out) < MIN_CLUSTERS:
             echo(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
-    return RunTasks(_selected(train, config), held_out)
+    return RunTasks(_demonstrated(_selected(train, config), config), held_out)
 
 
 def data_tasks(config: RunConfig) -> list[Task]:
@@ -59,6 +61,18 @@ def data_tasks(config: RunConfig) -> list[Task]:
         for name, source in config.data.domains.items()
         for task in _tasks(source, f"data.domains.{name}")
     ]
+
+
+def _demonstrated(tasks: list[Task], config: RunConfig) -> list[Task]:
+    """Keep the prompts with ``data.demonstrations``, if the run learns from these."""
+    if config.data.demonstrations is None:
+        return tasks
+    from trainer.demonstrations import with_demonstrations
+
+    chosen = with_demonstrations(tasks, read_all(input_file(str(config.data.demonstrations))))
+    count = sum(len(task.demonstrations) for task in chosen)
+    echo(f"{counted(count, 'demonstration')} of {len(chosen)} of {counted(len(tasks), 'prompt')}")
+    return chosen
 
 
 def _selected(tasks: list[Task], config: RunConfig) -> list[Task]:

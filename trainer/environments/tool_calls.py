@@ -35,7 +35,12 @@ class Turn:
 
 def call_text(name: str, **arguments: str) -> str:
     """Return a call as a model writes it."""
-    return f"{OPEN}{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}{CLOSE}"
+    return call_line(ToolCall(name=name, arguments=json.dumps(arguments, ensure_ascii=False)))
+
+
+def call_line(call: ToolCall) -> str:
+    """Return a call of a message as a model writes it."""
+    return f'{OPEN}{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}{CLOSE}'
 
 
 def parse(text: str) -> Turn:

@@ -61,5 +61,5 @@ def _task(library: Library, page: Page, number: int, shown: str, targets: tuple[
     ]
     others = cites_others({id_ for one in targets for id_ in one} | {page.id}, -float(len(targets)))
     rubric = Rubric(criteria=(*criteria, cites_known(len(targets)), *([others] if others else [])))
-    prompt = library.prompt("find-links", question, f"{reference}.", targets)
+    prompt = library.prompt("find-links", question, f"{reference}.", targets, page.id)
     return Task(f"find-links-{page.id}-{number}", prompt, rubric, targets, source=page.id)

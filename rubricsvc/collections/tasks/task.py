@@ -86,10 +86,13 @@ class Library:
             self._on_page(number, len(ids))
             yield self.pages[id_]
 
-    def prompt(self, capability: str, text: str, reference: str, pages: Iterable[tuple[str, ...]]) -> Prompt:
-        """Return a prompt that names the collection and the documents that answer it."""
+    def prompt(
+        self, capability: str, text: str, reference: str, pages: Iterable[tuple[str, ...]], source: str | None = None
+    ) -> Prompt:
+        """Return a prompt that names the collection, the documents that answer it, and the one that it shows."""
         item: dict[str, JsonValue] = {"capability": capability, "collection": self.collection.name}
         item |= {"digest": self.collection.digest, "pages": cast("JsonValue", [list(one) for one in pages])}
+        item |= {"source": source} if source is not None else {}
         return Prompt.of(text, reference=reference, tags=(capability,), item=item)
 
 

@@ -14,6 +14,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, NotFoundError
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.research import SHOWN_CHARS, Research
+from trainer.environments.scripted import demonstrate
 from trainer.environments.tool_calls import call_text
 from workers.checks.sources import sources
 
@@ -115,3 +116,25 @@ def test_prompt_of_another_collection_is_refused(research: Research) -> None:
 def test_unknown_collection_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         Research(tmp_path, "docs")
+
+
+def test_script_searches_opens_and_cites(research: Research) -> None:
+    item = {"pages": [["index"]], "collection": "docs", "digest": research.collection.digest}
+    shown = demonstrate(research, Prompt.of("What speeds up a query?", item=item), EpisodeLimits())
+    assert shown is not None
+    assert [call.name for one in shown.messages for call in one.tool_calls or ()] == ["search", "open", "finish"]
+    assert shown.text.endswith("[index].")
+    assert set(sources(Prompt.of("?"), shown)) == {"index"}
+
+
+def test_script_without_pages_takes_the_first_hit(research: Research) -> None:
+    shown = demonstrate(research, Prompt.of("Which index speeds up a query?"), EpisodeLimits())
+    assert shown is not None
+    assert "[index]" in shown.text
+
+
+def test_script_gives_up_where_the_search_does_not_find_the_page(research: Research) -> None:
+    item = {"pages": [["secret"]], "source": "secret"}
+    assert demonstrate(research, Prompt.of("?", item=item), EpisodeLimits()) is None
+    assert demonstrate(research, Prompt.of("Zebra?"), EpisodeLimits()) is None
+    assert demonstrate(research, Prompt.of("Which index?"), EpisodeLimits(max_turns=1)) is None
