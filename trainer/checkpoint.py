@@ -309,11 +309,20 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     if "algorithm" in identity:
         before.setdefault("algorithm", "grpo")  # the only one at first
     for name in sorted(before.keys() | identity.keys()):
-        if before.get(name) != identity.get(name):
+        if before.get(name) == identity.get(name):
+            continue
+        if name == "tasks":
             raise ConflictError(
-                f"{saved} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
-                hint="restore the setting, or choose another `out`",
+                f"{saved} was saved with other prompts or rubric versions",
+                hint="name each rubric with the version that the run began with (NAME@VERSION), restore the file of"
+                " prompts, or choose another `out`",
+                path="data",
             )
+        raise ConflictError(
+            f"{saved} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
+            hint="restore the setting, or choose another `out`",
+            path=name,
+        )
     optimizer.restore(load_file(saved / "optimizer.safetensors"))
     return step
 

@@ -38,7 +38,7 @@ def add(session: Session, judge: Judge) -> JudgeRow:
     if (stored.digest if stored else row.digest) != judge.digest:  # an invalid address is no part of it
         raise ConflictError(
             f"judge {judge.name!r} exists and is another one ({row.digest[:8]}, not {judge.digest[:8]})",
-            hint="give the new judge a name of its own, for example with a version in it",
+            hint="give the new judge another name, for example with a version in it",
         )
     if (row.content, row.digest) != (content, judge.digest):
         row.content, row.digest = content, judge.digest

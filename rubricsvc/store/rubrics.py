@@ -6,11 +6,13 @@ The state of a version's review (`reviews`) decides what its name refers to: the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.prompt import Prompt
@@ -24,6 +26,9 @@ from rubricsvc.store.upsert import add_new, batched
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
 """The states of versions that are not approved yet."""
+
+MAX_SIMILAR = 1000
+"""Names that are compared with an unknown one."""
 
 DRAFTS = "drafts"
 """Key in ``Session.info``: the id of a version that is not approved, None if there is none."""
@@ -119,8 +124,18 @@ def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> Rubr
     if row is None:
         if versions := [] if version else of_name(session, name):
             raise _no_approved(name, versions)
-        raise missing("rubric", ref)
+        raise missing("rubric", ref, _similar(session, name))
     return row
+
+
+def _similar(session: Session, name: str) -> str:
+    """Return a hint at the rubric with the closest name, by name and newest version; empty if none is close."""
+    begins = RubricRow.name.startswith(name[:1], autoescape=True)
+    names = session.scalars(select(RubricRow.name).where(begins).distinct().limit(MAX_SIMILAR)).all()
+    if not (close := get_close_matches(name[:MAX_NAME_LENGTH], names, n=1)):
+        return ""
+    newest = session.scalar(select(func.max(RubricRow.version)).where(RubricRow.name == close[0]))
+    return f"did you mean '{close[0]}@{newest}'?"
 
 
 def provenance(session: Session, ref: int | str) -> Provenance:

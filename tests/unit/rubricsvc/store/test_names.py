@@ -1,4 +1,4 @@
-"""What a name stands for."""
+"""What a name refers to."""
 
 from __future__ import annotations
 
@@ -137,3 +137,13 @@ def test_for_prompt_leaves_out_candidates_of_evolutions(db: Database) -> None:
         assert not rubrics.for_prompt(session, prompt_id, allow_drafts=True)
         best = rubrics.add(session, TWO, name="r", prompt_id=prompt_id, origin="evolved", added_by="ann")
         assert rubrics.for_prompt(session, prompt_id) == [best]
+
+
+@pytest.mark.parametrize(("ref", "named"), [("frist", "first@2"), ("first@9", "first@2"), ("f%", None), ("zzz", None)])
+def test_rubrics_get_hints_at_the_closest_name(each_db: Database, ref: str, named: str | None) -> None:
+    with each_db.write() as session:
+        for rubric in (ONE, TWO):
+            rubrics.add(session, rubric, name="first")
+        with pytest.raises(NotFoundError) as caught:
+            rubrics.get(session, ref)
+    assert (named or "rubrics list") in caught.value.hint
