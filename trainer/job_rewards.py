@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Self
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
@@ -33,12 +35,21 @@ class JobRewards(ABC):
         run: name of the training run, shown in the names of its jobs.
         timeout: seconds that the scoring of one step may take, outages included. A job that is not finished by then is
             cancelled, and completions without a result have no reward.
+        items_at: address of the database or service that has the jobs.
     """
 
     scored_by = CELERY
 
-    def __init__(self, run: str, timeout: float) -> None:
+    def __init__(self, run: str, timeout: float, items_at: str) -> None:
         self._run, self._timeout = run, timeout
+        self.items_at = items_at
+        self._evaluated: str | None = None
+
+    def of_evaluation(self, score: str) -> Self:
+        """Return the source of this score of evaluations, whose jobs are not named like those of training steps."""
+        other = copy.copy(self)
+        other._evaluated = score
+        return other
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score the step in one job.

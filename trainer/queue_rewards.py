@@ -38,7 +38,7 @@ class QueueRewards(JobRewards):
         allow_drafts: bool = False,
         repeatability: Repeatability | None = None,
     ) -> None:
-        super().__init__(run, timeout)
+        super().__init__(run, timeout, jobs.address)
         self._judge, self._jobs = judge, jobs
         self._allow_drafts, self._repeatability = allow_drafts, repeatability
 
@@ -55,6 +55,7 @@ class QueueRewards(JobRewards):
             batch,
             run=self._run,
             step=completions[0].step,
+            evaluated=self._evaluated,
             allow_drafts=self._allow_drafts,
             retry=not submitted,
         )

@@ -12,25 +12,25 @@ delivered in order once the database or the service is back, or when the run is 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any, Protocol, Self
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunHeartbeat, RunStep, StoredRun
+from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation
 from rubricsvc.core.states import RunState
 from rubricsvc.errors import cut
-from trainer.files import replace_text
+from rubricsvc.queries import MAX_LIMIT
 from trainer.metrics import History, Metrics
 from trainer.rewards import JudgeInfo, ScoredRollout, Task
+from trainer.undelivered import Report, Undelivered
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,6 @@ HEARTBEAT_SECONDS = 10.0
 """Also the time between attempts to deliver what is kept."""
 UNDELIVERED = "undelivered.jsonl"
 _MAX_REASON_CHARS = 1000
-
-Report = RunStep | RunHeartbeat
-"""What is delivered of a run."""
 
 
 class Recorder(Protocol):
@@ -56,6 +53,20 @@ class Recorder(Protocol):
         """Record a new state of the run."""
 
 
+EvaluationKey = tuple[str, int, str]
+"""Name, step and setup of an evaluation."""
+
+
+class EvaluationRecorder(Protocol):
+    """What evaluations and baselines call. No method raises because of the database or the service."""
+
+    def evaluation(self, evaluation: RunEvaluation) -> None:
+        """Record an evaluation."""
+
+    def recorded_evaluations(self) -> set[EvaluationKey] | None:
+        """Return what is on record; None if that is not known now."""
+
+
 class RunStore(Protocol):
     """Where runs are recorded: `rubricsvc.services.recording.DatabaseRuns`, or ``Client.runs``."""
 
@@ -65,8 +76,23 @@ class RunStore(Protocol):
     def record(self, run_id: int, step: RunStep) -> StoredRun:
         """Record a step."""
 
+    def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
+        """Record an evaluation."""
+
     def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
         """Report that the run goes on, or its new state."""
+
+    def page(self, *, key: str) -> Iterable[StoredRun]:
+        """Return the run of this key, if there is one."""
+
+    def evaluations(self, run_id: int, /, *, limit: int) -> Iterable[StoredEvaluation]:
+        """Return the first evaluations on record."""
+
+
+def evaluations_on_record(store: RunStore, run_id: int) -> set[EvaluationKey]:
+    """Return the evaluations of a run that a store has."""
+    found = store.evaluations(run_id, limit=MAX_LIMIT)
+    return {(one.name, one.step, str(one.line.get("setup"))) for one in found}
 
 
 def rollout_groups(
@@ -184,6 +210,20 @@ class RunRecorder:
         """Record a step."""
         self._send(RunStep(step=metrics["step"], metrics=metrics, groups=tuple(groups)))
 
+    def evaluation(self, evaluation: RunEvaluation) -> None:
+        """Record an evaluation."""
+        self._send(evaluation)
+
+    def recorded_evaluations(self) -> set[EvaluationKey] | None:
+        """Return what is on record; None if that is not known now."""
+        if self._run_id is None or self._undelivered:
+            return None
+        try:
+            return evaluations_on_record(self._store, self._run_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+            self._warn(error)
+            return None
+
     def set_state(self, state: RunState, reason: str | None = None) -> None:
         """Record a new state of the run."""
         text = cut(storable(reason), _MAX_REASON_CHARS) if reason else None
@@ -211,6 +251,8 @@ class RunRecorder:
     def _deliver(self, run_id: int, event: Report) -> None:
         if isinstance(event, RunStep):
             self._note(self._store.record(run_id, event))
+        elif isinstance(event, RunEvaluation):
+            self._note(self._store.record_evaluation(run_id, event))
         else:
             self._note(self._store.heartbeat(run_id, event))
 
@@ -276,72 +318,10 @@ class RunRecorder:
         self.close()
 
 
-class Undelivered:
-    """What is to be delivered, oldest first, in a file that survives the process. One thread appends, one pops."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = Lock()
-        self._offset = 0
-
-    def __bool__(self) -> bool:
-        return self.path.exists()
-
-    def append(self, event: Report) -> None:
-        """Write an event to the disk. After an error the file is as before."""
-        line = event.model_dump_json().encode() + b"\n"
-        with self._lock, self.path.open("ab") as file:
-            before = file.tell()
-            try:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(before)
-                raise
-
-    def first(self) -> Report | None:
-        """Return the oldest event; None if there is none."""
-        line = self._first_line()
-        return _parsed(line) if line else None
-
-    def pop(self) -> None:
-        """Remove the oldest event."""
-        with self._lock:
-            self._offset += len(self._first_line())
-            if self._offset >= self.path.stat().st_size:
-                self.path.unlink()
-                self._offset = 0
-
-    def keep_steps(self, done: int) -> None:
-        """Remove all but the steps up to ``done``: a resumed run repeats the others, and reports a new state."""
-        if not self:
-            return
-        lines = [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-        kept = [line for line in lines if isinstance(event := _parsed(line), RunStep) and event.step <= done]
-        if kept:
-            replace_text(self.path, b"".join(kept).decode())
-        else:
-            self.path.unlink()
-
-    def _first_line(self) -> bytes:
-        """Return the first complete line that is not popped; empty if there is none."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                line = file.readline()
-        except FileNotFoundError:
-            return b""
-        return line if line.endswith(b"\n") else b""
-
-
-def _parsed(line: bytes) -> Report:
-    data = json.loads(line)
-    return RunHeartbeat.model_validate(data) if "state" in data else RunStep.model_validate(data)
-
-
 def _described(event: Report) -> str:
-    return f"step {event.step}" if isinstance(event, RunStep) else f"state {event.state}"
+    if isinstance(event, RunHeartbeat):
+        return f"state {event.state}"
+    return f"step {event.step}" if isinstance(event, RunStep) else f"evaluation {event.name} {event.step}"
 
 
 def _first_line(error: Exception) -> str:

@@ -69,7 +69,8 @@ class RewardSource(Protocol):
     """Scores completions.
 
     A source with a method ``judge_info()`` has a judge, whose properties the run records. An attribute ``scored_by`` of
-    `CELERY` says that workers score.
+    `CELERY` says that workers score, ``items_at`` in which database or service the items of its jobs are, and a method
+    ``of_evaluation(score)`` returns the source that scores evaluations, by jobs with other names.
     """
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
@@ -87,6 +88,18 @@ class RewardSource(Protocol):
 def scored_by(rewards: RewardSource) -> str:
     """Return `CELERY` if workers score, else `IN_PROCESS`."""
     return str(getattr(rewards, "scored_by", IN_PROCESS))
+
+
+def items_at(rewards: RewardSource) -> str | None:
+    """Return the address of the database or service whose jobs score; None if no job does."""
+    address: str | None = getattr(rewards, "items_at", None)
+    return address
+
+
+def of_evaluation(rewards: RewardSource, score: str) -> RewardSource:
+    """Return the source that scores completions of evaluations."""
+    named: Callable[[str], RewardSource] | None = getattr(rewards, "of_evaluation", None)
+    return named(score) if named else rewards
 
 
 def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:

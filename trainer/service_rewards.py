@@ -7,12 +7,11 @@ from itertools import chain
 from typing import Self
 
 from rubricsvc.client import Client
-from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.schemas import StoredJudge
-from rubricsvc.services.reward_jobs import check_same_judge, job_name
+from rubricsvc.services.reward_jobs import check_same_judge, job_key, job_name
 from rubricsvc.services.rewarding import ItemKey
 from rubricsvc.services.waiting import OPEN
 from trainer.job_rewards import JobRewards, scored_rollout
@@ -37,7 +36,7 @@ class ServiceRewards(JobRewards):
     def __init__(
         self, judge: str, url: str, *, run: str = "run", timeout: float = 1800.0, allow_drafts: bool = False
     ) -> None:
-        super().__init__(run, timeout)
+        super().__init__(run, timeout, url.rstrip("/"))
         self._judge = judge
         self._allow_drafts = allow_drafts
         self._client = Client(url)
@@ -95,8 +94,8 @@ class ServiceRewards(JobRewards):
             [tasks[at[0]].prompt for at in groups],
             [[completions[place] for place in at] for at in groups],
             [tasks[at[0]].rubric for at in groups],
-            name=job_name(self._run, step),
-            key=digest(self._run, step, judge.id, sorted(set(asked))),
+            name=job_name(self._run, step, self._evaluated),
+            key=job_key(self._run, step, judge.id, sorted(set(asked)), self._evaluated),
             allow_drafts=self._allow_drafts,
         )
         if len(job.rewards) != len(completions):

@@ -106,6 +106,11 @@ def start_worker(db: Database, judge: Judge, *, keep_models: bool = False) -> Ab
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
     from workers.queue.in_process import embedded_worker
 
+    check_engine(judge)
+    return embedded_worker(get_settings(), db, keep_models=keep_models)
+
+
+def check_engine(judge: Judge) -> None:
+    """Make a judge's engine and close it, so that its errors are raised before a worker needs it."""
     fetch_if_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
-    return embedded_worker(get_settings(), db, keep_models=keep_models)

@@ -14,11 +14,19 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.evaluation.evaluator import Evaluator
     from trainer.metrics import Metrics
+    from trainer.recording import EvaluationRecorder
     from trainer.rewards import RewardSource, Task
 
 
 def baselines_of(
-    run: RunConfig, tasks: Sequence[Task], rewards: RewardSource, evaluator: Evaluator, *, bar: ProgressBar, stop: Event
+    run: RunConfig,
+    tasks: Sequence[Task],
+    rewards: RewardSource,
+    evaluator: Evaluator,
+    *,
+    bar: ProgressBar,
+    stop: Event,
+    recorder: EvaluationRecorder | None,
 ) -> list[Metrics] | None:
     """Run the baselines that are missing; return their evaluations, None if it was stopped."""
     from trainer import checkpoint
@@ -29,4 +37,6 @@ def baselines_of(
 
     bar.update(0, run.steps, "baselines")
     with checkpoint.locked(run.out / FOLDER):
-        return run_baselines(run, partial(load_policy, run), tasks, rewards, evaluator, on_step=on_step, stop=stop)
+        return run_baselines(
+            run, partial(load_policy, run), tasks, rewards, evaluator, on_step=on_step, stop=stop, recorder=recorder
+        )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
+from rubricsvc.cli.run_rewards import stored_judge
 from rubricsvc.cli.run_views import Run, local_folder
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store import judges
 from workers.engines.local.adapter_judges import with_adapter_fields
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
     from trainer.evaluation.evaluator import Evaluator
     from trainer.metrics import Metrics
+    from trainer.recording import EvaluationRecorder
     from trainer.rewards import RewardSource, Task
 
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
@@ -32,14 +33,17 @@ SourceOf = Callable[[Any], Any]
 
 
 def with_eval_judges(config: RunConfig) -> RunConfig:
-    """Return the run with the judges of its evaluation in place of their names: the record has all of them."""
+    """Return the run with the judges of its evaluation in place of their names: the record has all of them.
+
+    Those that the queue asks are stored under their names.
+    """
     if config.eval is None:
         return config
     found: list[Judge | ServiceJudge] = []
     for judge in config.eval.judges:
-        if isinstance(judge, str):
-            with database() as db, db.read() as session:
-                found.append(judges.get(session, judge).value)
+        if isinstance(judge, str) or (isinstance(judge, Judge) and config.scored_by == "celery"):
+            with database() as db:
+                found.append(stored_judge(db, judge).value)
         else:
             found.append(with_adapter_fields(judge) if isinstance(judge, Judge) else judge)
     return config.model_copy(update={"eval": config.eval.model_copy(update={"judges": tuple(found)})})
@@ -86,11 +90,11 @@ def evaluator_of(
         yield Evaluator(config, held_out, scorers, on_progress=on_progress, stop=stop)
 
 
-def evaluation_of(evaluator: Evaluator | None, config: RunConfig) -> Evaluation | None:
+def evaluation_of(evaluator: Evaluator | None, config: RunConfig, recorder: EvaluationRecorder) -> Evaluation | None:
     """Return the evaluations of a run; None without [eval]."""
     from trainer.evaluation.evaluation import Evaluation
 
-    return Evaluation(evaluator, config.out, config.steps) if evaluator is not None else None
+    return Evaluation(evaluator, config.out, config.steps, recorder) if evaluator is not None else None
 
 
 def is_evaluated(config: RunConfig) -> bool:

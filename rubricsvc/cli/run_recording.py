@@ -8,36 +8,42 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.run_folders import read_record, stored_name
+from rubricsvc.cli.output import echo
+from rubricsvc.cli.run_folders import is_run, read_record, stored_name
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.recording import RunRecorder
+    from trainer.evaluation.baselines import BaselineRecorder
+    from trainer.recording import RunRecorder, RunStore
     from trainer.trackers.tracking import Tracking
 
 REQUEST_SECONDS = 30.0
 
 
 @contextmanager
-def recorder_of(run: RunConfig, name: str, stop: Event) -> Iterator[RunRecorder]:
-    """Open the recorder of a run; ``stop`` is set when somebody asks the run to stop."""
+def run_store(run: RunConfig) -> Iterator[RunStore]:
+    """Open where a run is recorded."""
     from trainer.config import ServiceJudge
-    from trainer.recording import RunRecorder
 
     if isinstance(run.judge, ServiceJudge):
         from rubricsvc.client import Client
 
-        with (
-            Client(run.judge.service, timeout=REQUEST_SECONDS, outage_seconds=0.0) as client,
-            RunRecorder(client.runs, name, run.out, stop) as recorder,
-        ):
-            yield recorder
+        with Client(run.judge.service, timeout=REQUEST_SECONDS, outage_seconds=0.0) as client:
+            yield client.runs
         return
     from rubricsvc.services.recording import DatabaseRuns
 
-    policy = get_settings().require_approval
-    with database() as db, RunRecorder(DatabaseRuns(db, policy), name, run.out, stop) as recorder:
+    with database() as db:
+        yield DatabaseRuns(db, get_settings().require_approval)
+
+
+@contextmanager
+def recorder_of(run: RunConfig, name: str, stop: Event) -> Iterator[RunRecorder]:
+    """Open the recorder of a run; ``stop`` is set when somebody asks the run to stop."""
+    from trainer.recording import RunRecorder
+
+    with run_store(run) as store, RunRecorder(store, name, run.out, stop) as recorder:
         yield recorder
 
 
@@ -46,6 +52,20 @@ def tracking_of(run: RunConfig, name: str) -> Tracking:
     from trainer.trackers.tracking import Tracking
 
     return Tracking(run.trackers, run.out, name)
+
+
+@contextmanager
+def baseline_recorder(run: RunConfig) -> Iterator[BaselineRecorder | None]:
+    """Open the recorder of the baselines of a run that this process does not train; None if it has no record."""
+    from trainer.evaluation.baselines import BaselineRecorder
+
+    name = stored_name(run.out) if is_run(run.out) else None
+    if name is None:
+        echo(f"the baselines are not recorded: the run in {run.out} has no record; start it to make one")
+        yield None
+        return
+    with run_store(run) as store:
+        yield BaselineRecorder(store, name)
 
 
 def complete_record(run: RunConfig) -> None:

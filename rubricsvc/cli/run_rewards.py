@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.job_waiting import start_worker
+from rubricsvc.cli.job_waiting import check_engine, start_worker
 from rubricsvc.cli.output import counted, echo
 from rubricsvc.core.judge import Judge
 from rubricsvc.settings import get_settings
@@ -47,21 +47,53 @@ def stored_judge(db: Database, judge: Judge | str) -> JudgeRow:
         return judges.add(session, given)
 
 
+class LocalQueue:
+    """The queue of the database for all judges of a run, with a worker of this process if no other one is running."""
+
+    def __init__(self) -> None:
+        self._opened = ExitStack()
+        self._db: Database | None = None
+        self._users = 0
+
+    @contextmanager
+    def use(self, judge: Judge) -> Iterator[Database]:
+        """Open the queue for a judge. It is closed after its last user."""
+        if self._db is None:
+            with ExitStack() as opened:
+                db = opened.enter_context(database())
+                opened.enter_context(_worker(db, judge))
+                self._opened, self._db = opened.pop_all(), db
+        else:
+            check_engine(judge)
+        self._users += 1
+        try:
+            yield self._db
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._db = None
+                self._opened.close()
+
+
 @contextmanager
 def reward_source(
-    run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
+    run: RunConfig,
+    judge: Judge | ServiceJudge,
+    repeatability: Repeatability | None,
+    allow_drafts: bool,
+    queue: LocalQueue,
 ) -> Iterator[RewardSource]:
-    """Open the source of a run's rewards, and start a worker in this process where the queue has none."""
+    """Open the rewards of a run by a judge, and start a worker in this process where the queue has none."""
     if not isinstance(judge, Judge) or run.scored_by == "in_process":
         if isinstance(judge, Judge):
-            echo("completions are scored in this process, not through the queue")
-        with judge_source(run, judge, repeatability, allow_drafts) as source:
+            echo(f"completions are scored by {judge.name} in this process, not through the queue")
+        with _judge_source(run, judge, repeatability, allow_drafts) as source:
             yield source
         return
     from rubricsvc.services.reward_jobs import RewardJobs
     from trainer.queue_rewards import QueueRewards
 
-    with database() as db, _worker(db, judge):
+    with queue.use(judge) as db:
         yield QueueRewards(
             judge,
             RewardJobs(db, echo),
@@ -72,7 +104,7 @@ def reward_source(
         )
 
 
-def judge_source(
+def _judge_source(
     run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
 ) -> JudgeRewards | ServiceRewards:
     """Return the rewards of a judge that this process asks, or of one of a service."""

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,9 +35,9 @@ from rubricsvc.cli.run_evaluation import (
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_invocation, run_name
 from rubricsvc.cli.run_policy import acting_of, load_policy
-from rubricsvc.cli.run_recording import complete_record, recorder_of, tracking_of
+from rubricsvc.cli.run_recording import baseline_recorder, complete_record, recorder_of, tracking_of
 from rubricsvc.cli.run_references import check_references
-from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge, uses_database
+from rubricsvc.cli.run_rewards import LocalQueue, reward_source, stored_judge, uses_database
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
@@ -108,11 +108,12 @@ def start(
         bar.update(0, run.steps, "")
         record = audit.record | {RUN: name, **invocation(config)}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
-        options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run), "recorder": recorder}
-        history = train(policy, tasks.train, rewards, run, tracking=tracking_of(run, name), **options)
+        options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run, recorder)}
+        options |= {"recorder": recorder, "tracking": tracking_of(run, name)}
+        history = train(policy, tasks.train, rewards, run, **options)
         if evaluator is not None and run.eval is not None and run.eval.baselines and not history.stopped:
             del policy  # its memory
-            baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
+            baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
     show({"id": recorder.run_id} | folder_record(run.out) | seconds, as_json)
     for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
@@ -150,9 +151,10 @@ def baselines(
         progress_bar("baselines") as bar,
         stop_on_interrupt() as stop,
         evaluator_of(run, tasks.held_out, rewards, prepared.rewards, on_progress=bar.note, stop=stop) as evaluator,
+        baseline_recorder(run) as recorder,
     ):
         assert evaluator is not None  # noqa: S101 - the run has [eval]
-        lines = baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
+        lines = baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
     if lines is None:
         echo(f"stopped; continue with: rubricsvc runs baselines {config}")
         raise typer.Exit(INTERRUPTED)
@@ -195,12 +197,12 @@ class PreparedRun:
     repeatability: Repeatability | None
     tasks: RunTasks
     allow_drafts: bool
+    queue: LocalQueue = field(default_factory=LocalQueue)
 
     def rewards(self, judge: Judge | ServiceJudge | None = None) -> AbstractContextManager[RewardSource]:
-        """Open the reward source of the run; or that of another judge, which this process or its service asks."""
-        if judge is not None:
-            return judge_source(self.config, judge, None, self.allow_drafts)
-        return reward_source(self.config, self.judge, self.repeatability, self.allow_drafts)
+        """Open the reward source of the run, or that of a judge of its evaluations."""
+        repeatability = self.repeatability if judge is None else None
+        return reward_source(self.config, judge or self.judge, repeatability, self.allow_drafts, self.queue)
 
 
 def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:

@@ -46,14 +46,18 @@ class GradedItem:
     verdicts: tuple[Verdict, ...]
 
 
-def job_name(run: str, step: int | None) -> str:
-    """Return the name of the job of a run's step (from 0)."""
-    return run if step is None else f"{run} step {step + 1}"
+def job_name(run: str, step: int | None, evaluated: str | None = None) -> str:
+    """Return the name of the job of a run's step (from 0), or of the score of an evaluation after so many steps."""
+    if step is None:
+        return run
+    return f"{run} step {step + 1}" if evaluated is None else f"{run} eval step {step}, {evaluated}"
 
 
-def job_key(run: str, step: int | None, judge_id: int, keys: Sequence[ItemKey]) -> str:
-    """Return the idempotency key of a step's job: a step that is repeated finds its job."""
-    return digest(run, step, judge_id, keys)
+def job_key(
+    run: str, step: int | None, judge_id: int, keys: Sequence[Sequence[object]], evaluated: str | None = None
+) -> str:
+    """Return the idempotency key of such a job: a step or an evaluation that is repeated finds its job."""
+    return digest(run, step, judge_id, keys, *([] if evaluated is None else [evaluated]))
 
 
 def check_same_judge(now: Judge, pinned: Judge | str) -> None:
@@ -77,6 +81,11 @@ class RewardJobs:
     def __init__(self, db: Database, notify: Notify = lambda _: None) -> None:
         self._db, self._notify = db, notify
 
+    @property
+    def address(self) -> str:
+        """The address of the database."""
+        return self._db.url
+
     def submit(
         self,
         judge: Judge,
@@ -84,12 +93,14 @@ class RewardJobs:
         *,
         run: str,
         step: int | None,
+        evaluated: str | None = None,
         allow_drafts: bool = False,
         retry: bool = True,
     ) -> SubmittedStep:
         """Store a step's values, and submit its job in the same transaction, or find the job that it has.
 
-        With ``retry``, the failed and cancelled items of a job that has ended are asked about again.
+        ``evaluated`` is the score of an evaluation, if that is what is scored. With ``retry``, the failed and cancelled
+        items of a job that has ended are asked about again.
 
         Raises:
             ConflictError: The judge of this name is another one now.
@@ -106,8 +117,8 @@ class RewardJobs:
                 session,
                 judge_id=row.id,
                 items=distinct,
-                key=job_key(run, step, row.id, distinct),
-                name=job_name(run, step),
+                key=job_key(run, step, row.id, distinct, evaluated),
+                name=job_name(run, step, evaluated),
                 allow_drafts=allow_drafts,
             )
             if retry and job.finished_at is not None and job.status != COMPLETED:

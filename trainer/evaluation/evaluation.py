@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.core import strict_json
+from rubricsvc.core.run_evaluation import STEP
 from rubricsvc.errors import ConflictError
 from trainer import checkpoint
-from trainer.evaluation.evaluator import EvalCompletion, Evaluated, Evaluator, prompt_table
-from trainer.files import replace_text
+from trainer.evaluation.completions import record_of, record_of_file, write_completions
+from trainer.evaluation.evaluator import Evaluated, Evaluator, prompt_table
 from trainer.metrics import History, Metrics
 from trainer.policy import Policy
+from trainer.recording import EvaluationRecorder
 
 LINES = "eval.jsonl"
 
@@ -30,12 +30,16 @@ class Evaluation:
         evaluator: What samples and scores.
         out: Folder of the run; None records in memory only.
         steps: Number of steps of the run.
+        recorder: Records the evaluations.
     """
 
-    def __init__(self, evaluator: Evaluator, out: Path | None, steps: int) -> None:
+    def __init__(
+        self, evaluator: Evaluator, out: Path | None, steps: int, recorder: EvaluationRecorder | None = None
+    ) -> None:
         self.evaluator = evaluator
         self._out = out
         self._steps = steps
+        self._recorder = recorder
         self._history = History(None)
 
     @property
@@ -56,6 +60,17 @@ class Evaluation:
                     f"{self._out}/{LINES} has evaluations with other held-out prompts or other settings of [eval]",
                     hint="restore the settings, or choose another `out`; or delete the file to evaluate from here on",
                 )
+        self._record_earlier()
+
+    def _record_earlier(self) -> None:
+        """Record the evaluations that the record lacks: those of a run that was not recorded, or elsewhere."""
+        known = self._recorder.recorded_evaluations() if self._recorder is not None and self.lines else None
+        if self._recorder is None or self._out is None or known is None:
+            return
+        for line in self.lines:
+            if (STEP, line["step"], line["setup"]) not in known:
+                path = completions_file(self._out, line["step"])
+                self._recorder.evaluation(record_of_file(self.evaluator, line, path))
 
     def run(self, policy: Policy, step: int, name: str) -> Metrics | None:
         """Evaluate ``policy`` after ``step`` steps if that is due and was not done; return the line.
@@ -69,10 +84,12 @@ class Evaluation:
         first = next((line for line in self.lines if line["step"] == 0), None)
         start = prompt_table(first) if first else None
         evaluated = self.evaluator.evaluate(policy, step, name=name, start=start)
-        is_best = self._save_if_best(policy, step, evaluated)
+        evaluated.line["best"] = self._save_if_best(policy, step, evaluated)
         if self._out is not None:
-            write_completions(self._out / "eval" / f"step-{step:06d}.jsonl", self.evaluator, evaluated.completions)
-        return self._history.add(evaluated.line | {"best": is_best})
+            write_completions(completions_file(self._out, step), self.evaluator, evaluated.completions)
+        if self._recorder is not None:  # before the line: a killed run repeats what has no line
+            self._recorder.evaluation(record_of(self.evaluator, evaluated))
+        return self._history.add(evaluated.line)
 
     def _save_if_best(self, policy: Policy, step: int, evaluated: Evaluated) -> bool:
         """Save the policy if its gold score is above those before; return whether it is."""
@@ -88,6 +105,11 @@ class Evaluation:
             estimate = evaluated.line["scores"][name]["mean"]
             save_best(self._out, step, policy, {"step": step, "gold": name, **estimate})
         return True
+
+
+def completions_file(out: Path, step: int) -> Path:
+    """Return the path of the completions of a run's evaluation."""
+    return out / "eval" / f"step-{step:06d}.jsonl"
 
 
 def save_best(out: Path, step: int, policy: Policy, state: dict[str, Any]) -> None:
@@ -112,24 +134,3 @@ def saved_best(out: Path) -> dict[str, Any] | None:
         for folder in sorted((out / "best").glob("step-*"))
     ]
     return max(found, key=lambda state: float(state["value"]), default=None)
-
-
-def write_completions(path: Path, evaluator: Evaluator, completions: list[EvalCompletion]) -> None:
-    """Write a line for each completion of an evaluation."""
-
-    def lines() -> Iterator[dict[str, Any]]:
-        for one in completions:
-            task = evaluator.tasks[one.prompt]
-            yield {
-                "prompt": task.name or task.prompt.digest[:12],
-                "prompt_digest": task.prompt.digest,
-                "prompt_text": task.prompt.text,
-                "greedy": one.greedy,
-                "text": one.completion.text,
-                "truncated": one.completion.sampling["truncated"],
-                "tokens": one.tokens,
-                "rewards": one.rewards,
-            }
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, "".join(f"{strict_json.dump(line)}\n" for line in lines()))

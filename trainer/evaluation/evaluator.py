@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
 from threading import Event
 from typing import Any
@@ -19,7 +19,7 @@ from trainer.config import EvalConfig, TrainConfig
 from trainer.metrics import Metrics
 from trainer.outages import StepScorer, StopRequested
 from trainer.policy import Policy
-from trainer.rewards import RewardSource, Task
+from trainer.rewards import RewardSource, ScoredRollout, Task, items_at, of_evaluation
 from trainer.seeds import stream_seed
 
 GREEDY_TOP_P = 1e-9
@@ -31,13 +31,18 @@ _NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines"}
 
 @dataclass
 class EvalCompletion:
-    """A completion of a held-out prompt. ``prompt`` is its place; ``rewards`` are by score, None where unscored."""
+    """A completion of a held-out prompt. ``prompt`` is its place; ``scored`` are the results by score."""
 
     prompt: int
     completion: Completion
     tokens: int
     greedy: bool
-    rewards: dict[str, float | None] = field(default_factory=dict)
+    scored: dict[str, ScoredRollout] = field(default_factory=dict)
+
+    @property
+    def rewards(self) -> dict[str, float | None]:
+        """The rewards by score, None where unscored."""
+        return {score: result.reward.value for score, result in self.scored.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,11 @@ class Evaluator:
         self.tasks = tasks
         self.on_progress = on_progress
         self._config, self._stop = config, stop or Event()
-        self._scorers = {name: StepScorer(source, config, stop) for name, source in scorers.items()}
+        self._scorers = {
+            name: StepScorer(of_evaluation(source, name), config, stop) for name, source in scorers.items()
+        }
+        recorded_at = items_at(scorers[REWARD])
+        self._joined = {name for name, source in scorers.items() if items_at(source) == recorded_at}
         self.setup = self._setup()
 
     def _setup(self) -> str:
@@ -184,7 +193,7 @@ class Evaluator:
         texts = [one.completion for one in completions]
         scored, _ = self._scorers[score].score(tasks, texts)
         for one, result in zip(completions, scored, strict=True):
-            one.rewards[score] = result.reward.value
+            one.scored[score] = result if score in self._joined else replace(result, item_id=None)
 
     def _estimates(self, completions: Sequence[EvalCompletion], start: PromptTable) -> tuple[Metrics, Metrics]:
         """Return the estimates by score, and the values by prompt that they are computed from."""

@@ -1,4 +1,4 @@
-"""The record of a run that is killed again and again has each step once, with all its rollouts."""
+"""The record of a run that is killed again and again has each step and evaluation once, with all completions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ import torch
 from sqlalchemy import func, select
 
 from rubricsvc.cli.run_folders import RUN
+from rubricsvc.services import run_evaluations
 from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.settings import get_settings
 from rubricsvc.store import runs
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import RolloutRow, RunMetricsRow
+from rubricsvc.store.tables import EvaluationCompletionRow, EvaluationRewardRow, RolloutRow, RunMetricsRow
 from tests.cli import Cli, cli
-from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from tests.model.trainer.held_out import eval_config, evaluation
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import metrics
+from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
 from trainer.recording import RunRecorder
 from trainer.rewards import CallableRewards
@@ -37,14 +40,15 @@ FORKS.set_forkserver_preload([__name__])
 
 
 def run(out: Path, url: str) -> None:
-    """Start or resume the run, which saves a checkpoint after every third step."""
+    """Start or resume the run, which saves a checkpoint after every third step and evaluates after every second."""
     torch.set_num_threads(1)
-    config = tiny_config(steps=STEPS, out=out, checkpoint_every=3)
+    config = eval_config(out, steps=STEPS, checkpoint_every=3)
     stop, resume = Event(), (out / "config.json").exists()
     db = Database(url)
     with RunRecorder(DatabaseRuns(db), "killed-1", out, stop) as recorder:
         rewards = CallableRewards(share_of_a)
         options = {"stop": stop, "resume": resume, "record": {RUN: "killed-1"}}
+        options["evaluation"] = evaluation(config, recorder=recorder)
         train(tiny_policy(), TASKS, rewards, config, recorder=recorder, **options)  # type: ignore[arg-type]
     db.close()
 
@@ -55,7 +59,7 @@ def begin(out: Path, url: str) -> ForkServerProcess:
     return process
 
 
-def test_record_of_a_killed_run_has_each_step_once(
+def test_record_of_a_killed_run_has_each_step_and_evaluation_once(
     cli: Cli, each_db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUBRICSVC_DATABASE_URL", each_db.url)
@@ -90,3 +94,9 @@ def test_record_of_a_killed_run_has_each_step_once(
         by_step = dict(session.execute(means).all())
         assert [by_step[line["step"]] for line in lines] == pytest.approx([line["reward"] for line in lines])
         assert runs.rollout_counts(session, 1) == (SIZE * STEPS, 0)
+        evaluations = run_evaluations.page(session, 1)
+        per_evaluation = select(func.count()).group_by(EvaluationCompletionRow.evaluation_id)
+        assert set(session.scalars(per_evaluation.select_from(EvaluationCompletionRow))) == {6 * 4}
+        assert session.scalar(select(func.count()).select_from(EvaluationRewardRow)) == 2 * 24 * len(evaluations)
+    assert sorted(one.step for one in evaluations) == list(range(0, STEPS + 1, 2))
+    assert {one.step: one.line for one in evaluations} == {line["step"]: line for line in metrics.read(out, LINES)}

@@ -10,6 +10,7 @@ from tests.model.trainer.tiny import RUBRIC, share_of_a, tiny_config
 from trainer.config import TrainConfig
 from trainer.evaluation.evaluation import Evaluation
 from trainer.evaluation.evaluator import Evaluator
+from trainer.recording import EvaluationRecorder
 from trainer.rewards import CallableRewards, RewardSource, ScoredRollout, Task
 
 HELD_OUT = [Task(Prompt.of(text), RUBRIC, text) for text in ("say b", "sing", "a word", "spell it", "hi", "more")]
@@ -43,5 +44,7 @@ def evaluator(config: TrainConfig, gold: RewardSource | None = None) -> Evaluato
     return Evaluator(config, HELD_OUT, scorers)
 
 
-def evaluation(config: TrainConfig, gold: RewardSource | None = None) -> Evaluation:
-    return Evaluation(evaluator(config, gold), config.out, config.steps)
+def evaluation(
+    config: TrainConfig, gold: RewardSource | None = None, recorder: EvaluationRecorder | None = None
+) -> Evaluation:
+    return Evaluation(evaluator(config, gold), config.out, config.steps, recorder)

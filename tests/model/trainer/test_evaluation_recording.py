@@ -1,0 +1,168 @@
+"""Evaluations and baselines of a tiny policy that are recorded, also while the database is away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.run_evaluation import StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.services import run_evaluations
+from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.store import completions
+from rubricsvc.store.session import Database
+from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
+from tests.model.trainer.test_recording import Outage, outage, stored
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
+from trainer import metrics
+from trainer.evaluation.baselines import BaselineRecorder, read_baselines, run_baselines
+from trainer.evaluation.evaluation import LINES
+from trainer.loop import train
+from trainer.metrics import Metrics
+from trainer.recording import UNDELIVERED, RunRecorder
+from trainer.rewards import CallableRewards
+
+__all__ = ["outage"]
+
+REWARDS = CallableRewards(share_of_a)
+STEPS = 4
+
+
+def trained(db: Database, out: Path, *, resume: bool = False, record: bool = True, **options: Any) -> None:
+    """Train with evaluations after every second step, with a recorder that never beats."""
+    config = eval_config(out, **{"steps": STEPS} | {key: options.pop(key) for key in ("steps",) if key in options})
+    stop = Event()
+    if not record:
+        train(tiny_policy(), TASKS, REWARDS, config, evaluation=evaluation(config), **options)
+        return
+    with RunRecorder(DatabaseRuns(db), "tiny-1", out, stop, heartbeat_seconds=60.0) as recorder:
+        options |= {"evaluation": evaluation(config, recorder=recorder), "recorder": recorder}
+        train(tiny_policy(), TASKS, REWARDS, config, stop=stop, resume=resume, **options)
+
+
+def on_record(db: Database) -> list[StoredEvaluation]:
+    with db.read() as session:
+        return run_evaluations.page(session, 1)
+
+
+def completions_of(db: Database, evaluation_id: int) -> list[StoredEvaluationCompletion]:
+    with db.read() as session:
+        return run_evaluations.completions(session, 1, evaluation_id=evaluation_id, limit=1000)
+
+
+def check_complete(db: Database, out: Path, steps: list[int]) -> None:
+    """The record, the lines and the files of completions agree."""
+    lines = {line["step"]: line for line in metrics.read(out, LINES)}
+    found = {one.step: one for one in on_record(db) if one.name == "step"}
+    assert sorted(found) == sorted(lines) == steps
+    for step, one in found.items():
+        assert one.line == lines[step]
+        text = (out / "eval" / f"step-{step:06d}.jsonl").read_text()
+        rows = [json.loads(line) for line in text.splitlines()]
+        kept = completions_of(db, one.id)
+        assert len(kept) == len(rows) == len(HELD_OUT) * 4
+        for row, completion in zip(rows, kept, strict=True):
+            assert {each.score: each.reward for each in completion.rewards} == row["rewards"]
+            assert (completion.greedy, completion.tokens) == (row["greedy"], row["tokens"])
+            with db.read() as session:
+                value = completions.get(session, completion.completion_id).value
+            assert (value.text, value.step, value.sampling) == (row["text"], step, row["sampling"])
+
+
+def test_train_records_evaluations(db: Database, tmp_path: Path) -> None:
+    trained(db, tmp_path / "run")
+    check_complete(db, tmp_path / "run", [0, 2, 4])
+    trained(db, tmp_path / "run", resume=True, steps=6)
+    check_complete(db, tmp_path / "run", [0, 2, 4, 6])
+
+
+def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def on_step(step: Metrics) -> None:
+        if step["step"] == 1:
+            outage.begin()
+
+    trained(outage.db, out, on_step=on_step)
+    kept = [json.loads(line) for line in (out / UNDELIVERED).read_text().splitlines()]
+    assert [(one["step"], "line" in one) for one in kept[:-1]] == [
+        (2, False),
+        (2, True),
+        (3, False),
+        (4, False),
+        (4, True),
+    ]
+    outage.end()
+    assert [one.step for one in on_record(outage.db)] == [0]
+    trained(outage.db, out, resume=True, steps=6)
+    check_complete(outage.db, out, [0, 2, 4, 6])
+    assert stored(outage.db).steps == 6 and not (out / UNDELIVERED).exists()
+    outage.db.close()
+
+
+@pytest.mark.parametrize("with_completions", [True, False])
+def test_resumed_run_records_what_was_evaluated_without_a_record(
+    db: Database, tmp_path: Path, with_completions: bool
+) -> None:
+    out = tmp_path / "run"
+    trained(db, out, record=False)
+    if not with_completions:
+        shutil.rmtree(out / "eval")
+    trained(db, out, resume=True, steps=6)
+    if with_completions:
+        check_complete(db, out, [0, 2, 4, 6])
+    assert [one.line for one in on_record(db)] == metrics.read(out, LINES)
+
+
+def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any) -> list[Metrics] | None:
+    config = eval_config(out, steps=STEPS)
+    recorder = BaselineRecorder(DatabaseRuns(db), key)
+    return run_baselines(config, tiny_policy, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)
+
+
+def baselines_on_record(db: Database) -> dict[str, StoredEvaluation]:
+    return {one.name: one for one in on_record(db) if one.name != "step"}
+
+
+def test_baselines_are_recorded_as_evaluations_of_the_run(db: Database, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    trained(db, out)
+    lines = with_baselines(db, out)
+    assert lines is not None
+    found = baselines_on_record(db)
+    assert [one.line for one in found.values()] == lines == read_baselines(out)
+    assert list(found) == ["start", "best_of_n", "best_of_n_supervised"]
+    assert [len(completions_of(db, one.id)) for one in found.values()] == [24, 18, 24]
+    assert stored(db).status == "finished"
+    before = {name: one.id for name, one in found.items()}
+    assert with_baselines(db, out) == lines
+    assert {name: one.id for name, one in baselines_on_record(db).items()} == before, "they are on record already"
+
+
+def test_baselines_that_could_not_be_recorded_are_when_they_are_run_again(
+    outage: Outage, tmp_path: Path, logged: list[str]
+) -> None:
+    out = tmp_path / "run"
+    trained(outage.db, out)
+    outage.begin()
+    lines = with_baselines(outage.db, out)
+    assert lines is not None and len(lines) == 3
+    assert sum("not recorded" in line for line in logged) >= 3
+    outage.end()
+    assert baselines_on_record(outage.db) == {}
+    assert with_baselines(outage.db, out) == lines
+    found = baselines_on_record(outage.db)
+    assert [one.line for one in found.values()] == lines
+    assert [len(completions_of(outage.db, one.id)) for one in found.values()] == [24, 18, 24]
+    outage.db.close()
+
+
+def test_baselines_of_a_run_without_a_record_say_so(db: Database, tmp_path: Path, logged: list[str]) -> None:
+    out = tmp_path / "run"
+    trained(db, out, record=False)
+    assert with_baselines(db, out, "elsewhere") is not None
+    assert any("'elsewhere'" in line for line in logged)
