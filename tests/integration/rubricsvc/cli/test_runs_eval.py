@@ -71,6 +71,55 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     assert cli("runs", "plot", 1, "--out", "run.gif").code == 2
 
 
+def test_runs_start_scores_evaluations_by_jobs_of_their_own(cli: Cli, config: Path, tmp_path: Path) -> None:
+    add_judge(cli)
+    own = CONFIG.replace('"letters", model = "m"}', '"letters", model = "m"}\ncheckpoint_every = 1')
+    table = f'{EVAL}path = "held-out.yaml"\njudges = ["quick", {{name = "inline", engine = "instant", model = "m"}}]\n'
+    config.write_text(own + table)
+    ran = cli("runs", "start", config)
+    assert ran.code == 0, ran.err
+    jobs = {job["name"]: job for job in cli("jobs", "list", "--json").lines}
+    scores = ("reward", "quick", "inline")
+    evaluations = [f"first eval step {step}, {score}" for step in (0, 2, 3) for score in scores]
+    assert sorted(jobs) == sorted([*evaluations, *(f"first step {step}" for step in (1, 2, 3))])
+    assert jobs["first eval step 2, quick"]["judge"] == "quick"
+
+    run = tmp_path / "runs" / "first"
+    lines = (run / "eval.jsonl").read_text().splitlines(keepends=True)
+    (run / "eval.jsonl").write_text("".join(lines[:-1]))  # as after kill -9 before the last line
+    asked = sum(tests.letter_judge.ASKED.values())
+    again = cli("runs", "start", config, "--resume")
+    assert again.code == 0, again.err
+    assert len(cli("jobs", "list", "--json").lines) == len(jobs), "the evaluation found its jobs"
+    assert sum(tests.letter_judge.ASKED.values()) == asked
+    (last,) = (json.loads(line) for line in (run / "eval.jsonl").read_text().splitlines()[-1:])
+    assert last["scores"] == json.loads(lines[-1])["scores"]
+    with Database(get_settings().database_url).read() as session:
+        found = run_evaluations.completions(session, 1, limit=1000)
+    assert len(found) == 3 * 3
+    assert all(each.item_id and each.judge_id for one in found for each in one.rewards)
+    assert all(len(each.verdicts) == 1 for one in found for each in one.rewards)
+
+
+def test_runs_start_in_process_stores_no_judge_of_the_evaluation(cli: Cli, config: Path) -> None:
+    inline = EVAL + 'path = "held-out.yaml"\njudges = [{name = "inline", engine = "instant", model = "m"}]\n'
+    config.write_text(f'scored_by = "in_process"\n{CONFIG}{inline}')
+    assert cli("runs", "start", config).code == 0
+    assert cli("judges", "show", "inline").code == 3
+    assert cli("jobs", "list", "--json").lines == []
+    with Database(get_settings().database_url).read() as session:
+        found = run_evaluations.completions(session, 1)
+    assert {len(each.verdicts) for one in found for each in one.rewards} == {1}
+
+
+def test_runs_baselines_say_that_a_run_without_a_record_has_none(cli: Cli, config: Path) -> None:
+    add_judge(cli)
+    ran = cli("runs", "baselines", config)
+    assert ran.code == 0 and "not recorded" in ran.err
+    with Database(get_settings().database_url).read() as session:
+        assert runs.page(session) == []
+
+
 def test_runs_start_makes_up_a_last_evaluation_that_was_interrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
     add_judge(cli)
     assert cli("runs", "start", config).code == 0
