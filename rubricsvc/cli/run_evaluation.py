@@ -11,7 +11,8 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
 from rubricsvc.cli.run_rewards import stored_judge
-from rubricsvc.cli.run_views import Run, local_folder
+from rubricsvc.cli.run_samples import read_evaluations
+from rubricsvc.cli.run_views import Run, find
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import NotFoundError
@@ -107,20 +108,17 @@ def is_evaluated(config: RunConfig) -> bool:
 
 def evaluations(run: Run, as_json: Json = False) -> None:
     """Show the evaluations of a run and its baselines on held-out prompts."""
-    from trainer.evaluation.baselines import read_baselines
-    from trainer.evaluation.evaluation import LINES, saved_best
-    from trainer.metrics import read
-
-    folder = local_folder(run)
-    lines = sorted(read(folder, LINES), key=lambda line: int(line["step"]))
-    if not lines:
+    with database() as db:
+        found = read_evaluations(db, find(db, run))
+    if not found.lines:
         hint = "add a table [eval] to its configuration (docs/training.md)"
-        raise NotFoundError(f"no evaluations in {folder}", hint=hint)
-    baselines = read_baselines(folder)
-    best = saved_best(folder)
-    show_evaluations([*lines, *baselines], as_json)
-    if best is not None:
-        echo(f"best by {best['gold']}: {best['folder']}")
+        raise NotFoundError(f"no evaluations of the run {run}", hint=hint)
+    show_evaluations([*found.lines, *found.baselines], as_json)
+    if found.folder is not None and (found.folder / "best").is_dir():
+        from trainer.evaluation.evaluation import saved_best
+
+        if (best := saved_best(found.folder)) is not None:
+            echo(f"best by {best['gold']}: {best['folder']}")
 
 
 def show_evaluations(lines: Sequence[Metrics], as_json: bool) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.run_folders import read_record
+from rubricsvc.cli.run_samples import MOST_ROWS, SHOWN, with_evaluations
 from rubricsvc.cli.run_views import Run, find, last_steps
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_report import RunReport, Sample
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 
@@ -20,12 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.passport import Passport
-    from rubricsvc.store.session import Database
+    from rubricsvc.core.run import StoredRun
 
-MOST_STEPS = 1_000_000
-SHOWN = 5
-"""Samples with the highest reward, and as many with the largest gap."""
-SHOWN_PROMPTS = 8
 _LOOKED_AT = 50
 _CAPTION_CHARS = 110
 
@@ -37,7 +36,7 @@ def report(
 ) -> None:
     """Write a run as one page: samples, evaluations with intervals, alarms, curves, judge, configuration.
 
-    The page holds everything in itself, needs no script and loads nothing. Evaluations are read from the run's folder.
+    The page holds everything in itself, needs no script and loads nothing.
     """
     with needs_extra("charts"):
         import altair  # noqa: F401
@@ -98,107 +97,55 @@ def read_report(ref: str) -> RunReport:
 
     with database() as db:
         found = find(db, ref)
-        steps = last_steps(db, found, MOST_STEPS)
+        steps = last_steps(db, found, MOST_ROWS)
         if isinstance(found, Path):
-            return _with_folder(RunReport(ref, read_record(found), steps), found)
+            return with_evaluations(RunReport(ref, read_record(found), steps), db, found)
         with db.read() as session:
             one = recording.details(session, found)
             highest = _highest(session, found)
+            passport, missing = _passport(session, one)
         config = one.config or {}
-        passport = _passport(db, config.get("judge"))
         made = RunReport(str(found), config, steps, highest=highest, passport=passport, status=one.status)
-    return _with_folder(made, Path(one.folder))
+        return with_evaluations(replace(made, passport_missing=missing), db, found)
 
 
-def _passport(db: Database, judge: Mapping[str, Any] | None) -> Passport | None:
+def _passport(session: Session, run: StoredRun) -> tuple[Passport | None, str]:
+    """Return the passport of a run's judge, or why there is none: its name may mean another judge now."""
     from rubricsvc.store import judges
 
-    with db.read() as session:
-        row = judges.find(session, judge["name"]) if judge else None
-        return row.passport_value if row is not None else None
+    name = run.judge or "none"
+    row = judges.find(session, run.judge) if run.judge else None
+    if row is None:
+        return None, f"judge {name} is not stored here"
+    digest: str | None
+    try:
+        digest = Judge.model_validate((run.config or {}).get("judge")).digest
+    except ValidationError:  # the judge of a service: the run is linked to the stored one with its digest
+        digest = row.digest if run.judge_id == row.id else None
+    if digest != row.digest:
+        asked = f"the run asked {digest[:8]}, " if digest else ""
+        return None, f"the stored judge {name} is another one: {asked}the name means {row.digest[:8]} now"
+    passport = row.passport_value
+    return passport, "" if passport else f"judge {name} has no passport"
 
 
 def _highest(session: Session, run_id: int) -> list[Sample]:
     """Return the rollouts with the highest rewards, each text once."""
+    from rubricsvc.services import recording
     from rubricsvc.store import completions, prompts, runs
 
     rows = runs.best_rollouts(session, run_id, _LOOKED_AT)
     texts = completions.many(session, {row.completion_id for row in rows})
     questions = prompts.many(session, {row.prompt_id for row in rows})
-    found: dict[str, Sample] = {}
-    for row in rows:
-        text = texts[row.completion_id][1].text
-        where = f"step {row.step}, rubric {row.rubric.ref}"
-        sample = Sample(
-            questions[row.prompt_id].text, text, where, {"training reward": row.reward}, truncated=row.truncated
+    distinct = list({texts[row.completion_id][1].text: row for row in reversed(rows)}.values())[::-1][:SHOWN]
+    return [
+        Sample(
+            questions[row.prompt_id].text,
+            texts[row.completion_id][1].text,
+            f"step {row.step}, rubric {row.rubric.ref}",
+            {"training reward": row.reward},
+            truncated=row.truncated,
+            verdicts=one.verdicts,
         )
-        found.setdefault(text, sample)
-    return list(found.values())[:SHOWN]
-
-
-def _with_folder(report: RunReport, folder: Path) -> RunReport:
-    """Add the evaluations and baselines in the folder of a run, if it is here."""
-    from dataclasses import replace
-
-    from trainer.evaluation.baselines import read_baselines
-    from trainer.evaluation.evaluation import LINES
-    from trainer.metrics import read
-
-    lines = sorted(read(folder, LINES), key=lambda line: int(line["step"]))
-    if not lines:
-        return report
-    baselines = read_baselines(folder)
-    gold = str(lines[-1]["gold"])
-    files = {f"step {line['step']}": folder / "eval" / f"step-{line['step']:06d}.jsonl" for line in lines}
-    start = next(iter(files))
-    samples = {name: list(_completions(path, name, gold)) for name, path in files.items()}
-    best = list(_completions(folder / "baselines" / "best_of_n.jsonl", "best of n", gold))
-    return replace(
-        report,
-        evaluations=lines,
-        baselines=baselines,
-        highest=report.highest or _by(("reward",), [one for name in samples for one in samples[name]]),
-        widest=_widest([one for name, each in samples.items() if name != start for one in each], gold),
-        columns=[*samples, "best of n"],
-        samples=_side_by_side({**samples, "best of n": best}),
-    )
-
-
-def _completions(path: Path, name: str, gold: str) -> Iterator[Sample]:
-    import json
-
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        where = f"{name}, {'greedy' if row['greedy'] else 'sampled'}, held-out prompt {row['prompt']}"
-        prompt = row.get("prompt_text") or row["prompt"]
-        yield Sample(prompt, row["text"], where, row["rewards"], truncated=row["truncated"])
-
-
-def _by(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
-    """Return the samples with the largest first score, or the largest excess of it over the second; each text once."""
-
-    def size(one: Sample) -> float | None:
-        values = [one.scores.get(name) for name in names]
-        return None if None in values else values[0] - sum(value or 0.0 for value in values[1:])  # type: ignore[operator]
-
-    sized = [(value, one) for one in samples if (value := size(one)) is not None]
-    ranked = sorted(sized, key=lambda pair: -pair[0])
-    unique = {one.text: one for value, one in reversed(ranked) if len(names) == 1 or value > 0}
-    return list(unique.values())[::-1][:SHOWN]
-
-
-def _widest(samples: Sequence[Sample], gold: str) -> list[Sample]:
-    return [] if gold == "reward" else _by(("reward", gold), samples)
-
-
-def _side_by_side(samples: Mapping[str, Sequence[Sample]]) -> dict[str, dict[str, Sample]]:
-    """Return for each prompt one completion of each policy: the greedy one, else the first."""
-    found: dict[str, dict[str, Sample]] = {}
-    for name, each in samples.items():
-        for one in each:
-            columns = found.setdefault(one.prompt, {})
-            if name not in columns or ", greedy," in one.where:
-                columns[name] = one
-    return dict(list(found.items())[:SHOWN_PROMPTS])
+        for row, one in zip(distinct, recording.rollout_values(session, distinct), strict=True)
+    ]

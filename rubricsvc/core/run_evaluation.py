@@ -14,6 +14,8 @@ from rubricsvc.core.verdict import Verdict
 
 STEP = "step"
 """The name of an evaluation of the policy that the run trains."""
+BASELINES = ("start", "best_of_n", "best_of_n_supervised")
+"""The names of the evaluations of baselines, in the order of a report."""
 REWARD = "reward"
 """The score that the policy is trained with."""
 

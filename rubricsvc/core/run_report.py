@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rubricsvc.core.passport import Passport
+from rubricsvc.core.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A completion in the report. ``scores`` are by name: the training reward, and those of the evaluation."""
+    """A completion in the report. ``scores`` are by name: the training reward, and those of the evaluation.
+
+    ``verdicts`` are those of the training reward, and ``evaluation_row`` is its row in the store, where it has one.
+    """
 
     prompt: str
     text: str
@@ -19,6 +23,9 @@ class Sample:
     scores: Mapping[str, float | None]
     details: str = ""
     truncated: bool = False
+    greedy: bool = False
+    verdicts: tuple[Verdict, ...] = ()
+    evaluation_row: int | None = None
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class RunReport:
     """A training run: configuration, metrics by step, evaluations and baselines, and completions.
 
     ``samples`` are those of the evaluations, by their names in ``columns``: for each prompt the completion of each.
+    ``passport_missing`` says why there is no ``passport`` of the run's judge.
     """
 
     name: str
@@ -38,6 +46,7 @@ class RunReport:
     columns: Sequence[str] = ()
     samples: Mapping[str, Mapping[str, Sample]] = field(default_factory=dict)
     passport: Passport | None = None
+    passport_missing: str = ""
     status: str = ""
 
 

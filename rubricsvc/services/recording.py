@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation
     from rubricsvc.core.states import ApprovalPolicy
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import RunMetricsRow, RunRow
+    from rubricsvc.store.tables import RolloutRow, RunMetricsRow, RunRow
 
 
 class DatabaseRuns:
@@ -165,7 +165,11 @@ def rollouts(session: Session, run_id: int, *, verdicts: bool = True, **paging: 
     Raises:
         NotFoundError: There is no such run.
     """
-    rows = runs.rollouts(session, runs.get(session, run_id).id, **paging)
+    return rollout_values(session, runs.rollouts(session, runs.get(session, run_id).id, **paging), verdicts=verdicts)
+
+
+def rollout_values(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = True) -> list[StoredRollout]:
+    """Return rollouts as values."""
     item_ids = [row.item_id for row in rows if verdicts and row.item_id is not None]
     by_item = for_items(session, item_ids)
     names = StoredRollout.model_fields.keys() - {"rubric", "verdicts"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.run_evaluation import (
@@ -105,6 +105,17 @@ def completions(
         )
         for row in rows
     ]
+
+
+def training_verdicts(session: Session, row_ids: Iterable[int]) -> dict[int, tuple[Verdict, ...]]:
+    """Return the verdicts behind the training rewards of completions of evaluations, by the ids of their rows."""
+    rows = run_evaluations.completions_by_ids(session, row_ids)
+    rewards = run_evaluations.rewards(session, rows)
+    of_training = {
+        row.id: each for row in rows for each in rewards[row.evaluation_id, row.place] if each.score == REWARD
+    }
+    by_item = for_items(session, [each.item_id for each in of_training.values() if each.item_id is not None])
+    return {id_: _reward(each, by_item, True).verdicts for id_, each in of_training.items()}
 
 
 def _reward(row: EvaluationRewardRow, by_item: dict[int, list[Verdict]], with_verdicts: bool) -> StoredEvaluationReward:

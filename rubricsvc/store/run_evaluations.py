@@ -78,6 +78,16 @@ def completions(
     )
 
 
+def completions_by_ids(session: Session, row_ids: Iterable[int]) -> list[EvaluationCompletionRow]:
+    """Return these completions, ascending by id."""
+    query = select(EvaluationCompletionRow).order_by(EvaluationCompletionRow.id)
+    return [
+        row
+        for chunk in batched(sorted(row_ids))
+        for row in session.scalars(query.where(EvaluationCompletionRow.id.in_(chunk)))
+    ]
+
+
 Place = tuple[int, int]
 """The id of an evaluation, and a place in it."""
 
@@ -92,5 +102,5 @@ def rewards(session: Session, rows: Sequence[EvaluationCompletionRow]) -> dict[P
             EvaluationRewardRow.place.between(min(places), max(places)),
         )
         for row in session.scalars(query.order_by(EvaluationRewardRow.id)):
-            found[evaluation_id, row.place].append(row)
+            found.get((evaluation_id, row.place), []).append(row)
     return found

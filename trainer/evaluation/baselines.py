@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from rubricsvc.core.run_evaluation import RunEvaluation
+from rubricsvc.core.run_evaluation import BASELINES, RunEvaluation
 from rubricsvc.errors import InvalidError
 from trainer import checkpoint
 from trainer.config import TrainConfig
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 FOLDER = "baselines"
 FILE = "evaluations.jsonl"
 _TRAINED = "best-of-n-supervised"
-START, BEST_OF_N, SUPERVISED = "start", "best_of_n", "best_of_n_supervised"
+START, BEST_OF_N, SUPERVISED = BASELINES
 
 Config = TypeVar("Config", bound=TrainConfig)
 
@@ -174,7 +174,7 @@ def _copy_start(trained: Path, start: Metrics) -> None:
 
 def _write(folder: Path, lines: Mapping[str, Metrics]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    named = ({**lines[name], "baseline": name} for name in (START, BEST_OF_N, SUPERVISED) if name in lines)
+    named = ({**lines[name], "baseline": name} for name in BASELINES if name in lines)
     replace_text(folder / FILE, "".join(map(line_of, named)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rubricsvc.core.run_report import RunReport, Sample
+from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.web.run import render_run, result_sentence
 
 CONFIG = {"steps": 2, "policy": {"model": "<b>m</b>"}, "judge": {"name": "j"}, "eval": None}
@@ -25,6 +26,25 @@ def test_render_run_escapes_all_texts() -> None:
     )
     assert "<script" not in page and "<b>m" not in page
     assert "&lt;script&gt;alert(1)" in page
+
+
+def test_render_run_shows_the_verdict_on_each_criterion() -> None:
+    verdicts = (
+        Verdict.scored("cites", 0.25),
+        Verdict.failed("<b>length", Reason.TIMEOUT),
+        Verdict.abstained("tone"),
+    )
+    sample = Sample("Why?", "So.", "step 1", {"training reward": None}, verdicts=verdicts)
+    page = render_run(
+        RunReport("1", CONFIG, [], highest=[sample], columns=["step 0"], samples={"Why?": {"step 0": sample}})
+    )
+    assert page.count("cites <b>0.25</b>") == 2
+    assert page.count("failed: timeout") == page.count("&lt;b&gt;length") == 2
+    assert page.count(">abstained<") == 2
+
+
+def test_render_run_says_why_there_are_no_figures_of_the_judge() -> None:
+    assert "it is &lt;another&gt; one" in render_run(RunReport("1", CONFIG, [], passport_missing="it is <another> one"))
 
 
 def test_render_run_without_a_step() -> None:
