@@ -39,6 +39,7 @@ def write_completions(path: Path, evaluator: Evaluator, completions: Sequence[Ev
                 "truncated": one.completion.sampling["truncated"],
                 "tokens": one.tokens,
                 "sampling": one.completion.sampling,
+                "messages": [message.model_dump(mode="json") for message in one.completion.messages],
                 "rewards": one.rewards,
             }
 
@@ -70,9 +71,15 @@ def record_of_file(evaluator: Evaluator, line: Metrics, path: Path, name: str = 
     completions = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         row = json.loads(text)
-        sampling = row.get("sampling", {"truncated": row["truncated"]})
+        sampled = {
+            "text": row["text"],
+            "messages": row.get("messages", ()),
+            "policy": line["policy"],
+            "step": line["step"],
+            "sampling": row.get("sampling", {"truncated": row["truncated"]}),
+        }
         one = EvaluationCompletion(
-            completion=Completion(text=row["text"], policy=line["policy"], step=line["step"], sampling=sampling),
+            completion=Completion.model_validate(sampled),
             rewards=tuple(
                 EvaluationReward(score=score, reward=reward, null_reason=None if reward is not None else "not known")
                 for score, reward in row["rewards"].items()
