@@ -120,7 +120,7 @@ def page_evaluations(db: Db, run_id: IdInPath, query: Annotated[EvaluationFilter
 
 
 @router.get("/{run_id}/evaluations/completions", responses=error_responses(404))
-def page_evaluation_completions(
+def page_completions(
     db: Db, run_id: IdInPath, query: Annotated[EvaluationCompletionFilters, Query()]
 ) -> Page[StoredEvaluationCompletion]:
     """List the completions of evaluations with their rewards and verdicts, oldest first."""
