@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.run_folders import read_record
-from rubricsvc.cli.run_samples import MOST_ROWS, SHOWN, with_evaluations
+from rubricsvc.cli.run_samples import MOST_ROWS, of_several_prompts, with_evaluations
 from rubricsvc.cli.run_views import Run, find, last_steps
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_report import RunReport, Sample
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.passport import Passport
     from rubricsvc.core.run import StoredRun
 
-_LOOKED_AT = 50
+_LOOKED_AT = 500
 _CAPTION_CHARS = 110
 
 
@@ -130,14 +130,15 @@ def _passport(session: Session, run: StoredRun) -> tuple[Passport | None, str]:
 
 
 def _highest(session: Session, run_id: int) -> list[Sample]:
-    """Return the rollouts with the highest rewards, each text once."""
+    """Return rollouts with the highest rewards, each text once, of as many prompts as there are."""
     from rubricsvc.services import recording
     from rubricsvc.store import completions, prompts, runs
 
     rows = runs.best_rollouts(session, run_id, _LOOKED_AT)
     texts = completions.many(session, {row.completion_id for row in rows})
     questions = prompts.many(session, {row.prompt_id for row in rows})
-    distinct = list({texts[row.completion_id][1].text: row for row in reversed(rows)}.values())[::-1][:SHOWN]
+    unique = list({texts[row.completion_id][1].text: row for row in reversed(rows)}.values())[::-1]
+    distinct = of_several_prompts(unique, lambda row: row.prompt_id)
     return [
         Sample(
             questions[row.prompt_id].text,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rubricsvc.cli.run_folders import is_run, stored_name
 from rubricsvc.core.run_evaluation import BASELINES, REWARD, STEP, StoredEvaluation
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.store.session import Database
+
+T = TypeVar("T")
 
 MOST_ROWS = 1_000_000
 SHOWN = 5
@@ -160,7 +163,7 @@ def _of_file(path: Path, name: str) -> Iterator[Sample]:
 
 
 def _by(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
-    """Return the samples with the largest first score, or the largest excess of it over the second; each text once."""
+    """Return samples with the largest first score, or the largest excess of it over the second; each text once."""
 
     def size(one: Sample) -> float | None:
         values = [one.scores.get(name) for name in names]
@@ -169,7 +172,17 @@ def _by(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
     sized = [(value, one) for one in samples if (value := size(one)) is not None]
     ranked = sorted(sized, key=lambda pair: -pair[0])
     unique = {one.text: one for value, one in reversed(ranked) if len(names) == 1 or value > 0}
-    return list(unique.values())[::-1][:SHOWN]
+    return of_several_prompts(list(unique.values())[::-1], lambda one: one.prompt)
+
+
+def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> list[T]:
+    """Return the first of each prompt, then the second of each, and so on: a prompt that is easy must not hide others."""
+    places: Counter[Hashable] = Counter()
+    rounds: list[tuple[int, T]] = []
+    for one in ranked:
+        rounds.append((places[prompt(one)], one))
+        places[prompt(one)] += 1
+    return [one for _, one in sorted(rounds, key=lambda pair: pair[0])][:SHOWN]
 
 
 def _side_by_side(samples: Mapping[str, Sequence[Sample]]) -> dict[str, dict[str, Sample]]:
