@@ -176,7 +176,7 @@ def _by(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
 
 
 def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> list[T]:
-    """Return the first of each prompt, then the second of each, and so on: a prompt that is easy must not hide others."""
+    """Return the first of each prompt, then the second of each, and so on: an easy prompt must not hide others."""
     places: Counter[Hashable] = Counter()
     rounds: list[tuple[int, T]] = []
     for one in ranked:
