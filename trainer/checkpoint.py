@@ -34,9 +34,9 @@ from safetensors.torch import load_file, save_file
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from trainer.config import TrainConfig
+from trainer.data.tasks import Task
 from trainer.files import replace_text, sync
 from trainer.optim import MasterAdamW
-from trainer.rewards import Task
 
 log = logging.getLogger(__name__)
 

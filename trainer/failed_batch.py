@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from trainer.data.resampling import ScoredBatch
 from trainer.files import replace_text
-from trainer.resampling import ScoredBatch
 
 
 def save_failed_batch(out: Path, step: int, batch: ScoredBatch, advantages_GM: Tensor, error: str) -> str:

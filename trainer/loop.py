@@ -3,8 +3,8 @@
 ::
 
     config = load_config(Path("run.toml"))                    # trainer.config; or TrainConfig(steps=50, …)
-    policy = Policy.load("embedded")                          # trainer.policy
-    with JudgeRewards(judge) as rewards:                      # trainer.rewards; or CallableRewards(function)
+    policy = Policy.load("embedded")                          # trainer.policies.policy
+    with JudgeRewards(judge) as rewards:                      # trainer.rewards.source; or CallableRewards(function)
         history = train(policy, tasks, rewards, config, on_step=print)
 
 ``history.steps`` has one dict of metrics for each step, the lines of ``out/metrics.jsonl``. ``policy`` is trained in
@@ -31,25 +31,25 @@ from rubricsvc.errors import InvalidError
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
-from trainer.demonstrations import demonstrated
+from trainer.data.demonstrations import demonstrated
+from trainer.data.prompt_order import other_tasks, tasks_of_step
+from trainer.data.resampling import ScoredBatch, with_signal
+from trainer.data.tasks import Task, check_apart
 from trainer.failed_batch import save_failed_batch
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW, NonFiniteError
-from trainer.outages import StepScorer, StopRequested
-from trainer.policy import Policy
+from trainer.policies.policy import Policy
+from trainer.policies.rollouts import Rollouts
 from trainer.policy_update import TrainState, Update, update
-from trainer.prompt_order import other_tasks, tasks_of_step
-from trainer.recording import Recorder, recorded, rollout_groups
-from trainer.resampling import ScoredBatch, with_signal
-from trainer.rewards import JudgeInfo, RewardSource, ScoredRollout, Task, judge_of
-from trainer.rollouts import Rollouts
+from trainer.recording.recorder import Recorder, recorded, rollout_groups
+from trainer.rewards.outages import StepScorer, StopRequested
+from trainer.rewards.source import JudgeInfo, RewardSource, ScoredRollout, judge_of
 from trainer.seeds import stream_seed
-from trainer.tasks import check_apart
 from trainer.trackers.tracking import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
-    from trainer.evolution import OnlineEvolution
+    from trainer.evolution.online import OnlineEvolution
 
 
 def train(

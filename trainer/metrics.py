@@ -16,9 +16,10 @@ from torch import Tensor
 from rubricsvc.errors import InvalidError
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
+from trainer.data.tasks import Task
 from trainer.files import replace_text
-from trainer.rewards import JudgeInfo, ScoredRollout, Task
-from trainer.rollouts import Rollouts
+from trainer.policies.rollouts import Rollouts
+from trainer.rewards.source import JudgeInfo, ScoredRollout
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
 from trainer.metrics import Metrics
 from trainer.optim import MasterAdamW
-from trainer.policy import Policy
-from trainer.rollouts import Rollouts
+from trainer.policies.policy import Policy
+from trainer.policies.rollouts import Rollouts
 
 if TYPE_CHECKING:
-    from trainer.evolution import OnlineEvolution
+    from trainer.evolution.online import OnlineEvolution
 
 
 @dataclass(frozen=True)

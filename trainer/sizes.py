@@ -15,12 +15,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rubricsvc.errors import InvalidError
-from trainer.chat import prompt_ids
 from trainer.config import TrainConfig
-from trainer.episode_sampling import Acting
-from trainer.policy import context_of
-from trainer.rewards import Task
-from trainer.tasks import names_of
+from trainer.data.tasks import Task, names_of
+from trainer.policies.chat import prompt_ids
+from trainer.policies.episode_sampling import Acting
+from trainer.policies.policy import context_of
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
 
 MASTER_BYTES = 16

@@ -47,7 +47,7 @@ def try_(
     """
     from trainer.config import SamplingConfig
     from trainer.environments.registry import make_acting
-    from trainer.policy import Policy
+    from trainer.policies.policy import Policy
 
     target = target_of(rubric) if rubric is not None else None
     asked = Prompt.of(file_or_text(prompt)) if prompt is not None else target.prompt if target else None

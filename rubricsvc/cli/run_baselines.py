@@ -12,10 +12,11 @@ from rubricsvc.cli.run_policy import load_policy
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
+    from trainer.data.tasks import Task
     from trainer.evaluation.evaluator import Evaluator
     from trainer.metrics import Metrics
-    from trainer.recording import EvaluationRecorder
-    from trainer.rewards import RewardSource, Task
+    from trainer.recording.recorder import EvaluationRecorder
+    from trainer.rewards.source import RewardSource
 
 
 def baselines_of(

@@ -19,7 +19,7 @@ from workers import checks
 
 if TYPE_CHECKING:
     from trainer.config import DataSource, RunConfig
-    from trainer.rewards import Task
+    from trainer.data.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def run_tasks(config: RunConfig) -> RunTasks:
         InvalidError: A source has no prompt with a rubric, or a held-out prompt is trained on.
         NotFoundError: A stored rubric does not exist.
     """
-    from trainer.tasks import check_apart, hold_out
+    from trainer.data.tasks import check_apart, hold_out
 
     train = data_tasks(config)
     held_out: list[Task] = []
@@ -67,7 +67,7 @@ def _demonstrated(tasks: list[Task], config: RunConfig) -> list[Task]:
     """Keep the prompts with ``data.demonstrations``, if the run learns from these."""
     if config.data.demonstrations is None:
         return tasks
-    from trainer.demonstrations import with_demonstrations
+    from trainer.data.demonstrations import with_demonstrations
 
     chosen = with_demonstrations(tasks, read_all(input_file(str(config.data.demonstrations))))
     count = sum(len(task.demonstrations) for task in chosen)
@@ -79,7 +79,7 @@ def _selected(tasks: list[Task], config: RunConfig) -> list[Task]:
     """Leave out what is too easy or too hard by ``data.difficulty``."""
     if config.data.difficulty is None:
         return tasks
-    from trainer.difficulty import read_difficulties, select
+    from trainer.data.difficulty import read_difficulties, select
 
     kept, counts = select(tasks, read_difficulties(config.data.difficulty), config.data)
     kinds = ", ".join(f"{counts[kind]} {kind.replace('_', ' ')}" for kind in sorted(counts))
@@ -92,7 +92,7 @@ def _selected(tasks: list[Task], config: RunConfig) -> list[Task]:
 
 
 def _tasks(source: DataSource, table: str) -> list[Task]:
-    from trainer.tasks import tasks_of
+    from trainer.data.tasks import tasks_of
 
     records = list(_records(source))
     tasks = tasks_of(records)

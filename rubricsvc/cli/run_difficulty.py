@@ -18,8 +18,8 @@ from rubricsvc.store import rewards as stored_rewards
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.difficulty import Key, PromptDifficulty
-    from trainer.rewards import Task
+    from trainer.data.difficulty import Key, PromptDifficulty
+    from trainer.data.tasks import Task
 
 
 RewardsOf = Callable[[], Any]
@@ -39,7 +39,7 @@ def show_difficulty(
     run: RunConfig, rewards_of: RewardsOf, path: Path, options: DifficultyOptions, *, as_json: bool
 ) -> None:
     """Measure what the file at ``path`` does not have yet, write it, and print it."""
-    from trainer.difficulty import key_of, read_difficulties, selection, write_difficulties
+    from trainer.data.difficulty import key_of, read_difficulties, selection, write_difficulties
 
     tasks = list({key_of(task): task for task in data_tasks(run)}.values())
     before = read_difficulties(path)
@@ -77,7 +77,7 @@ def _measure(
     options: DifficultyOptions,
 ) -> None:
     """Add the difficulties of tasks; what is measured is in the file after each batch."""
-    from trainer.difficulty import measure, write_difficulties
+    from trainer.data.difficulty import measure, write_difficulties
     from trainer.sizes import check_sizes
 
     if not tasks:
@@ -100,7 +100,7 @@ def _measure(
 
 def _of_stored(run: RunConfig, tasks: list[Task], pass_reward: float) -> dict[Key, PromptDifficulty]:
     """Return the difficulties by rewards that are stored in this database."""
-    from trainer.difficulty import difficulty_of, key_of
+    from trainer.data.difficulty import difficulty_of, key_of
 
     if not isinstance(run.judge, Judge):
         hint = "sample instead, or run this where the database of the service is"

@@ -20,11 +20,12 @@ from workers.engines.local.adapter_judges import with_adapter_fields
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
+    from trainer.data.tasks import Task
     from trainer.evaluation.evaluation import Evaluation
     from trainer.evaluation.evaluator import Evaluator
     from trainer.metrics import Metrics
-    from trainer.recording import EvaluationRecorder
-    from trainer.rewards import RewardSource, Task
+    from trainer.recording.recorder import EvaluationRecorder
+    from trainer.rewards.source import RewardSource
 
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
 """The entries of an evaluation with a value for each prompt."""
@@ -79,8 +80,8 @@ def evaluator_of(
         yield None
         return
     from trainer.config import CHECKS, judge_name
-    from trainer.evaluation.check_rewards import CheckRewards
     from trainer.evaluation.evaluator import Evaluator
+    from trainer.rewards.checks import CheckRewards
 
     with ExitStack() as opened:
         scorers: dict[str, RewardSource] = {REWARD: rewards}

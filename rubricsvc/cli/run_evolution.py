@@ -16,8 +16,8 @@ from rubricsvc.store import judges
 
 if TYPE_CHECKING:
     from trainer.config import EvolveConfig, RunConfig
-    from trainer.evolution import OnlineEvolution
-    from trainer.rewards import RewardSource
+    from trainer.evolution.online import OnlineEvolution
+    from trainer.rewards.source import RewardSource
 
 
 def with_judges(config: RunConfig) -> RunConfig:
@@ -57,7 +57,7 @@ def evolution_of(config: RunConfig, name: str, rewards: RewardSource) -> Iterato
         yield None
         return
     from rubricsvc.services.criterion_buffers import CriterionBuffers
-    from trainer.evolution import OnlineEvolution
+    from trainer.evolution.online import OnlineEvolution
 
     with database() as db:
         buffers = CriterionBuffers(db, name, evolve.approve, get_settings().require_approval)

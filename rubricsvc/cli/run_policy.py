@@ -8,13 +8,13 @@ from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
-    from trainer.episode_sampling import Acting
-    from trainer.policy import Policy
+    from trainer.policies.episode_sampling import Acting
+    from trainer.policies.policy import Policy
 
 
 def load_policy(run: RunConfig) -> Policy:
     """Load the policy that a run starts from."""
-    from trainer.policy import Policy
+    from trainer.policies.policy import Policy
 
     where = {"dtype": run.policy.dtype, "device": run.policy.device}
     return Policy.load(run.policy.model, **where, acting=acting_of(run))

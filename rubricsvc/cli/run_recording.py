@@ -15,7 +15,7 @@ from rubricsvc.settings import get_settings
 if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.evaluation.baselines import BaselineRecorder
-    from trainer.recording import RunRecorder, RunStore
+    from trainer.recording.recorder import RunRecorder, RunStore
     from trainer.trackers.tracking import Tracking
 
 REQUEST_SECONDS = 30.0
@@ -41,7 +41,7 @@ def run_store(run: RunConfig) -> Iterator[RunStore]:
 @contextmanager
 def recorder_of(run: RunConfig, name: str, stop: Event) -> Iterator[RunRecorder]:
     """Open the recorder of a run; ``stop`` is set when somebody asks the run to stop."""
-    from trainer.recording import RunRecorder
+    from trainer.recording.recorder import RunRecorder
 
     with run_store(run) as store, RunRecorder(store, name, run.out, stop) as recorder:
         yield recorder
@@ -75,7 +75,7 @@ def complete_record(run: RunConfig) -> None:
         return
     from trainer import checkpoint
     from trainer.metrics import read
-    from trainer.rewards import JudgeInfo
+    from trainer.rewards.source import JudgeInfo
 
     config = read_record(run.out)
     with checkpoint.locked(run.out), recorder_of(run, name, Event()) as recorder:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JudgeRow
     from trainer.config import RunConfig, ServiceJudge
-    from trainer.rewards import JudgeRewards, RewardSource
-    from trainer.service_rewards import ServiceRewards
+    from trainer.rewards.service import ServiceRewards
+    from trainer.rewards.source import JudgeRewards, RewardSource
 
 
 def uses_database(config: RunConfig) -> bool:
@@ -91,7 +91,7 @@ def reward_source(
             yield source
         return
     from rubricsvc.services.reward_jobs import RewardJobs
-    from trainer.queue_rewards import QueueRewards
+    from trainer.rewards.queue import QueueRewards
 
     with queue.use(judge) as db:
         yield QueueRewards(
@@ -108,8 +108,8 @@ def _judge_source(
     run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
 ) -> JudgeRewards | ServiceRewards:
     """Return the rewards of a judge that this process asks, or of one of a service."""
-    from trainer.rewards import JudgeRewards
-    from trainer.service_rewards import ServiceRewards
+    from trainer.rewards.service import ServiceRewards
+    from trainer.rewards.source import JudgeRewards
 
     if isinstance(judge, Judge):
         return JudgeRewards(judge, repeatability=repeatability)

@@ -49,8 +49,9 @@ from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
+    from trainer.data.tasks import Task
     from trainer.metrics import Metrics
-    from trainer.rewards import RewardSource, Task
+    from trainer.rewards.source import RewardSource
 
 app = group("Training runs.")
 

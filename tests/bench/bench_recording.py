@@ -31,10 +31,11 @@ from rubricsvc.store.session import Database
 from tests.bench.bench_train import QUESTIONS
 from tests.databases import fresh_url
 from trainer.config import TrainConfig
+from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.metrics import Metrics
-from trainer.policy import Policy
-from trainer.rewards import JudgeInfo, ScoredRollout, Task
+from trainer.policies.policy import Policy
+from trainer.rewards.source import JudgeInfo, ScoredRollout
 
 CRITERIA = [Criterion(key=f"c{n}", text=f"States fact number {n}.") for n in range(10)]
 RATIONALE = "The completion states the fact and names its source, but it leaves the date out, which the criterion asks."

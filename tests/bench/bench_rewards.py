@@ -27,8 +27,9 @@ from rubricsvc.store.session import Database
 from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import KINDS, fresh_url
 from tests.scripted_server import server_process
-from trainer.queue_rewards import QueueRewards
-from trainer.rewards import JudgeRewards, RewardSource, Task
+from trainer.data.tasks import Task
+from trainer.rewards.queue import QueueRewards
+from trainer.rewards.source import JudgeRewards, RewardSource
 from workers.engines.local.adapter_judges import shipped_judge
 from workers.queue.in_process import embedded_worker
 

@@ -23,11 +23,12 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import get_settings
 from trainer.config import TrainConfig
+from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.metrics import Metrics
 from trainer.optim import MasterAdamW
-from trainer.policy import Policy
-from trainer.rewards import CallableRewards, Task
+from trainer.policies.policy import Policy
+from trainer.rewards.source import CallableRewards
 from workers.engines.local.embedded_model import embedded_model
 
 QUESTIONS = (

@@ -31,10 +31,10 @@ from tests.bench.vllm_server import NAME, vllm_server
 from tests.databases import fresh_url
 from tests.service_process import service
 from trainer.config import TrainConfig
+from trainer.data.tasks import Task
 from trainer.loop import train
-from trainer.policy import Policy
-from trainer.rewards import Task
-from trainer.service_rewards import ServiceRewards
+from trainer.policies.policy import Policy
+from trainer.rewards.service import ServiceRewards
 
 POINTS = (
     "Answers the question that was asked.",

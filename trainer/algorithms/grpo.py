@@ -9,7 +9,8 @@ With reward R_i of completion i in a group G sampled from one prompt, and its t-
 
 ``floor`` is the smallest standard deviation that counts as signal: a judge repeats a reward only to within its
 repeatability, and a group whose rewards differ by less would otherwise get advantages as large as any other group's.
-π is the distribution that is sampled from, at its temperature and restricted to its nucleus (`trainer.tokens`).
+π is the distribution that is sampled from, at its temperature and restricted to its nucleus
+(`trainer.policies.tokens`).
 
 A completion whose reward is None (NaN here) takes no part: not in its group's mean and std, not in L, not in N.
 

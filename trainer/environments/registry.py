@@ -9,7 +9,7 @@ from trainer.environments.config import EnvironmentConfig
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.research import Research
-from trainer.episode_sampling import Acting
+from trainer.policies.episode_sampling import Acting
 
 
 def make_acting(config: EnvironmentConfig, collections_dir: Path) -> Acting:

@@ -21,16 +21,17 @@ from rubricsvc.core.run_evaluation import BASELINES, RunEvaluation
 from rubricsvc.errors import InvalidError
 from trainer import checkpoint
 from trainer.config import TrainConfig
+from trainer.data.tasks import Task
 from trainer.evaluation.completions import record_of, record_of_file, write_completions
 from trainer.evaluation.evaluation import LINES, Evaluation, completions_file
 from trainer.evaluation.evaluator import Evaluator, prompt_table
 from trainer.files import replace_text
 from trainer.loop import train
 from trainer.metrics import Metrics, line_of, read
-from trainer.outages import StopRequested
-from trainer.policy import Policy
-from trainer.recording import EvaluationKey, EvaluationRecorder, RunStore, evaluations_on_record
-from trainer.rewards import RewardSource, Task
+from trainer.policies.policy import Policy
+from trainer.recording.recorder import EvaluationKey, EvaluationRecorder, RunStore, evaluations_on_record
+from trainer.rewards.outages import StopRequested
+from trainer.rewards.source import RewardSource
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from rubricsvc.core.run_evaluation import (
     EvaluationReward,
     RunEvaluation,
 )
+from trainer.data.tasks import Task
 from trainer.evaluation.evaluator import EvalCompletion, Evaluated, Evaluator
 from trainer.files import replace_text
 from trainer.metrics import Metrics
-from trainer.rewards import ScoredRollout, Task
+from trainer.rewards.source import ScoredRollout
 
 
 def write_completions(path: Path, evaluator: Evaluator, completions: Sequence[EvalCompletion]) -> None:

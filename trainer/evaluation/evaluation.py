@@ -17,8 +17,8 @@ from trainer import checkpoint
 from trainer.evaluation.completions import record_of, record_of_file, write_completions
 from trainer.evaluation.evaluator import Evaluated, Evaluator, prompt_table
 from trainer.metrics import History, Metrics
-from trainer.policy import Policy
-from trainer.recording import EvaluationRecorder
+from trainer.policies.policy import Policy
+from trainer.recording.recorder import EvaluationRecorder
 
 LINES = "eval.jsonl"
 

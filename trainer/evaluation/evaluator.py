@@ -16,10 +16,11 @@ from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.config import EvalConfig, TrainConfig
+from trainer.data.tasks import Task
 from trainer.metrics import Metrics
-from trainer.outages import StepScorer, StopRequested
-from trainer.policy import Policy
-from trainer.rewards import RewardSource, ScoredRollout, Task, items_at, of_evaluation
+from trainer.policies.policy import Policy
+from trainer.rewards.outages import StepScorer, StopRequested
+from trainer.rewards.source import RewardSource, ScoredRollout, items_at, of_evaluation
 from trainer.seeds import stream_seed
 
 GREEDY_TOP_P = 1e-9

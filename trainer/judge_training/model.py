@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from rubricsvc.errors import InvalidError
-from trainer.attention import use_grouped_attention
 from trainer.judge_training.config import LoraConfig
 from trainer.judge_training.encoding import Read, Row
+from trainer.policies.attention import use_grouped_attention
 from workers.engines.local.prefix_tree import PADDING, SHARED, tree_mask
 
 MAX_PADDING = 0.15

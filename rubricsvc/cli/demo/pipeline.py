@@ -36,12 +36,12 @@ from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from trainer import checkpoint, metrics
 from trainer.config import OptimConfig, SamplingConfig, TrainConfig
+from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.metrics import Metrics
-from trainer.policy import Policy
-from trainer.queue_rewards import QueueRewards
-from trainer.recording import RunRecorder
-from trainer.rewards import Task
+from trainer.policies.policy import Policy
+from trainer.recording.recorder import RunRecorder
+from trainer.rewards.queue import QueueRewards
 from workers.authoring.author import Author
 from workers.authoring.methods import write_rubric
 from workers.engines import make_engine

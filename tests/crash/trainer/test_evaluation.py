@@ -13,7 +13,7 @@ from trainer import metrics
 from trainer.evaluation.evaluation import LINES, saved_best
 from trainer.loop import train
 from trainer.metrics import Metrics
-from trainer.rewards import CallableRewards
+from trainer.rewards.source import CallableRewards
 
 KILLS = 8
 STEPS = 24

@@ -28,9 +28,10 @@ from tests.letter_judge import JUDGE, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy
 from tests.scripted_server import ScriptedReply, scripted_server, text_reply
 from trainer import checkpoint, metrics
-from trainer.evolution import OnlineEvolution
+from trainer.data.tasks import Task
+from trainer.evolution.online import OnlineEvolution
 from trainer.loop import train
-from trainer.rewards import JudgeRewards, Task
+from trainer.rewards.source import JudgeRewards
 
 KILLS = 8
 STEPS = 24

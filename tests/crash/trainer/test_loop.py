@@ -15,7 +15,7 @@ import torch
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, metrics
 from trainer.loop import train
-from trainer.rewards import CallableRewards
+from trainer.rewards.source import CallableRewards
 
 KILLS = 12
 STEPS = 40

@@ -27,8 +27,8 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import metrics
 from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
-from trainer.recording import RunRecorder
-from trainer.rewards import CallableRewards
+from trainer.recording.recorder import RunRecorder
+from trainer.rewards.source import CallableRewards
 
 __all__ = ["cli"]
 

@@ -20,11 +20,12 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Unavail
 from tests.model.trainer.scored import measured
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop, metrics
+from trainer.data.tasks import Task
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW, NonFiniteError
-from trainer.policy import Policy
+from trainer.policies.policy import Policy
 from trainer.policy_update import TrainState, update
-from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout, Task
+from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 TIMES = {"step_time", "sample_time", "score_time", "train_time"}

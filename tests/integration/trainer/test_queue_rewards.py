@@ -31,8 +31,8 @@ from tests.worker_process import WorkerProcess, redis_url
 from trainer import loop
 from trainer.config import TrainConfig
 from trainer.metrics import History
-from trainer.queue_rewards import QueueRewards
-from trainer.rewards import CELERY, JudgeInfo, JudgeRewards, ScoredRollout
+from trainer.rewards.queue import QueueRewards
+from trainer.rewards.source import CELERY, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.queue.in_process import embedded_worker
 
@@ -198,7 +198,7 @@ def test_queue_rewards_without_a_worker_leave_the_job_to_the_next_one(
 
 @pytest.mark.usefixtures("engine")
 def test_queue_rewards_wait_for_the_database(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.rewards.jobs.RETRY_SECONDS", 0.05)
     real, left = completions.add_many, [2]
 
     def gone(*args: Any) -> Any:
@@ -216,7 +216,7 @@ def test_queue_rewards_absent_database_gives_no_reward(db: Database, monkeypatch
     def gone(*_: Any) -> Any:
         raise OperationalError("SELECT", {}, ConnectionError("gone"))
 
-    monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.rewards.jobs.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("rubricsvc.services.reward_jobs.judges.get", gone)
     scored = score(queue_rewards(db, timeout=0.2))
     assert values(scored) == [None] * 4
@@ -303,4 +303,4 @@ def paused_config(**fields: Any) -> TrainConfig:
 
 @pytest.fixture
 def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.outages.FIRST_PROBE_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.rewards.outages.FIRST_PROBE_SECONDS", 0.05)

@@ -33,11 +33,12 @@ from tests.rows import replace_judge
 from tests.services import free_port
 from trainer import loop, metrics
 from trainer.config import EvolveConfig
-from trainer.evolution import OnlineEvolution
+from trainer.data.tasks import Task
+from trainer.evolution.online import OnlineEvolution
 from trainer.metrics import Metrics
-from trainer.recording import RunRecorder
-from trainer.rewards import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout, Task
-from trainer.service_rewards import ServiceRewards
+from trainer.recording.recorder import RunRecorder
+from trainer.rewards.service import ServiceRewards
+from trainer.rewards.source import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -67,7 +68,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client and the reward source retry at once."""
     monkeypatch.setattr(get_settings(), "outage_seconds", 0.05)
-    monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.rewards.jobs.RETRY_SECONDS", 0.05)
 
 
 def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
@@ -174,7 +175,7 @@ def test_service_rewards_wait_for_a_restarting_service(
 ) -> None:
     port, asked, back, scored = free_port(), threading.Event(), threading.Event(), list[ScoredRollout]()
     retries: list[object] = []
-    monkeypatch.setattr("trainer.job_rewards.log.warning", lambda *args: retries.append(args))
+    monkeypatch.setattr("trainer.rewards.jobs.log.warning", lambda *args: retries.append(args))
 
     def answer(question: Question) -> Reply | Failure:
         asked.set()

@@ -21,7 +21,7 @@ from trainer.config import RunConfig
 from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
 from trainer.metrics import Metrics
-from trainer.rewards import CallableRewards
+from trainer.rewards.source import CallableRewards
 from trainer.trackers.tracking import Tracking, check_installed, evaluation_numbers, numbers
 
 Written = list[tuple[str, int, float]]

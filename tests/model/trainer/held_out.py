@@ -8,10 +8,11 @@ from pathlib import Path
 from rubricsvc.core.prompt import Completion, Prompt
 from tests.model.trainer.tiny import RUBRIC, share_of_a, tiny_config
 from trainer.config import TrainConfig
+from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import Evaluation
 from trainer.evaluation.evaluator import Evaluator
-from trainer.recording import EvaluationRecorder
-from trainer.rewards import CallableRewards, RewardSource, ScoredRollout, Task
+from trainer.recording.recorder import EvaluationRecorder
+from trainer.rewards.source import CallableRewards, RewardSource, ScoredRollout
 
 HELD_OUT = [Task(Prompt.of(text), RUBRIC, text) for text in ("say b", "sing", "a word", "spell it", "hi", "more")]
 EVAL = {"share": 0.5, "every": 2, "samples": 3, "judges": ["gold"]}

@@ -10,7 +10,8 @@ from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import agreeable
-from trainer.rewards import RewardSource, ScoredRollout, Task
+from trainer.data.tasks import Task
+from trainer.rewards.source import RewardSource, ScoredRollout
 from workers.engines.base import Failure, Question, Reply
 
 RUBRIC = Rubric(

@@ -19,8 +19,8 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from tests.model.trainer.tiny import RUBRIC, TASKS, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import OptimConfig, RunConfig
+from trainer.data.tasks import Task
 from trainer.optim import MasterAdamW
-from trainer.rewards import Task
 
 
 def test_save_keeps_newest_and_transformers_loads_them(tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database
 from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
-from tests.model.trainer.test_recording import Outage, outage, stored
+from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import metrics
 from trainer.evaluation.baselines import BaselineRecorder, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
 from trainer.metrics import Metrics
-from trainer.recording import UNDELIVERED, RunRecorder
-from trainer.rewards import CallableRewards
+from trainer.recording.recorder import UNDELIVERED, RunRecorder
+from trainer.rewards.source import CallableRewards
 
 __all__ = ["outage"]
 

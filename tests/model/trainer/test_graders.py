@@ -10,7 +10,8 @@ import pytest
 from rubricsvc.core.prompt import Completion
 from rubricsvc.formats import load
 from rubricsvc.store.judges import CHECKS
-from trainer.rewards import JudgeRewards, Task
+from trainer.data.tasks import Task
+from trainer.rewards.source import JudgeRewards
 
 GRADER = {
     "type": "multi",

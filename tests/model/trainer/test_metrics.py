@@ -14,8 +14,9 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC
 from trainer import metrics
+from trainer.data.tasks import Task
 from trainer.metrics import History
-from trainer.rewards import ScoredRollout, Task
+from trainer.rewards.source import ScoredRollout
 
 NAN = math.nan
 

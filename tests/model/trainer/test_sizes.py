@@ -13,8 +13,8 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from tests.model.trainer.tiny import RUBRIC, tiny_config
 from tests.tiny_model import tiny_model
 from trainer import sizes
-from trainer.policy import Policy
-from trainer.rewards import Task
+from trainer.data.tasks import Task
+from trainer.policies.policy import Policy
 from trainer.sizes import check_sizes
 
 CONTEXT = 64

@@ -12,7 +12,7 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.config import DataSource, EvalConfig, EvolveConfig, PromptsConfig, RunConfig, ServiceJudge
 from trainer.environments.config import EnvironmentConfig
 from trainer.loop import train
-from trainer.rewards import CallableRewards
+from trainer.rewards.source import CallableRewards
 
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")
 ROWS = table_rows(PAGE.partition("## Configuration")[2])

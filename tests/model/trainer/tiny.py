@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from trainer.config import SamplingConfig, TrainConfig
-from trainer.policy import Policy
-from trainer.rewards import Task
+from trainer.data.tasks import Task
+from trainer.policies.policy import Policy
 
 LETTERS = string.ascii_lowercase + " "
 EOS = "<eos>"

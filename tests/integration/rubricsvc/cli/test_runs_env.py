@@ -12,7 +12,7 @@ import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
 from trainer.environments.tool_calls import call_text
-from trainer.policy import Policy
+from trainer.policies.policy import Policy
 
 CONFIG = """
 steps = 2
@@ -77,7 +77,9 @@ def test_env_try_prints_a_trajectory(cli: Cli, config: Path, monkeypatch: pytest
     script = iter([call_text("calculate", expression="6 * 7"), "It is 42."])
     monkeypatch.setattr(Policy, "texts", lambda self, rows: (next(script),))
     # the tiny model rarely ends a turn by itself: its end token is made certain
-    monkeypatch.setattr("trainer.decoding.torch.isin", lambda tokens, _: torch.ones_like(tokens, dtype=torch.bool))
+    monkeypatch.setattr(
+        "trainer.policies.decoding.torch.isin", lambda tokens, _: torch.ones_like(tokens, dtype=torch.bool)
+    )
     asked = ("env", "try", "calculator", "--policy", "policy", "--prompt", "What is 6 * 7?", "--max-tokens", "400")
     tried = cli(*asked)
     assert tried.code == 0, tried.err

@@ -16,13 +16,14 @@ from rubricsvc.errors import InvalidError
 from tests.model.trainer.held_out import CountingRewards, eval_config, evaluation, evaluator, length
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, metrics
+from trainer.data.tasks import Task
 from trainer.evaluation.baselines import FOLDER, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
 from trainer.evaluation.evaluator import Evaluator
 from trainer.loop import sample_step, train
 from trainer.metrics import Metrics
-from trainer.policy import Policy
-from trainer.rewards import CallableRewards, ScoredRollout, Task
+from trainer.policies.policy import Policy
+from trainer.rewards.source import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 STEPS = 8

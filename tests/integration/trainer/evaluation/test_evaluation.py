@@ -19,13 +19,14 @@ from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config,
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, metrics
 from trainer.config import TrainConfig
-from trainer.evaluation.check_rewards import CheckRewards
+from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
 from trainer.evaluation.evaluator import Evaluator
 from trainer.loop import train
 from trainer.metrics import History, Metrics
-from trainer.policy import Policy
-from trainer.rewards import CallableRewards, ScoredRollout, Task
+from trainer.policies.policy import Policy
+from trainer.rewards.checks import CheckRewards
+from trainer.rewards.source import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 

@@ -1,0 +1,121 @@
+"""Demonstrations: the tokens of stored trajectories are those of sampled ones, and their likelihood is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats.completions import CompletionLine
+from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, tiny_config, tiny_policy
+from tests.tiny_model import tiny_model
+from trainer.data.demonstrations import demonstrated, with_demonstrations
+from trainer.data.tasks import Task
+from trainer.environments.calculator import Calculator
+from trainer.environments.episodes import EpisodeLimits, begin
+from trainer.environments.tool_calls import call_text
+from trainer.loop import train
+from trainer.policies.chat import transcript
+from trainer.policies.episode_sampling import Acting
+from trainer.policies.policy import Policy
+from trainer.rewards.source import CallableRewards
+
+
+def shown(*texts: str) -> list[Task]:
+    return [replace(task, demonstrations=(Completion(text=text),)) for task, text in zip(TASKS, texts, strict=False)]
+
+
+def trajectory(*texts: str) -> Completion:
+    episode = begin(Calculator(), Prompt.of("?"), EpisodeLimits())
+    for text in texts:
+        episode.turn(text)
+    return Completion(text=episode.report, messages=tuple(episode.messages))
+
+
+def test_transcript_is_what_an_episode_has_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    acting = Acting(Calculator(), EpisodeLimits(), max_tokens=400)
+    policy = Policy.load(str(tiny_model(tmp_path, context=1024)), dtype="float32", acting=acting)
+    turns = [call_text("calculate", expression="6 * 7"), "It is 42."]
+    tokens = [[*policy.tokenizer(text)["input_ids"], policy.tokenizer.eos_token_id] for text in turns]
+    queue = [token for row in tokens for token in row]
+    monkeypatch.setattr(
+        "trainer.policies.decoding.sample_tokens", lambda logits, *_: (torch.tensor([queue.pop(0)] * len(logits)), None)
+    )
+    rollouts = policy.sample([Prompt.of("What is 6 * 7?")], 1, SAMPLING.model_copy(update={"max_new_tokens": 99}), 0)
+    ids, given = transcript(policy.tokenizer, trajectory(*turns))
+    assert rollouts.ids_BT[0].tolist() == ids
+    assert rollouts.from_environment_BT is not None
+    assert rollouts.from_environment_BT[0].tolist() == given
+    assert any(given) and not all(given)
+
+
+def test_transcript_leaves_out_the_report_after_its_call(tmp_path: Path) -> None:
+    tokenizer = Policy.load(str(tiny_model(tmp_path)), dtype="float32").tokenizer
+    done = trajectory("It is 42.")
+    twice = done.model_copy(update={"messages": (*done.messages, *done.messages)})
+    assert transcript(tokenizer, twice) == transcript(tokenizer, done)
+
+
+def test_demonstrations_are_learned_and_recorded_as_they_are() -> None:
+    policy = tiny_policy()
+    tasks = shown("aa", "bb", "cc", "dd")
+    config = tiny_config(algorithm="best_of_n_supervised", steps=8)
+    before = demonstrated(policy, tasks, 1, 0)
+    start = policy.logprobs(before, 1.0)[0].sum().item()
+    scored: list[str] = []
+
+    def score(_: Prompt, text: str) -> float:
+        scored.append(text)
+        return 1.0
+
+    train(policy, tasks, CallableRewards(score), config)
+    assert policy.logprobs(before, 1.0)[0].sum().item() > start + 1
+    assert set(scored) <= {"aa", "bb", "cc", "dd"}
+    assert before.completions("tiny", 3, SAMPLING) == [task.demonstrations[0] for task in tasks]
+
+
+def test_best_demonstration_of_a_prompt_is_learned() -> None:
+    policy = tiny_policy()
+    task = replace(TASKS[0], demonstrations=(Completion(text="good"), Completion(text="bad")))
+    config = tiny_config(
+        algorithm="best_of_n_supervised", sampling={"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 8}
+    )
+    train(policy, [task], CallableRewards(lambda _, text: float(text == "good")), config)
+    rows = demonstrated(policy, [replace(task, demonstrations=(one,)) for one in task.demonstrations], 1, 0)
+    good, bad = policy.logprobs(rows, 1.0)[0].sum(-1).tolist()
+    fresh_good, fresh_bad = tiny_policy().logprobs(rows, 1.0)[0].sum(-1).tolist()
+    assert good - fresh_good > bad - fresh_bad
+
+
+def test_group_has_each_demonstration_once_before_any_comes_again() -> None:
+    texts = ("a", "b", "c")
+    task = replace(TASKS[0], demonstrations=tuple(Completion(text=text) for text in texts))
+    rollouts = demonstrated(tiny_policy(), [task], 7, seed=4)
+    assert sorted(rollouts.texts[:3]) == sorted(rollouts.texts[3:6]) == list(texts)
+    assert rollouts.texts == demonstrated(tiny_policy(), [task], 7, seed=4).texts
+
+
+def test_demonstration_longer_than_the_context_is_refused() -> None:
+    with pytest.raises(InvalidError) as caught:
+        demonstrated(tiny_policy(), shown("a" * 70), 1, 0)
+    assert caught.value.path == "data.demonstrations"
+
+
+def lines(prompts: Sequence[Prompt | None]) -> list[CompletionLine]:
+    return [CompletionLine(completion=Completion(text="x"), prompt=prompt) for prompt in prompts]
+
+
+def test_with_demonstrations_keeps_the_prompts_that_have_one() -> None:
+    spaced = Prompt.of(PROMPTS[1].text.upper() + " ")
+    chosen = with_demonstrations(TASKS, lines([PROMPTS[0], spaced, PROMPTS[0], None]))
+    assert [(task.prompt, len(task.demonstrations)) for task in chosen] == [(PROMPTS[0], 2), (PROMPTS[1], 1)]
+
+
+def test_with_demonstrations_of_other_prompts_is_refused() -> None:
+    with pytest.raises(InvalidError):
+        with_demonstrations(TASKS, lines([Prompt.of("another one"), None]))

@@ -1,0 +1,98 @@
+"""Which prompts a step has: mixtures by weight, stages by pass rate, and replacements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricsvc.core.prompt import Prompt
+from tests.model.trainer.tiny import RUBRIC, tiny_config
+from trainer.config import TrainConfig
+from trainer.data.prompt_order import allocated, other_tasks, tasks_of_step
+from trainer.data.tasks import Task
+
+
+def config(prompts_per_step: int = 4, **prompts: object) -> TrainConfig:
+    sampling = {"prompts_per_step": prompts_per_step, "group_size": 2, "max_new_tokens": 4}
+    return tiny_config(steps=1, sampling=sampling, prompts=prompts)
+
+
+def tasks(**counts: int) -> list[Task]:
+    """Return tasks of domains; the pass rates of each fall from 1."""
+    return [
+        Task(Prompt.of(f"{domain} {n}"), RUBRIC, f"{domain}{n}", domain, 1 - n / count)
+        for domain, count in counts.items()
+        for n in range(count)
+    ]
+
+
+WEIGHTS = st.dictionaries(st.sampled_from("abcd"), st.floats(0.01, 100), min_size=1)
+
+
+@given(WEIGHTS, st.integers(0, 300))
+def test_allocated_is_monotone_and_close_to_the_weights(weights: dict[str, float], slots: int) -> None:
+    counts, more = allocated(weights, slots), allocated(weights, slots + 1)
+    assert (counts.total(), more.total()) == (slots, slots + 1)
+    assert all(more[domain] >= counts[domain] for domain in weights)
+    total = sum(weights.values())
+    assert all(abs(counts[domain] - slots * weights[domain] / total) < len(weights) for domain in weights)
+
+
+def test_tasks_of_step_follow_the_weights_of_domains() -> None:
+    given_tasks = tasks(a=3, b=50, c=2)
+    settings = config(weights={"a": 3, "b": 1})
+    stream = [task for step in range(30) for task in tasks_of_step(given_tasks, step, settings)]
+    assert Counter(task.domain for task in stream) == {"a": 90, "b": 30}
+    assert {len(tasks_of_step(given_tasks, step, settings)) for step in range(30)} == {4}
+    of_a = [task.name for task in stream if task.domain == "a"]
+    assert all(sorted(of_a[at : at + 3]) == ["a0", "a1", "a2"] for at in range(0, 90, 3))
+    of_b = [task.name for task in stream if task.domain == "b"]
+    assert len(set(of_b)) == 30
+
+
+def test_tasks_of_step_follow_small_weights_in_small_steps() -> None:
+    """A step of one prompt cannot have both domains, but the steps together do."""
+    settings = config(prompts_per_step=1, weights={"a": 1, "b": 3})
+    counts = [task.domain for step in range(40) for task in tasks_of_step(tasks(a=5, b=5), step, settings)]
+    assert Counter(counts) == {"a": 10, "b": 30}
+    ahead = accumulate(1 if domain == "a" else -1 / 3 for domain in counts)
+    assert all(abs(value) <= 1 for value in ahead)
+
+
+def test_tasks_of_step_without_settings_are_as_before() -> None:
+    given_tasks = tasks(a=6)
+    plain = tiny_config(sampling=config().sampling.model_dump())
+    assert [tasks_of_step(given_tasks, step, plain) for step in range(4)] == [
+        tasks_of_step(given_tasks, step, config()) for step in range(4)
+    ]
+
+
+@pytest.mark.parametrize(("step", "names"), [(0, {"a0", "a1"}), (4, {"a0", "a1"}), (5, {"a0", "a1", "a2", "a3", "a4"})])
+def test_tasks_of_step_unlock_harder_prompts_by_stages(step: int, names: set[str]) -> None:
+    settings = config(prompts_per_step=1, stages=[0.2, 0.5, 1.0], stage_steps=5)
+    given_tasks = tasks(a=10)
+    first = step - step % 5
+    seen = {task.name for at in range(first, first + 5) for task in tasks_of_step(given_tasks, at, settings)}
+    assert seen == names
+    later = {task.name for at in range(10, 20) for task in tasks_of_step(given_tasks, at, settings)}
+    assert len(later) == 10
+
+
+def test_tasks_of_step_put_unmeasured_prompts_into_the_last_stage() -> None:
+    unknown = [Task(Prompt.of("x"), RUBRIC, "x"), *tasks(a=3)]
+    settings = config(prompts_per_step=1, stages=[0.75, 1.0], stage_steps=8)
+    assert all(tasks_of_step(unknown, step, settings)[0].name != "x" for step in range(8))
+    assert any(tasks_of_step(unknown, step, settings)[0].name == "x" for step in range(8, 12))
+
+
+def test_other_tasks_are_those_that_the_step_does_not_have() -> None:
+    given_tasks = tasks(a=6)
+    used = tasks_of_step(given_tasks, 0, config())
+    others = other_tasks(given_tasks, 0, 0, used, config())
+    assert sorted(task.name for task in (*used, *others)) == sorted(task.name for task in given_tasks)
+    assert others == other_tasks(given_tasks, 0, 0, used, config())
+    assert other_tasks(given_tasks, 0, 0, given_tasks, config()) == []

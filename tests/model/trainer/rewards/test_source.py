@@ -1,0 +1,101 @@
+"""Rewards of a function and of a judge in this process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from rubricsvc.core.calibration import Calibration, Curve
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import Reward
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError
+from tests.instant_engine import InstantEngine
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
+from tests.preference_engine import Tasteful, answers_in
+from trainer.data.tasks import Task
+from trainer.rewards.source import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout, validated
+
+
+def results(values: Sequence[float | None]) -> list[ScoredRollout]:
+    return [ScoredRollout(Reward(value, 1.0, "function")) for value in values]
+
+
+def test_callable_rewards() -> None:
+    scored = score(CallableRewards(lambda prompt, text: len(text) if prompt.text == "one" else None))
+    assert [result.reward.value for result in scored] == [5, 6, None, None]
+
+
+def test_judge_rewards_score_each_rubric() -> None:
+    with JudgeRewards(JUDGE, InstantEngine()) as rewards:
+        scored, again = score(rewards), score(rewards)
+    assert [result.reward.value for result in scored] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
+    assert [[v.criterion for v in result.verdicts] for result in scored] == [["a", "b"], ["a", "b"], ["c"], ["c"]]
+    assert [result.reward for result in again] == [result.reward for result in scored]
+
+
+def test_judge_rewards_failed_verdict_is_no_reward() -> None:
+    with JudgeRewards(JUDGE, InstantEngine(faulty)) as rewards:
+        scored = score(rewards)
+    assert [result.reward.value for result in scored] == [None, None, 1.0, 1.0]
+    assert scored[0].verdicts[1].reason == Reason.TIMEOUT
+
+
+def test_judge_rewards_undefined_formula_is_no_reward() -> None:
+    """HealthBench divides by the positive weights; with the only one failed the reward is undefined."""
+    criteria = [Criterion(key="good", text="Is rude."), Criterion(key="bad", text="Is wrong.", weight=-1)]
+    task = Task(Prompt.of("x"), Rubric(criteria=criteria, formula="healthbench", min_coverage=0.0))
+    with JudgeRewards(JUDGE, InstantEngine(faulty)) as rewards:
+        [scored] = rewards.score([task], [Completion(text="y")])
+    assert scored.reward.value is None
+    assert scored.reward.null_reason
+
+
+def test_judge_rewards_show_comparative_judge_the_group_of_each_task() -> None:
+    engine = Tasteful(by_length)
+    with JudgeRewards(COMPARES, engine) as rewards:
+        scored = rewards.score(MIXED, COMPLETIONS)
+    shown = sorted(sorted(answers_in(request.shared).values()) for request in engine.requests)
+    assert shown == [["eleven", "two"], ["one", "seven"]]
+    assert [result.reward.value for result in scored] == pytest.approx([0.3, 0.2, 0.5, 0.4])
+
+
+def test_judge_rewards_judge_info() -> None:
+    curves = Calibration(families={"binary": Curve(method="none")})
+    calibrated = JUDGE.model_copy(update={"calibration": curves})
+    with JudgeRewards(JUDGE, InstantEngine()) as rewards:
+        assert rewards.judge_info() == JudgeInfo("instant", calibrated=False, digest=JUDGE.digest)
+    with JudgeRewards(calibrated, InstantEngine(), repeatability=measured(0.1)) as rewards:
+        info = JudgeInfo("instant", calibrated=True, repeatability=measured(0.1), digest=calibrated.digest)
+        assert rewards.judge_info() == info
+
+
+def test_validated_makes_non_finite_rewards_null() -> None:
+    checked = validated(results([math.nan, math.inf, None, 0.5]), COMPLETIONS)
+    assert [result.reward.value for result in checked] == [None, None, None, 0.5]
+    assert [bool(result.reward.null_reason) for result in checked] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("value", ["0.5", [0.5], {"reward": 1.0}, torch.tensor(0.5), 1j])
+def test_validated_refuses_rewards_that_are_no_numbers(value: Any) -> None:
+    with pytest.raises(InvalidError, match=type(value).__name__):
+        validated(results([0.5, None, value, 0.5]), COMPLETIONS)
+    with pytest.raises(InvalidError, match=type(value).__name__):
+        validated([*results([0.5, None, 0.5]), value], COMPLETIONS)
+
+
+@pytest.mark.parametrize("returned", [None, 0.5, {0: 0.5}, [], results([0.5] * 3), (one for one in results([0.5] * 4))])
+def test_validated_refuses_anything_but_one_result_each(returned: Any) -> None:
+    with pytest.raises(InvalidError):
+        validated(returned, COMPLETIONS)
+
+
+def test_validated_takes_any_real_number() -> None:
+    numbers = [True, 1, numpy.float32(0.5), numpy.int64(2)]
+    assert [result.reward.value for result in validated(results(numbers), COMPLETIONS)] == numbers

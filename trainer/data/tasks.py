@@ -1,0 +1,96 @@
+"""The prompts of a run: to train on, and held out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.errors import InvalidError, cut
+from rubricsvc.formats.record import Record
+
+MAX_LISTED = 20
+"""Prompts that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A prompt, and the rubric that its completions are scored by.
+
+    ``name`` is the prompt's id where it comes from, ``domain`` its part of a mixture, and ``pass_rate`` None where it
+    was not measured. ``demonstrations`` are completions to learn from (`trainer.data.demonstrations`).
+    """
+
+    prompt: Prompt
+    rubric: Rubric
+    name: str = field(default="", compare=False)
+    domain: str = ""
+    pass_rate: float | None = None
+    demonstrations: tuple[Completion, ...] = field(default=(), compare=False)
+
+
+def tasks_of(records: Iterable[Record]) -> list[Task]:
+    """Return the tasks of the records that have a prompt and a rubric."""
+    return [
+        Task(one.prompt, one.rubric, one.id or one.name)
+        for one in records
+        if one.prompt is not None and one.rubric is not None
+    ]
+
+
+def content_key(prompt: Prompt) -> str:
+    """Return the SHA-256 of the words of a prompt and its documents, without regard to case and line breaks."""
+    texts = (prompt.text, *(document.text for document in prompt.documents))
+    return digest(*(" ".join(text.casefold().split()) for text in texts))
+
+
+def check_apart(train: Iterable[Task], held_out: Sequence[Task]) -> None:
+    """Check that no prompt is both trained on and held out.
+
+    Raises:
+        InvalidError: Names the prompts that are; at most 20 of them, with their number.
+    """
+    trained = {content_key(task.prompt) for task in train}
+    overlap = [task for task in held_out if content_key(task.prompt) in trained]
+    if overlap:
+        message = f"{len(overlap)} of {len(held_out)} held-out prompts are trained on: {names_of(overlap)}"
+        hint = "remove them from one of the two, or hold out a part of the data with eval.share"
+        raise InvalidError(message, hint=hint, path="eval")
+
+
+def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], list[Task]]:
+    """Divide tasks into those to train on and the share that is held out; equal prompts are on one side.
+
+    The sides depend on the prompts and the seed, not on the order of the data.
+
+    Raises:
+        InvalidError: The share leaves one side without prompts.
+    """
+    groups: defaultdict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        groups[content_key(task.prompt)].append(task)
+    count = round(share * len(groups))
+    if not 0 < count < len(groups):
+        side = "hold out none" if count == 0 else "leave none to train on"
+        fits = f"{1 / len(groups):.2g} to {1 - 1 / len(groups):.2g} would fit" if len(groups) > 1 else "add prompts"
+        message = f"eval.share = {share:g} of {len(groups)} prompts would {side}; {fits}"
+        raise InvalidError(
+            message, hint="change eval.share, or name held-out prompts with eval.path", path="eval.share"
+        )
+    ordered = sorted(groups, key=lambda key: digest("held out", seed, key))
+    return _in_order(tasks, groups, ordered[count:]), _in_order(tasks, groups, ordered[:count])
+
+
+def _in_order(tasks: Sequence[Task], groups: dict[str, list[Task]], keys: Iterable[str]) -> list[Task]:
+    chosen = {id(task) for task in chain.from_iterable(groups[key] for key in keys)}
+    return [task for task in tasks if id(task) in chosen]
+
+
+def names_of(tasks: Sequence[Task]) -> str:
+    """Return the names of tasks for a message: the id of each prompt, or its beginning."""
+    named = ", ".join(task.name or cut(repr(task.prompt.text), 60) for task in tasks[:MAX_LISTED])
+    return named + (f" and {len(tasks) - MAX_LISTED} more" if len(tasks) > MAX_LISTED else "")

@@ -1,0 +1,1 @@
+"""Rubrics that evolve while the policy trains."""

@@ -1,0 +1,1 @@
+"""The policy: its prompts as tokens, sampled completions and episodes, log-probabilities."""

@@ -1,0 +1,142 @@
+"""The completions that the policy sampled in one step: groups of completions, one group for each prompt.
+
+Shapes in names: Q prompts, P prompt tokens (padded on the left), B completions, T completion tokens (padded on the
+right), K bytes of a packed nucleus. The completions of a prompt are adjacent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, repeat
+
+import torch
+from pydantic import JsonValue
+from torch import Tensor
+
+from rubricsvc.core.prompt import Completion, Message
+from trainer.config import SamplingConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """A trajectory in an environment: its messages, counts of what happened in it, and the seconds of its tools."""
+
+    messages: tuple[Message, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    tool_time: float = 0.0
+
+    @property
+    def sampling(self) -> dict[str, JsonValue]:
+        """What a completion has of it beside the messages."""
+        return {"tools": dict(self.counts)} if self.counts else {}
+
+
+NO_EPISODE = EpisodeRecord()
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Token ids, masks (True at a token) and texts of a batch of completions.
+
+    ``prompt_of_B`` is the prompt's row of each completion. ``truncated_B`` marks completions cut off at
+    ``max_new_tokens``; the others end with the model's own end token, which belongs to the completion like any other.
+    ``texts`` have U+FFFD where tokens decode to characters that a service cannot store.
+    Of episodes in an environment ``texts`` are the final reports; ``from_environment_BT`` marks the tokens that the
+    environment wrote, which are not learned, and ``episodes`` has the trajectories. ``demonstrations`` are completions
+    that the policy did not sample.
+    ``nucleus_BTK`` holds the tokens that could be sampled at each position (`trainer.policies.tokens`); None means all.
+    """
+
+    prompt_ids_QP: Tensor
+    prompt_mask_QP: Tensor
+    prompt_of_B: Tensor
+    ids_BT: Tensor
+    mask_BT: Tensor
+    truncated_B: Tensor
+    texts: tuple[str, ...]
+    nucleus_BTK: Tensor | None = None
+    from_environment_BT: Tensor | None = None
+    episodes: tuple[EpisodeRecord, ...] | None = None
+    demonstrations: tuple[Completion, ...] | None = None
+
+    @property
+    def written_BT(self) -> Tensor:  # noqa: N802 - shape in the name
+        """Tokens that the policy wrote [B, T]: those that are learned."""
+        return self.mask_BT if self.from_environment_BT is None else self.mask_BT & ~self.from_environment_BT
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens that the policy wrote in each completion [B]."""
+        return self.written_BT.sum(-1)
+
+    def completions(self, policy: str, step: int, sampling: SamplingConfig) -> list[Completion]:
+        """Return the completions as values of the policy after ``step`` steps; demonstrations as they are."""
+        if self.demonstrations is not None:
+            return list(self.demonstrations)
+        parameters = sampling.model_dump(include={"temperature", "top_p", "max_new_tokens"})
+        episodes = self.episodes or repeat(NO_EPISODE, len(self.texts))
+        return [
+            Completion(
+                text=text,
+                messages=episode.messages,
+                policy=policy,
+                step=step,
+                sampling={**parameters, "truncated": truncated, **episode.sampling},
+            )
+            for text, truncated, episode in zip(self.texts, self.truncated_B.tolist(), episodes, strict=True)
+        ]
+
+    def select(self, rows: Tensor) -> Rollouts:
+        """Return the chosen completions with their prompts, and no more padding than these need."""
+        prompts, prompt_of_B = torch.unique(self.prompt_of_B[rows], return_inverse=True)
+        longest = int(self.prompt_mask_QP[prompts].sum(-1).max())
+        width = max(1, int(self.mask_BT[rows].sum(-1).max()))
+        return replace(
+            self,
+            prompt_ids_QP=self.prompt_ids_QP[prompts, -longest:],
+            prompt_mask_QP=self.prompt_mask_QP[prompts, -longest:],
+            prompt_of_B=prompt_of_B,
+            ids_BT=self.ids_BT[rows, :width],
+            mask_BT=self.mask_BT[rows, :width],
+            truncated_B=self.truncated_B[rows],
+            texts=tuple(self.texts[i] for i in rows.tolist()),
+            nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
+            from_environment_BT=None if self.from_environment_BT is None else self.from_environment_BT[rows, :width],
+            episodes=None if self.episodes is None else tuple(self.episodes[i] for i in rows.tolist()),
+            demonstrations=None
+            if self.demonstrations is None
+            else tuple(self.demonstrations[i] for i in rows.tolist()),
+        )
+
+
+def join(parts: Sequence[Rollouts]) -> Rollouts:
+    """Return the rollouts of several batches as one; all of them have nuclei, or none."""
+    first = parts[0]
+    offsets = list(accumulate((len(part.prompt_ids_QP) for part in parts), initial=0))
+    given = [part.from_environment_BT for part in parts if part.from_environment_BT is not None]
+    nuclei = [part.nucleus_BTK for part in parts if part.nucleus_BTK is not None]
+    return Rollouts(
+        prompt_ids_QP=_stacked([part.prompt_ids_QP for part in parts], left=True),
+        prompt_mask_QP=_stacked([part.prompt_mask_QP for part in parts], left=True),
+        prompt_of_B=torch.cat([part.prompt_of_B + at for part, at in zip(parts, offsets, strict=False)]),
+        ids_BT=_stacked([part.ids_BT for part in parts]),
+        mask_BT=_stacked([part.mask_BT for part in parts]),
+        truncated_B=torch.cat([part.truncated_B for part in parts]),
+        texts=tuple(text for part in parts for text in part.texts),
+        # at padding every token is in the nucleus: the log-probabilities there are not used, but must be numbers
+        nucleus_BTK=_stacked(nuclei, fill=255) if first.nucleus_BTK is not None else None,
+        from_environment_BT=_stacked(given) if given else None,
+        episodes=tuple(one for part in parts for one in part.episodes or ()) if first.episodes is not None else None,
+    )
+
+
+def _stacked(parts: Sequence[Tensor], *, left: bool = False, fill: int = 0) -> Tensor:
+    """Return tensors [N, W, …] of several widths as one [ΣN, max W, …]."""
+    width = max(part.shape[1] for part in parts)
+    padded = []
+    for part in parts:
+        shape = (len(part), width - part.shape[1], *part.shape[2:])
+        padding = torch.full(shape, fill, dtype=part.dtype, device=part.device)
+        padded.append(torch.cat([padding, part] if left else [part, padding], dim=1))
+    return torch.cat(padded)

@@ -1,0 +1,1 @@
+"""Runs on record: steps, rollouts and evaluations, delivered to a database or a service."""

@@ -1,0 +1,329 @@
+"""The record of a training run: its steps and rollouts in a database, in this process or behind a service.
+
+::
+
+    stop = Event()
+    with RunRecorder(DatabaseRuns(db), key, folder, stop) as recorder:  # or Client(url).runs
+        train(policy, tasks, rewards, config, stop=stop, recorder=recorder)
+
+Recording never ends a training. What cannot be delivered is kept in the run's folder, in ``undelivered.jsonl``, and is
+delivered in order once the database or the service is back, or when the run is resumed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Protocol, Self
+
+from rubricsvc.core.base import MAX_NAME_LENGTH, storable
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunHeartbeat, RunStep, StoredRun
+from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation
+from rubricsvc.core.states import RunState
+from rubricsvc.errors import cut
+from rubricsvc.queries import MAX_LIMIT
+from trainer.data.tasks import Task
+from trainer.metrics import History, Metrics
+from trainer.recording.undelivered import Report, Undelivered
+from trainer.rewards.source import JudgeInfo, ScoredRollout
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 10.0
+"""Also the time between attempts to deliver what is kept."""
+UNDELIVERED = "undelivered.jsonl"
+_MAX_REASON_CHARS = 1000
+
+
+class Recorder(Protocol):
+    """What the training loop calls. No method raises because of the database or the service."""
+
+    def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
+        """Record that the run starts, or goes on after the steps ``earlier``. ``config`` is that of ``config.json``."""
+
+    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
+        """Record a step."""
+
+    def set_state(self, state: RunState, reason: str | None = None) -> None:
+        """Record a new state of the run."""
+
+
+EvaluationKey = tuple[str, int, str]
+"""Name, step and setup of an evaluation."""
+
+
+class EvaluationRecorder(Protocol):
+    """What evaluations and baselines call. No method raises because of the database or the service."""
+
+    def evaluation(self, evaluation: RunEvaluation) -> None:
+        """Record an evaluation."""
+
+    def recorded_evaluations(self) -> set[EvaluationKey] | None:
+        """Return what is on record; None if that is not known now."""
+
+
+class RunStore(Protocol):
+    """Where runs are recorded: `rubricsvc.services.recording.DatabaseRuns`, or ``Client.runs``."""
+
+    def create(self, new: NewRun) -> StoredRun:
+        """Begin or continue a run."""
+
+    def record(self, run_id: int, step: RunStep) -> StoredRun:
+        """Record a step."""
+
+    def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
+        """Record an evaluation."""
+
+    def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
+        """Report that the run goes on, or its new state."""
+
+    def page(self, *, key: str) -> Iterable[StoredRun]:
+        """Return the run of this key, if there is one."""
+
+    def evaluations(self, run_id: int, /, *, limit: int) -> Iterable[StoredEvaluation]:
+        """Return the first evaluations on record."""
+
+
+def evaluations_on_record(store: RunStore, run_id: int) -> set[EvaluationKey]:
+    """Return the evaluations of a run that a store has."""
+    found = store.evaluations(run_id, limit=MAX_LIMIT)
+    return {(one.name, one.step, str(one.line.get("setup"))) for one in found}
+
+
+def rollout_groups(
+    tasks: Sequence[Task],
+    completions: Sequence[Completion],
+    scored: Sequence[ScoredRollout],
+    *,
+    advantages: Sequence[float],
+    tokens: Sequence[int],
+    logprob_sums: Sequence[float],
+) -> tuple[RolloutGroup, ...]:
+    """Return the rollouts of a step for a `Recorder`; all arguments have one entry for each completion.
+
+    Completions of one prompt are adjacent.
+    """
+    groups: list[tuple[Task, list[Rollout]]] = []
+    for place, (task, completion, result) in enumerate(zip(tasks, completions, scored, strict=True)):
+        if not groups or groups[-1][0] is not task:
+            groups.append((task, []))
+        reward = result.reward.value
+        rollout = Rollout(
+            completion=completion,
+            reward=reward,
+            null_reason=None if reward is not None else storable(result.reward.null_reason or "no reason given"),
+            advantage=None if reward is None else _finite(advantages[place]),
+            tokens=tokens[place],
+            truncated=bool(completion.sampling.get("truncated")),
+            logprob_sum=_finite(logprob_sums[place]),
+            item_id=result.item_id,
+            verdicts=() if result.item_id is not None else result.verdicts,
+        )
+        groups[-1][1].append(rollout)
+    return tuple(RolloutGroup(prompt=task.prompt, rubric=task.rubric, rollouts=tuple(r)) for task, r in groups)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@contextmanager
+def recorded(
+    recorder: Recorder | None, config: Mapping[str, Any], judge: JudgeInfo | None, history: History
+) -> Iterator[None]:
+    """Record the begin and the end of a run around the block that trains; None records nothing."""
+    if recorder is None:
+        yield
+        return
+    recorder.begin(config, judge, history.steps)
+    try:
+        yield
+    except KeyboardInterrupt:
+        recorder.set_state("stopped", "interrupted")
+        raise
+    except BaseException as error:
+        recorder.set_state("failed", f"{type(error).__name__}: {error}")
+        raise
+    recorder.set_state(*(("stopped", "asked to stop") if history.stopped else ("finished", None)))
+
+
+class RunRecorder:
+    """A `Recorder` that delivers to a database or a service, and keeps what it cannot deliver.
+
+    A thread reports every ``heartbeat_seconds`` that the run goes on, and delivers what was kept. ``stop`` is set once
+    the run is asked to stop, which is read with each step and heartbeat.
+
+    Args:
+        store: where the run is recorded.
+        key: the run's identity, the same at each resume.
+        folder: the run's folder.
+        stop: what ends the training after its current step.
+        heartbeat_seconds: time between heartbeats.
+    """
+
+    def __init__(
+        self, store: RunStore, key: str, folder: Path, stop: Event, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._folder = folder
+        self._stop = stop
+        self._undelivered = Undelivered(folder / UNDELIVERED)
+        self._new: NewRun  # by begin()
+        self._earlier: Sequence[Metrics] = ()
+        self._run_id: int | None = None
+        self._is_warned = False
+        self._is_closed = Event()
+        self._seconds = heartbeat_seconds
+        self._thread = Thread(target=self._beat, name="run-recorder", daemon=True)
+
+    @property
+    def run_id(self) -> int | None:
+        """The run's id; None until it is delivered that the run has begun."""
+        return self._run_id
+
+    def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
+        """Record that the run starts, or goes on after the steps ``earlier``; later ones on record are deleted."""
+        done = earlier[-1]["step"] if earlier else 0
+        self._earlier = tuple(earlier)
+        self._new = NewRun(
+            key=self._key,
+            name="".join(char if char.isprintable() else "-" for char in self._folder.name[-MAX_NAME_LENGTH:]) or "run",
+            host=socket.gethostname()[:MAX_NAME_LENGTH],
+            folder=storable(str(self._folder.resolve())),
+            judge=judge.name if judge else None,
+            judge_digest=judge.digest if judge else None,
+            steps_total=config["steps"],
+            done=done,
+            config=dict(config),
+        )
+        self._undelivered.keep_steps(done)
+        self._catch_up()
+        self._thread.start()
+
+    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
+        """Record a step."""
+        self._send(RunStep(step=metrics["step"], metrics=metrics, groups=tuple(groups)))
+
+    def evaluation(self, evaluation: RunEvaluation) -> None:
+        """Record an evaluation."""
+        self._send(evaluation)
+
+    def recorded_evaluations(self) -> set[EvaluationKey] | None:
+        """Return what is on record; None if that is not known now."""
+        if self._run_id is None or self._undelivered:
+            return None
+        try:
+            return evaluations_on_record(self._store, self._run_id)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+            self._warn(error)
+            return None
+
+    def set_state(self, state: RunState, reason: str | None = None) -> None:
+        """Record a new state of the run."""
+        text = cut(storable(reason), _MAX_REASON_CHARS) if reason else None
+        self._send(RunHeartbeat(state=state, reason=text))
+
+    def _send(self, event: Report) -> None:
+        if (run_id := self._run_id) is not None and not self._undelivered:
+            try:
+                self._deliver(run_id, event)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+                self._warn(error)
+            except BaseException:  # a second Ctrl-C: the step will be in the checkpoint
+                self._keep(event)
+                raise
+            else:
+                return
+        self._keep(event)
+
+    def _keep(self, event: Report) -> None:
+        try:
+            self._undelivered.append(event)
+        except OSError as error:
+            log.error("not recorded, and not kept either: %s (%s)", _described(event), error)
+
+    def _deliver(self, run_id: int, event: Report) -> None:
+        if isinstance(event, RunStep):
+            self._note(self._store.record(run_id, event))
+        elif isinstance(event, RunEvaluation):
+            self._note(self._store.record_evaluation(run_id, event))
+        else:
+            self._note(self._store.heartbeat(run_id, event))
+
+    def _note(self, run: StoredRun) -> None:
+        if run.stop_requested:
+            self._stop.set()
+
+    def _create(self) -> int:
+        """Begin the run in the store. Earlier steps that it lacks, of a run that began elsewhere, have no rollouts."""
+        run = self._store.create(self._new)
+        for line in self._earlier:
+            if line["step"] > run.steps:
+                self._store.record(run.id, RunStep(step=line["step"], metrics=line))
+        self._note(run)
+        return run.id
+
+    def _catch_up(self) -> None:
+        """Deliver what is not delivered yet, in order, until that fails."""
+        try:
+            if (run_id := self._run_id) is None:
+                run_id = self._run_id = self._create()
+            while (event := self._undelivered.first()) is not None:
+                self._deliver(run_id, event)
+                self._undelivered.pop()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._warn(error)
+        else:
+            if self._is_warned:
+                log.warning("run %d is recorded again; nothing is missing", run_id)
+            self._is_warned = False
+
+    def _warn(self, error: Exception) -> None:
+        if not self._is_warned:
+            kept = self._undelivered.path
+            log.warning("the run is not recorded for now, its steps are kept in %s: %s", kept, _first_line(error))
+        self._is_warned = True
+
+    def _beat(self) -> None:
+        while not self._is_closed.wait(self._seconds):
+            if self._run_id is None or self._undelivered:
+                self._catch_up()
+                continue
+            try:
+                self._note(self._store.heartbeat(self._run_id, RunHeartbeat()))
+            except Exception as error:  # noqa: BLE001 - as above; the next step warns
+                log.debug("no heartbeat: %s", error)
+
+    def close(self) -> None:
+        """Deliver what is left, once more."""
+        self._is_closed.set()
+        if not self._thread.ident:  # the run has not begun
+            return
+        self._thread.join()
+        if self._run_id is None or self._undelivered:
+            self._catch_up()
+        if self._undelivered:
+            log.warning("%s has what is not recorded; to deliver it, resume the run", self._undelivered.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _described(event: Report) -> str:
+    if isinstance(event, RunHeartbeat):
+        return f"state {event.state}"
+    return f"step {event.step}" if isinstance(event, RunStep) else f"evaluation {event.name} {event.step}"
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
