@@ -65,6 +65,7 @@ _MUTABLE_SETTINGS = {
     "data.store",
     "data.domains",
     "data.difficulty",
+    "data.demonstrations",
     "data.min_pass_rate",
     "data.max_pass_rate",
     "data.keep_std",
@@ -126,10 +127,11 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
 
 
 def _task_identity(config: TrainConfig, task: Task) -> list[Any]:
-    """Return the content of a task, its domain if it has one, and its pass rate where training goes by stages."""
+    """Return the content of a task, with its domain and demonstrations, and its pass rate where training is staged."""
     staged = config.prompts is not None and config.prompts.stages
     domain = [task.domain] if task.domain else []
-    return [task.prompt.digest, task.rubric.digest, *domain, *([task.pass_rate] if staged else [])]
+    demonstrations = [one.digest for one in task.demonstrations]
+    return [task.prompt.digest, task.rubric.digest, *domain, *([task.pass_rate] if staged else []), *demonstrations]
 
 
 def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:

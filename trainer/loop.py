@@ -36,7 +36,7 @@ from trainer.data.prompt_order import other_tasks, tasks_of_step
 from trainer.data.resampling import ScoredBatch, with_signal
 from trainer.data.tasks import Task, check_apart
 from trainer.failed_batch import save_failed_batch
-from trainer.metrics import History, Metrics
+from trainer.history import History, Metrics
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from rubricsvc.errors import InvalidError
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
-from trainer.files import replace_text
+from trainer.history import Metrics
 from trainer.policies.rollouts import Rollouts
 from trainer.rewards.source import JudgeInfo, ScoredRollout
 
 log = logging.getLogger(__name__)
-
-Metrics = dict[str, Any]
-
-METRICS = "metrics.jsonl"
 
 
 def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) -> Metrics:
@@ -165,57 +157,3 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -
     if "kl_start" in sums:
         metrics["kl/start"] = sums["kl_start"] / positions
     return metrics | ({"kl": sums["kl"] / positions / updates} if optim.kl_beta else {})
-
-
-class History:
-    """A run's steps, oldest first, including those before a resume. ``stopped``: the run was asked to end early.
-
-    Each step is a line of the file ``name``, written before the next step. Without a folder they are in memory only.
-    ``evaluations`` are the lines of the evaluations on held-out prompts.
-    """
-
-    def __init__(self, folder: Path | None, last_step: int = 0, name: str = METRICS) -> None:
-        """Continue after ``last_step``: later lines, of a run that was cut off, are dropped."""
-        self.stopped = False
-        self.evaluations: list[Metrics] = []
-        self.steps = [line for line in read(folder, name) if line["step"] <= last_step] if folder else []
-        self._path = folder / name if folder else None
-        if self._path:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(self._path, "".join(line_of(step) for step in self.steps))
-
-    def add(self, metrics: Metrics) -> Metrics:
-        """Record a step and return it as recorded, with None for NaN and infinity."""
-        recorded = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in metrics.items()
-        }
-        self.steps.append(recorded)
-        if self._path:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(line_of(recorded))
-                file.flush()
-                os.fsync(file.fileno())  # a checkpoint must not be ahead of the metrics
-        return recorded
-
-
-def read(folder: Path, name: str = METRICS) -> list[Metrics]:
-    """Return the steps of the run in ``folder``. An incomplete last line is left out; a damaged one is an error."""
-    path = folder / name
-    if not path.is_file():
-        return []
-    steps: list[Metrics] = []
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            steps.append(json.loads(line))
-            steps[-1]["step"] += 0  # fails unless it is a number
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidError(f"{path}, line {number}: not the metrics of a step", hint="delete the line") from error
-    return steps
-
-
-def line_of(metrics: Metrics) -> str:
-    """Return metrics as a line of JSON."""
-    return json.dumps(metrics, allow_nan=False) + "\n"

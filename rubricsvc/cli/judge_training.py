@@ -38,10 +38,10 @@ from workers.engines.local.embedded_model import EMBEDDED
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.passport import Passport
+    from trainer.history import Metrics
     from trainer.judge_training.config import JudgeTrainConfig
     from trainer.judge_training.preparation import Prepared
     from trainer.judge_training.training import Trained
-    from trainer.metrics import Metrics
 
 MAX_FAMILIES = 200
 """Rows of the table of what can be held out."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainer.config import RunConfig
     from trainer.data.tasks import Task
     from trainer.evaluation.evaluator import Evaluator
-    from trainer.metrics import Metrics
+    from trainer.history import Metrics
     from trainer.recording.recorder import EvaluationRecorder
     from trainer.rewards.source import RewardSource
 

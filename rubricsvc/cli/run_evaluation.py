@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer.data.tasks import Task
     from trainer.evaluation.evaluation import Evaluation
     from trainer.evaluation.evaluator import Evaluator
-    from trainer.metrics import Metrics
+    from trainer.history import Metrics
     from trainer.recording.recorder import EvaluationRecorder
     from trainer.rewards.source import RewardSource
 
@@ -102,7 +102,7 @@ def evaluation_of(evaluator: Evaluator | None, config: RunConfig, recorder: Eval
 def is_evaluated(config: RunConfig) -> bool:
     """Return whether the last evaluation of a run is done, or it has none."""
     from trainer.evaluation.evaluation import LINES
-    from trainer.metrics import read
+    from trainer.history import read
 
     return config.eval is None or any(line["step"] == config.steps for line in read(config.out, LINES))
 

@@ -97,7 +97,7 @@ def folder_record(folder: Path) -> dict[str, Any]:
         InvalidError: A file of the run is damaged.
     """
     from rubricsvc.services.recording import first_and_last
-    from trainer.metrics import read
+    from trainer.history import read
 
     config, steps = read_record(folder), read(folder)
     first, last = first_and_last([step.get("reward") for step in steps])

@@ -74,7 +74,7 @@ def complete_record(run: RunConfig) -> None:
     if name is None:
         return
     from trainer import checkpoint
-    from trainer.metrics import read
+    from trainer.history import read
     from trainer.rewards.source import JudgeInfo
 
     config = read_record(run.out)

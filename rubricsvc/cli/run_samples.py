@@ -76,7 +76,7 @@ def _comparable(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluati
 def _in_folder(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     from trainer.evaluation.baselines import read_baselines
     from trainer.evaluation.evaluation import LINES
-    from trainer.metrics import read
+    from trainer.history import read
 
     return sorted(read(folder, LINES), key=lambda line: int(line["step"])), read_baselines(folder)
 

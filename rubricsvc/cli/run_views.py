@@ -212,7 +212,7 @@ def _record(db: Database, run_id: int) -> dict[str, Any]:
 def last_steps(db: Database, found: int | Path, last: int) -> list[dict[str, Any]]:
     """Return the metrics of the last steps of a run that `find` has found."""
     if isinstance(found, Path):
-        from trainer.metrics import read
+        from trainer.history import read
 
         return read(found)[-last:] if last else []
     from rubricsvc.store import runs

@@ -50,7 +50,7 @@ from workers.engines.local.embedded_model import EMBEDDED
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
     from trainer.data.tasks import Task
-    from trainer.metrics import Metrics
+    from trainer.history import Metrics
     from trainer.rewards.source import RewardSource
 
 app = group("Training runs.")
@@ -146,7 +146,7 @@ def baselines(
     prepared = _prepare(loaded, allow_drafts)
     run, tasks = prepared.config, prepared.tasks
     _print_plan(prepared, resume=False)
-    check_sizes(run, [*tasks.train, *tasks.held_out])
+    check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
     with (
         prepared.rewards() as rewards,
         progress_bar("baselines") as bar,

@@ -32,8 +32,8 @@ from tests.bench.bench_train import QUESTIONS
 from tests.databases import fresh_url
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
+from trainer.history import Metrics
 from trainer.loop import train
-from trainer.metrics import Metrics
 from trainer.policies.policy import Policy
 from trainer.rewards.source import JudgeInfo, ScoredRollout
 

@@ -24,8 +24,8 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import get_settings
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
+from trainer.history import Metrics
 from trainer.loop import train
-from trainer.metrics import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards

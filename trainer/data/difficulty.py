@@ -18,7 +18,7 @@ from rubricsvc.errors import InvalidError
 from trainer.config import DataConfig, TrainConfig
 from trainer.data.tasks import Task
 from trainer.files import replace_text
-from trainer.metrics import line_of
+from trainer.history import line_of
 from trainer.policies.policy import Policy
 from trainer.rewards.source import RewardSource, require_scored, validated
 from trainer.seeds import stream_seed

@@ -15,7 +15,7 @@ from torch import Tensor
 from rubricsvc.core.prompt import Completion
 from trainer.algorithms import grpo
 from trainer.data.tasks import Task
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.policies.rollouts import Rollouts, join
 from trainer.rewards.source import ScoredRollout
 

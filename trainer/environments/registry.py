@@ -18,8 +18,12 @@ def make_acting(config: EnvironmentConfig, collections_dir: Path) -> Acting:
     Raises:
         NotFoundError: There is no such collection.
     """
-    environment: Environment = Calculator()
-    if config.collection is not None:
-        environment = Research(collections_dir, config.collection)
+    environment: Environment
+    match config.name:
+        case "research":
+            assert config.collection is not None  # noqa: S101 - the configuration was checked
+            environment = Research(collections_dir, config.collection)
+        case "calculator":
+            environment = Calculator()
     limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s)
     return Acting(environment, limits, config.max_tokens)

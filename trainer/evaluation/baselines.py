@@ -26,8 +26,8 @@ from trainer.evaluation.completions import record_of, record_of_file, write_comp
 from trainer.evaluation.evaluation import LINES, Evaluation, completions_file
 from trainer.evaluation.evaluator import Evaluator, prompt_table
 from trainer.files import replace_text
+from trainer.history import Metrics, line_of, read
 from trainer.loop import train
-from trainer.metrics import Metrics, line_of, read
 from trainer.policies.policy import Policy
 from trainer.recording.recorder import EvaluationKey, EvaluationRecorder, RunStore, evaluations_on_record
 from trainer.rewards.outages import StopRequested

@@ -21,7 +21,7 @@ from rubricsvc.core.run_evaluation import (
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluator import EvalCompletion, Evaluated, Evaluator
 from trainer.files import replace_text
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.rewards.source import ScoredRollout
 
 

@@ -16,7 +16,7 @@ from rubricsvc.errors import ConflictError
 from trainer import checkpoint
 from trainer.evaluation.completions import record_of, record_of_file, write_completions
 from trainer.evaluation.evaluator import Evaluated, Evaluator, prompt_table
-from trainer.metrics import History, Metrics
+from trainer.history import History, Metrics
 from trainer.policies.policy import Policy
 from trainer.recording.recorder import EvaluationRecorder
 

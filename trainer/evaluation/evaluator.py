@@ -17,7 +17,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.config import EvalConfig, TrainConfig
 from trainer.data.tasks import Task
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.policies.policy import Policy
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import RewardSource, ScoredRollout, items_at, of_evaluation

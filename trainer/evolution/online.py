@@ -17,6 +17,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from rubricsvc.core.criterion_buffer import EvolutionRound, check_evolvable
@@ -29,7 +30,7 @@ from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
 from trainer.event_loop import EventLoopThread
 from trainer.evolution.round import PromptRound, run_trials
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.rewards.source import JudgeRewards, RewardSource, ScoredRollout, places_by_task
 from workers.authoring.author import GenerationError
 from workers.authoring.evolution.online import Proposals, Proposer
@@ -85,7 +86,7 @@ class OnlineEvolution:
     def tasks(self, step: int, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks of a step (from 0) with the rubric versions that are in use."""
         rubrics = self._buffers.begin_step(step, [(task.prompt, task.rubric) for task in tasks])
-        return [Task(task.prompt, rubric) for task, rubric in zip(tasks, rubrics, strict=True)]
+        return [replace(task, rubric=rubric) for task, rubric in zip(tasks, rubrics, strict=True)]
 
     def state(self) -> dict[str, Any]:
         """Return the versions in use, as plain data for a checkpoint."""

@@ -13,6 +13,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.errors import ConflictError
 from rubricsvc.stats import OnProgress
+from trainer.history import Metrics
 from trainer.judge_training.asking import base_judge
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import reasons
@@ -25,7 +26,6 @@ from trainer.judge_training.passport import passport_of
 from trainer.judge_training.preparation import Prepared, encode, prepare
 from trainer.judge_training.splits import PARTS
 from trainer.judge_training.training import EncodedData, Trained, train
-from trainer.metrics import Metrics
 from workers.engines import make_engine
 from workers.judges import validate
 

@@ -20,10 +20,10 @@ from safetensors.torch import save_file
 
 from rubricsvc.errors import ConflictError, InvalidError
 from trainer import checkpoint
+from trainer.history import History, Metrics
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Row
 from trainer.judge_training.model import JudgeModel, cross_entropy, micro_batches, preference_loss, reads_of
-from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 from workers.engines.local.weights import read_json
 

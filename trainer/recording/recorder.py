@@ -29,7 +29,7 @@ from rubricsvc.core.states import RunState
 from rubricsvc.errors import cut
 from rubricsvc.queries import MAX_LIMIT
 from trainer.data.tasks import Task
-from trainer.metrics import History, Metrics
+from trainer.history import History, Metrics
 from trainer.recording.undelivered import Report, Undelivered
 from trainer.rewards.source import JudgeInfo, ScoredRollout
 

@@ -16,7 +16,7 @@ from rubricsvc.core.states import RunState
 from rubricsvc.errors import UnavailableError
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.recording.recorder import Recorder
 from trainer.rewards.source import (
     CELERY,

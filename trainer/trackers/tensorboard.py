@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.trackers.tracking import Tracker, evaluation_numbers, numbers
 
 

@@ -21,7 +21,7 @@ from rubricsvc.errors import UnavailableError, cut
 from trainer.files import replace_text
 
 if TYPE_CHECKING:
-    from trainer.metrics import Metrics
+    from trainer.history import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.trackers.tracking import Tracker, evaluation_numbers, numbers
 
 PROJECT = "rubricsvc"

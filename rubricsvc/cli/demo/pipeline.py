@@ -34,11 +34,11 @@ from rubricsvc.services.waiting import follow
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
-from trainer import checkpoint, metrics
+from trainer import checkpoint, history
 from trainer.config import OptimConfig, SamplingConfig, TrainConfig
 from trainer.data.tasks import Task
+from trainer.history import Metrics
 from trainer.loop import train
-from trainer.metrics import Metrics
 from trainer.policies.policy import Policy
 from trainer.recording.recorder import RunRecorder
 from trainer.rewards.queue import QueueRewards
@@ -197,7 +197,7 @@ def train_policy(folder: DemoFolder, db: Database, questions: Sequence[Question]
     """
     size = folder.size
     if checkpoint.folder(folder.training, size.steps).is_dir():
-        return metrics.read(folder.training)
+        return history.read(folder.training)
     config = TrainConfig(
         steps=size.steps,
         seed=folder.seed,

@@ -19,7 +19,7 @@ from rubricsvc.errors import ConflictError, UnavailableError
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.data.tasks import Task
-from trainer.metrics import Metrics
+from trainer.history import Metrics
 from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
 
 WORKING = CallableRewards(share_of_a)

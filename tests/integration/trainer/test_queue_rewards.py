@@ -30,7 +30,7 @@ from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.worker_process import WorkerProcess, redis_url
 from trainer import loop
 from trainer.config import TrainConfig
-from trainer.metrics import History
+from trainer.history import History
 from trainer.rewards.queue import QueueRewards
 from trainer.rewards.source import CELERY, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines

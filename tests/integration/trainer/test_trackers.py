@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from rubricsvc.errors import UnavailableError
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import checkpoint, metrics
+from trainer import checkpoint, history
 from trainer.config import RunConfig
 from trainer.evaluation.evaluation import LINES
+from trainer.history import Metrics
 from trainer.loop import train
-from trainer.metrics import Metrics
 from trainer.rewards.source import CallableRewards
 from trainer.trackers.tracking import Tracking, check_installed, evaluation_numbers, numbers
 
@@ -129,7 +129,7 @@ def test_tracker_holds_each_step_and_evaluation_once(
     keys = [(key, step) for key, step, _ in written if key != "eval/step"]
     assert sorted(keys) == sorted(set(keys)), "nothing is there twice"
     values = {(key, step): value for key, step, value in written}
-    steps, lines = metrics.read(folder), metrics.read(folder, LINES)
+    steps, lines = history.read(folder), history.read(folder, LINES)
     expected = {(key, line["step"]): value for line in steps for key, value in numbers(line).items()}
     expected |= {(key, line["step"]): value for line in lines for key, value in evaluation_numbers(line).items()}
     assert set(values) - {("eval/step", line["step"]) for line in lines} == set(expected)

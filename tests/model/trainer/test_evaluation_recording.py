@@ -18,11 +18,11 @@ from rubricsvc.store.session import Database
 from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import metrics
+from trainer import history
 from trainer.evaluation.baselines import BaselineRecorder, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
+from trainer.history import Metrics
 from trainer.loop import train
-from trainer.metrics import Metrics
 from trainer.recording.recorder import UNDELIVERED, RunRecorder
 from trainer.rewards.source import CallableRewards
 
@@ -56,7 +56,7 @@ def completions_of(db: Database, evaluation_id: int) -> list[StoredEvaluationCom
 
 def check_complete(db: Database, out: Path, steps: list[int]) -> None:
     """The record, the lines and the files of completions agree."""
-    lines = {line["step"]: line for line in metrics.read(out, LINES)}
+    lines = {line["step"]: line for line in history.read(out, LINES)}
     found = {one.step: one for one in on_record(db) if one.name == "step"}
     assert sorted(found) == sorted(lines) == steps
     for step, one in found.items():
@@ -115,7 +115,7 @@ def test_resumed_run_records_what_was_evaluated_without_a_record(
     trained(db, out, resume=True, steps=6)
     if with_completions:
         check_complete(db, out, [0, 2, 4, 6])
-    assert [one.line for one in on_record(db)] == metrics.read(out, LINES)
+    assert [one.line for one in on_record(db)] == history.read(out, LINES)
 
 
 def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any) -> list[Metrics] | None:

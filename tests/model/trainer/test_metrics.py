@@ -13,9 +13,9 @@ from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC
-from trainer import metrics
+from trainer import history, metrics
 from trainer.data.tasks import Task
-from trainer.metrics import History
+from trainer.history import History
 from trainer.rewards.source import ScoredRollout
 
 NAN = math.nan
@@ -55,10 +55,10 @@ def test_history_continues_after_checkpoint(tmp_path: Path) -> None:
         log.add({"step": step})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "rew')  # killed while writing
-    assert [step["step"] for step in metrics.read(tmp_path)] == [1, 2, 3]
+    assert [step["step"] for step in history.read(tmp_path)] == [1, 2, 3]
     again = History(tmp_path, last_step=2)
     again.add({"step": 3, "second": True})
-    assert metrics.read(tmp_path) == [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
+    assert history.read(tmp_path) == [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
 
 
 @pytest.mark.parametrize("line", ["garbage", "{}", "[]", '{"step": "1"}', "\udcff"])
@@ -67,7 +67,7 @@ def test_read_names_damaged_line(tmp_path: Path, line: str) -> None:
     with (tmp_path / "metrics.jsonl").open("a", errors="surrogateescape") as file:
         file.write(f"{line}\n")
     with pytest.raises(InvalidError, match=r"metrics.jsonl, line 2"):
-        metrics.read(tmp_path)
+        history.read(tmp_path)
 
 
 def test_history_without_folder() -> None:

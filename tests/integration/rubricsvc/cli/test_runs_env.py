@@ -21,6 +21,11 @@ data = {path = "rubrics.yaml"}
 judge = {name = "letters", engine = "letters", model = "m"}
 sampling = {prompts_per_step = 2, group_size = 2, max_new_tokens = 8}
 """
+LETTERS = "[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]"
+CHECKED = f"""
+- prompt: What is 6 * 7?
+  criteria: [{{text: Has letters., check: {{contains: {{terms: {LETTERS}, mode: share}}}}}}]
+"""
 CALCULATOR = '[environment]\nname = "calculator"\nmax_tokens = 64\n'
 
 
@@ -45,11 +50,16 @@ def test_run_in_an_environment_records_trajectories(cli: Cli, config: Path, tmp_
 
 
 def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "rubrics.yaml").write_text(CHECKED)
+    settings = CONFIG.replace("group_size = 2, max_new_tokens = 8", "group_size = 4, max_new_tokens = 24") + CALCULATOR
+    config.write_text(settings)
     assert cli("runs", "start", config).code == 0
+    lines = (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["grad_norm"] > 0 for line in lines), "else any resume would pass"
     longer = tmp_path / "longer.toml"
-    longer.write_text((CONFIG + CALCULATOR).replace("steps = 2", 'steps = 1\nout = "longer"'))
+    longer.write_text(settings.replace("steps = 2", 'steps = 1\nout = "longer"'))
     assert cli("runs", "start", longer).code == 0
-    longer.write_text((CONFIG + CALCULATOR).replace("steps = 2", 'steps = 2\nout = "longer"'))
+    longer.write_text(settings.replace("steps = 2", 'steps = 2\nout = "longer"'))
     assert cli("runs", "start", longer, "--resume").code == 0
     first, second = (
         sorted((tmp_path / run).rglob("step-000002/model/model.safetensors")) for run in ("runs/first", "longer")

@@ -14,6 +14,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.completions import CompletionLine
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, tiny_config, tiny_policy
 from tests.tiny_model import tiny_model
+from trainer import checkpoint
 from trainer.data.demonstrations import demonstrated, with_demonstrations
 from trainer.data.tasks import Task
 from trainer.environments.calculator import Calculator
@@ -119,3 +120,9 @@ def test_with_demonstrations_keeps_the_prompts_that_have_one() -> None:
 def test_with_demonstrations_of_other_prompts_is_refused() -> None:
     with pytest.raises(InvalidError):
         with_demonstrations(TASKS, lines([Prompt.of("another one"), None]))
+
+
+def test_other_demonstrations_are_another_run() -> None:
+    config = tiny_config(algorithm="best_of_n_supervised")
+    first, second, same = (checkpoint.identity(config, shown(text), 0.0) for text in ("aa", "bb", "aa"))
+    assert first == same != second

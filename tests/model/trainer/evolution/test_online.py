@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,15 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
         assert parts[::2] == [0.0, 0.0] and parts[1] == parts[3] < 0
         assert metrics["authored_reward"] == pytest.approx(0.4)
         assert [one.reward.value for one in run.scored] == pytest.approx([4.5 / 5.5, 3.5 / 5.5, 0.5 / 5.5, 0.0])
+
+
+def test_tasks_keep_all_but_their_rubric(db: Database) -> None:
+    authored = replace(TASK, name="weather", domain="talk", pass_rate=0.5)
+    with training(db, proposal("fog")) as run:
+        run.step(*GROUP)
+        (task,) = run.evolution.tasks(1, [authored])
+    assert len(task.rubric.criteria) == 3
+    assert replace(task, rubric=BASE) == authored and task.name == "weather"
 
 
 def test_frozen_criteria_stay_whatever_they_show(db: Database) -> None:

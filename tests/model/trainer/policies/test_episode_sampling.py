@@ -62,7 +62,7 @@ def sampled(policy: Policy, prompts: Sequence[Prompt] = PROMPTS[:2], group: int 
 @pytest.fixture
 def ending(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every turn end within its tokens."""
-    from trainer import decoding
+    from trainer.policies import decoding
 
     draw = decoding.sample_tokens
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainer import tokens
+from trainer.policies import tokens
 
 
 def logits(rows: int = 5, vocabulary: int = 7, seed: int = 0) -> Tensor:
