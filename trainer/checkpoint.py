@@ -81,9 +81,6 @@ _MUTABLE_NESTED: Any = {
 Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digests of its tasks and of its judge."""
 
-_ADDED = ("base_sha256", "judge_digest")
-"""Entries of an identity that earlier versions did not save."""
-
 
 class Savable(Protocol):
     """What a checkpoint keeps beside the optimiser's state."""
@@ -306,10 +303,6 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     _verify(saved)
     state = json.loads((saved / "state.json").read_bytes())
     step, before = int(state["step"]), dict(state["identity"])
-    for name in _ADDED:
-        before.setdefault(name, identity.get(name))
-    if "algorithm" in identity:
-        before.setdefault("algorithm", "grpo")  # the only one at first
     for name in sorted(before.keys() | identity.keys()):
         if before.get(name) == identity.get(name):
             continue

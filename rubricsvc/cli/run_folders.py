@@ -11,7 +11,6 @@ from rubricsvc.errors import InvalidError, NotFoundError
 
 RUN = "run"
 """The entry of a run's ``config.json`` with its name in databases: that of its record, and of its criterion buffers."""
-_EARLIER_RUN = "evolve_run"
 _CONFIG_FILE, _WORKING_FOLDER = "config_file", "working_folder"
 """The entries with the path of the TOML file as it was given, and with the folder that it was given in."""
 
@@ -45,7 +44,7 @@ def stored_name(folder: Path) -> str | None:
         record = read_record(folder)
     except InvalidError:
         return None
-    return record.get(RUN) or record.get(_EARLIER_RUN)
+    return record.get(RUN)
 
 
 def run_name(out: Path, resume: bool) -> str:

@@ -21,7 +21,6 @@ class Sample:
     text: str
     where: str
     scores: Mapping[str, float | None]
-    details: str = ""
     truncated: bool = False
     greedy: bool = False
     verdicts: tuple[Verdict, ...] = ()

@@ -33,7 +33,7 @@ Pairs = Sequence[tuple[int, int]]
 
 CHECKS = "checks"
 """The score by rubrics' checks alone, without a judge."""
-_IDENTITY = {"out", "run", "evolve_run", "config_file", "working_folder", "judge_audit.id"}
+_IDENTITY = {"out", "run", "config_file", "working_folder", "judge_audit.id"}
 _TIMES = {"measured_at", "created_at"}
 _FILES = {"path", "difficulty"}
 """Fields with the path of a file, of which only the name is compared."""

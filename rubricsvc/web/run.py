@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rubricsvc import __version__
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.run_report import RunReport, flat
 from rubricsvc.stats.run_alarms import alarms
-from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.passport import MEASURES
 from rubricsvc.web.run_charts import (
-    Point,
     band_note,
     criterion_names,
     criterion_points,
-    curve,
+    drawn,
     metric_points,
     score_points,
 )
@@ -36,14 +34,8 @@ CURVES = (
 
 def render_run(report: RunReport) -> str:
     """Return the page as HTML. Texts are escaped, and the page loads nothing."""
-    from markupsafe import Markup
-
-    def chart(title: str, points: Sequence[Point]) -> dict[str, Any]:
-        made: Callable[[int], Any] = curve(title, points)
-        return {width: Markup(svg) for width, svg in render_svg(made).items()}  # noqa: S704 - vega made it, and escapes names
-
     curves = [
-        (heading, f"{unit}, by step. {band_note(report.steps, [name])}", chart(heading.lower(), points))
+        (heading, f"{unit}, by step. {band_note(report.steps, [name])}", drawn(heading.lower(), points))
         for heading, name, unit in CURVES
         if (points := metric_points(report.steps, [name]))
     ]
@@ -55,10 +47,10 @@ def render_run(report: RunReport) -> str:
         report=report,
         alarms=alarms(report.steps, report.evaluations),
         sentence=result_sentence(report.evaluations),
-        scores=chart("mean score", scores) if scores else None,
+        scores=drawn("mean score", scores) if scores else None,
         curves=curves,
         criteria=[
-            (band_note(report.steps, part), chart("mean value", criterion_points(report.steps, part))) for part in parts
+            (band_note(report.steps, part), drawn("mean value", criterion_points(report.steps, part))) for part in parts
         ],
         figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
         measures=MEASURES,

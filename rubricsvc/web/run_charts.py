@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rubricsvc.stats.run_curves import MIN_STEPS, window_size, windows
+from rubricsvc.web.charts import render_svg
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
 REWARD = "reward"
@@ -133,3 +134,11 @@ def criterion_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -
     """Return the mean values of criteria over steps, by key."""
     points = metric_points(steps, names)
     return [replace(point, series=point.series[len(_PREFIX) : -len(_SUFFIX)]) for point in points]
+
+
+def drawn(title: str, points: Sequence[Point]) -> dict[str, Any]:
+    """Return a chart of points as SVG, by the name of its width, for a template."""
+    from markupsafe import Markup
+
+    chart: Callable[[int], Any] = curve(title, points)
+    return {width: Markup(svg) for width, svg in render_svg(chart).items()}  # noqa: S704 - vega made it, and escapes names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,9 @@ from rubricsvc import __version__
 from rubricsvc.core.run_comparison import RunComparison
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.run_report import RunReport, Sample
-from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render
 from rubricsvc.web.run import CURVES
-from rubricsvc.web.run_charts import Point, band_note, curve, metric_points, score_points
+from rubricsvc.web.run_charts import Point, band_note, drawn, metric_points, score_points
 
 Chart = tuple[str, dict[str, Any]]
 """The run or runs in a chart, and the chart."""
@@ -68,14 +67,7 @@ def _charts(title: str, sides: Sequence[Sequence[Point]], *, apart: bool) -> lis
     """Return the curves of both runs in one chart, or, where they are not on one scale, in one chart each."""
     named = {name: [replace(one, series=name) for one in side] for name, side in zip("AB", sides, strict=True) if side}
     groups = [[name] for name in named] if apart else [list(named)]
-    return [(" and ".join(names), _svgs(title, [one for name in names for one in named[name]])) for names in groups]
-
-
-def _svgs(title: str, points: Sequence[Point]) -> dict[str, Any]:
-    from markupsafe import Markup
-
-    made: Callable[[int], Any] = curve(title, points)
-    return {width: Markup(svg) for width, svg in render_svg(made).items()}  # noqa: S704 - vega made it, and escapes names
+    return [(" and ".join(names), drawn(title, [one for name in names for one in named[name]])) for names in groups]
 
 
 def _side_by_side(found: RunComparison, a: RunReport, b: RunReport) -> dict[str, dict[str, Sample]]:

@@ -31,7 +31,7 @@ class Research:
         Tool("find", "Show the next part of the open document with these words.", {"text": "Words to look for."}),
         Tool(
             "quote",
-            "Check that a passage stands in an opened document.",
+            "Check that a passage is in an opened document.",
             {"id": "Its id.", "text": "The passage."},
         ),
         Tool("finish", "End with the report. Cite documents as [id].", {"report": "The report."}),
@@ -116,5 +116,5 @@ class ResearchEpisode:
         if id not in self._opened:
             raise ToolError(f"open {id!r} first")
         if " ".join(text.split()) not in " ".join(self._collection.open(id).text.split()):
-            raise ToolError("the passage does not stand in this document, word for word")
+            raise ToolError("the passage is not in this document, word for word")
         return f"“{text}” [{id}]"

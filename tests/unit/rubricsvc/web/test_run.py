@@ -19,7 +19,7 @@ def evaluation(step: int, low: float | None, high: float | None) -> dict[str, An
 
 def test_render_run_escapes_all_texts() -> None:
     bad = "<script>alert(1)</script>"
-    sample = Sample(bad, bad, bad, {bad: 1.0}, details=bad)
+    sample = Sample(bad, bad, bad, {bad: 1.0})
     steps = [{"step": 1, "reward": 0.5, "reward_std": None, f"rewards/{bad}/mean": 0.5}, {"step": 2, "reward": None}]
     page = render_run(
         RunReport(bad, CONFIG, steps, highest=[sample], widest=[sample], columns=[bad], samples={bad: {bad: sample}})
