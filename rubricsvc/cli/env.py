@@ -9,7 +9,7 @@ import typer
 
 from rubricsvc.cli.models import ApiKeyEnv, fetch_embedded
 from rubricsvc.cli.output import Json, echo, group, print_data, print_json, progress_bar, replaced, show
-from rubricsvc.cli.rubric_targets import target_of
+from rubricsvc.cli.rubric_targets import OfSeveral, target_of
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, score_and_print
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt
@@ -28,6 +28,7 @@ def try_(
     *,
     prompt: Annotated[str | None, typer.Option(help="File or text.", show_default="that of the rubric")] = None,
     rubric: Annotated[str | None, typer.Option(help="File with a rubric, or a stored rubric.")] = None,
+    name_of_rubric: OfSeveral = None,
     collection: Annotated[str | None, typer.Option(help="Collection that `research` searches.")] = None,
     policy: Annotated[str, typer.Option(help="embedded, a folder, or a name on the hub.")] = "embedded",
     max_turns: Annotated[int, typer.Option(min=1, help="Turns of the policy.")] = 8,
@@ -49,7 +50,7 @@ def try_(
     from trainer.environments.registry import make_acting
     from trainer.policies.policy import Policy
 
-    target = target_of(rubric) if rubric is not None else None
+    target = target_of(rubric, name_of_rubric) if rubric is not None else None
     asked = Prompt.of(file_or_text(prompt)) if prompt is not None else target.prompt if target else None
     if asked is None:
         raise InvalidError("no prompt", hint="name one with --prompt, or a rubric that has one with --rubric")

@@ -17,6 +17,7 @@ from rubricsvc.cli.run_samples import MOST_ROWS, of_several_prompts, with_evalua
 from rubricsvc.cli.run_views import Run, find, last_steps
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_report import RunReport, Sample
+from rubricsvc.core.validation_messages import closest
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def plot(
         raise InvalidError(f"{out} is neither .svg nor .png", hint="name the file chart.svg or chart.png")
     names = metric or ["reward"]
     steps = read_report(run).steps
-    known = {name for step in steps for name in step}
-    missing = [name for name in names if not metric_points(steps, [name])]
+    known = sorted(name for name in {name for step in steps for name in step} if metric_points(steps, [name]))
+    missing = [name for name in names if name not in known]
     if missing:
-        hint = f"the run has {', '.join(sorted(known))}" if known else "no step is finished yet"
+        hint = closest(missing[0], known) if known else "no step is finished yet"
         raise NotFoundError(f"the run has no numbers of {', '.join(missing)}", hint=hint)
     chart = curve(names[0] if len(names) == 1 else "value", metric_points(steps, names), height=300)
     picture = styled(chart(WIDTHS["wide"]).properties(title=_caption(band_note(steps, names))))

@@ -166,7 +166,9 @@ def find(db: Database, ref: str) -> int | Path:
         if ref.isdecimal():
             return runs.get(session, ref).id
         if not is_run(folder := Path(ref)):
-            raise NotFoundError(f"no training run in {ref}", hint="list runs with `rubricsvc runs list`")
+            raise NotFoundError(
+                f"no training run in {ref}", hint="name a run by its id or its folder; `rubricsvc runs list` has both"
+            )
         name = stored_name(folder)
         return runs.of_keys(session, [name]).get(name, folder) if name else folder
 

@@ -106,7 +106,7 @@ def start(
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
             bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
 
-        bar.update(0, run.steps, "")
+        bar.update((checkpoint.steps(run.out) or [0])[-1] if resume else 0, run.steps, "")
         record = audit.record | {RUN: name, **invocation(config)}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
         options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run, recorder)}
@@ -360,19 +360,20 @@ def _print_plan(prepared: PreparedRun, resume: bool) -> None:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Event]:
-    """Yield an event that the first Ctrl-C sets; the second one raises KeyboardInterrupt."""
+    """Yield an event that the first Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
     stop = Event()
 
-    def on_interrupt(_signal: int, _frame: object) -> None:
+    def on_signal(number: int, _frame: object) -> None:
         stop.set()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before[number])
         echo("\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now")
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    before: dict[int, Any] = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 app.command("list")(run_views.list_)

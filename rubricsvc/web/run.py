@@ -47,6 +47,7 @@ def render_run(report: RunReport) -> str:
         report=report,
         alarms=alarms(report.steps, report.evaluations),
         sentence=result_sentence(report.evaluations),
+        has_bands=any(one.low is not None for one in scores),
         scores=drawn("mean score", scores) if scores else None,
         curves=curves,
         criteria=[

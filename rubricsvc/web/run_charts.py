@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +45,9 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
     scale = alt.Scale(domain=names, range=[COLORS[n % len(COLORS)] for n in range(len(names))])
 
     def chart(width: int) -> Any:
-        axis = alt.Axis(tickMinStep=1, tickCount=max(width // 60, 2), format="d", grid=False)
+        count = max(width // 60, 2)
+        values = whole_steps if len(whole_steps := _whole_steps(points)) <= count else alt.Undefined
+        axis = alt.Axis(values=values, tickCount=count, format="d", grid=False)
         legend = (
             alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
             if len(names) > 1
@@ -134,6 +137,12 @@ def criterion_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -
     """Return the mean values of criteria over steps, by key."""
     points = metric_points(steps, names)
     return [replace(point, series=point.series[len(_PREFIX) : -len(_SUFFIX)]) for point in points]
+
+
+def _whole_steps(points: Sequence[Point]) -> list[int]:
+    """Return all steps from the first to the last point: a short axis has a tick at each, and none between."""
+    steps = [one.step for one in points]
+    return list(range(math.floor(min(steps)), math.ceil(max(steps)) + 1)) if steps else []
 
 
 def drawn(title: str, points: Sequence[Point]) -> dict[str, Any]:
