@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Concatenate, TypeVar
 from urllib.parse import quote
 
+from pydantic_core import to_json
+
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
 from rubricsvc.core.audit import StoredAudit
@@ -300,7 +302,7 @@ class Runs(Noun[C]):
         Raises:
             InvalidError: an item of a rollout has scored another completion.
         """
-        return await self.send(StoredRun, "POST", f"runs/{run_id}/steps", body=step)
+        return await self.send(StoredRun, "POST", f"runs/{run_id}/steps", body=_compact(step), headers=_JSON)
 
     @Method
     async def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
@@ -309,7 +311,8 @@ class Runs(Noun[C]):
         Raises:
             InvalidError: an item of a reward has scored another completion.
         """
-        return await self.send(StoredRun, "POST", f"runs/{run_id}/evaluations", body=evaluation)
+        body = _compact(evaluation)
+        return await self.send(StoredRun, "POST", f"runs/{run_id}/evaluations", body=body, headers=_JSON)
 
     @Method
     async def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
@@ -333,6 +336,20 @@ class Runs(Noun[C]):
             ConflictError: it is running.
         """
         await self.request("DELETE", f"runs/{run_id}")
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def _compact(report: RunStep | RunEvaluation) -> bytes:
+    """Return a report as JSON without defaults, since a request is limited in values; rubrics are whole.
+
+    The kind of a scale is a default, and what tells scales apart.
+    """
+    data = report.model_dump(mode="json", exclude_defaults=True)
+    for plain, group in zip(data.get("groups", ()), report.groups, strict=False):
+        plain["rubric"] = group.rubric.model_dump(mode="json")
+    return to_json(data, inf_nan_mode="null")
 
 
 def _importer(fields: Callable[P, object]) -> Method[Concatenate[str | Path, P], schemas.ImportedFile]:

@@ -60,6 +60,35 @@ def test_client_records_and_reads_evaluations(serve: Serve) -> None:
             client.runs.record_evaluation(99, run_evaluation(0))
 
 
+def test_client_sends_reports_without_defaults(serve: Serve) -> None:
+    """500 prompts with 9 completions and 2 scores are within the limit of values; scales keep their kind."""
+    sampling = {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 9, "truncated": False}
+    scale = {"kind": "numeric", "low": 0.0, "high": 5.0}
+    rubric = Rubric.model_validate({"criteria": [{"key": "a", "text": "b", "scale": scale}]})
+    rewards = [{"score": "reward", "reward": 0.5}, {"score": "gold", "reward": None, "null_reason": "timeout"}]
+    groups = [
+        {
+            "prompt": {"messages": [{"role": "user", "content": f"q{prompt}"}]},
+            "rubric": rubric,
+            "completions": [
+                {
+                    "completion": {"text": f"c{prompt}.{place}", "policy": "p", "step": 0, "sampling": sampling},
+                    "tokens": 3,
+                    "rewards": rewards,
+                }
+                for place in range(9)
+            ],
+        }
+        for prompt in range(500)
+    ]
+    with Client("http://localhost", transport=serve()._transport) as client:
+        run = client.runs.create(new_run())
+        client.runs.record_evaluation(run.id, run_evaluation(0, groups=groups))
+        newest = client.runs.evaluation_completions(run.id, limit=1, after=4499).data[0]
+        assert [(each.score, each.reward) for each in newest.rewards] == [("reward", 0.5), ("gold", None)]
+        assert client.rubrics.get(newest.rubric_id).rubric == rubric
+
+
 def test_client_stops_and_deletes_a_run(serve: Serve) -> None:
     with Client("http://localhost", transport=serve()._transport) as client:
         run = client.runs.create(new_run())
