@@ -57,6 +57,11 @@ class DatabaseRuns:
         with self._db.read() as session:
             return summaries(session, runs.page(session, key=key))
 
+    def steps(self, run_id: int, *, after: int, limit: int) -> list[StoredStep]:
+        """Return the first steps on record after step ``after``."""
+        with self._db.read() as session:
+            return [stored_step(row) for row in runs.steps(session, run_id, after=after, limit=limit)]
+
     def evaluations(self, run_id: int, *, limit: int) -> list[StoredEvaluation]:
         """Return the first evaluations on record."""
         with self._db.read() as session:

@@ -7,7 +7,8 @@
         train(policy, tasks, rewards, config, stop=stop, recorder=recorder)
 
 Recording never ends a training. What cannot be delivered is kept in the run's folder, in ``undelivered.jsonl``, and is
-delivered in order once the database or the service is back, or when the run is resumed.
+delivered in order once the database or the service is back, or when the run is resumed. What is refused, and would be
+again, is set aside in ``refused.jsonl``.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from typing import Any, Protocol, Self
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunHeartbeat, RunStep, StoredRun
+from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunHeartbeat, RunStep, StoredRun, StoredStep
 from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation
 from rubricsvc.core.states import RunState
-from rubricsvc.errors import cut
+from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.queries import MAX_LIMIT
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 10.0
 """Also the time between attempts to deliver what is kept."""
 UNDELIVERED = "undelivered.jsonl"
+REFUSED = "refused.jsonl"
+_REFUSED_STATUS = {400, 404, 409, 413, 422}
+"""The statuses of errors that a report has each time that it is sent; others end with an outage, or with a new key."""
 _MAX_REASON_CHARS = 1000
 
 
@@ -86,6 +90,9 @@ class RunStore(Protocol):
     def page(self, *, key: str) -> Iterable[StoredRun]:
         """Return the run of this key, if there is one."""
 
+    def steps(self, run_id: int, /, *, after: int, limit: int) -> Iterable[StoredStep]:
+        """Return the first steps on record after step ``after``."""
+
     def evaluations(self, run_id: int, /, *, limit: int) -> Iterable[StoredEvaluation]:
         """Return the first evaluations on record."""
 
@@ -94,6 +101,13 @@ def evaluations_on_record(store: RunStore, run_id: int) -> set[EvaluationKey]:
     """Return the evaluations of a run that a store has."""
     found = store.evaluations(run_id, limit=MAX_LIMIT)
     return {(one.name, one.step, str(one.line.get("setup"))) for one in found}
+
+
+def _steps_on_record(store: RunStore, run_id: int) -> set[int]:
+    found: set[int] = set()
+    while page := {one.step for one in store.steps(run_id, after=max(found, default=0), limit=MAX_LIMIT)}:
+        found |= page
+    return found
 
 
 def rollout_groups(
@@ -175,6 +189,7 @@ class RunRecorder:
         self._folder = folder
         self._stop = stop
         self._undelivered = Undelivered(folder / UNDELIVERED)
+        self._refused = Undelivered(folder / REFUSED)
         self._new: NewRun  # by begin()
         self._earlier: Sequence[Metrics] = ()
         self._run_id: int | None = None
@@ -250,6 +265,24 @@ class RunRecorder:
             log.error("not recorded, and not kept either: %s (%s)", _described(event), error)
 
     def _deliver(self, run_id: int, event: Report) -> None:
+        """Deliver an event, or set it aside if it alone is refused; whatever else prevents it is raised."""
+        try:
+            self._report(run_id, event)
+        except RubricsvcError as error:
+            if error.status not in _REFUSED_STATUS:
+                raise
+            self._note(self._store.heartbeat(run_id, RunHeartbeat()))  # raises if the run itself is not on record
+            self._set_aside(event, error)
+
+    def _set_aside(self, event: Report, error: RubricsvcError) -> None:
+        try:
+            self._refused.append(event)
+        except OSError as failed:
+            log.error("%s is not kept either: %s", _described(event), failed)
+        path = self._refused.path
+        log.warning("%s of the run is refused, and set aside in %s: %s", _described(event), path, _first_line(error))
+
+    def _report(self, run_id: int, event: Report) -> None:
         if isinstance(event, RunStep):
             self._note(self._store.record(run_id, event))
         elif isinstance(event, RunEvaluation):
@@ -264,9 +297,11 @@ class RunRecorder:
     def _create(self) -> int:
         """Begin the run in the store. Earlier steps that it lacks, of a run that began elsewhere, have no rollouts."""
         run = self._store.create(self._new)
-        for line in self._earlier:
-            if line["step"] > run.steps:
-                self._store.record(run.id, RunStep(step=line["step"], metrics=line))
+        if run.steps < len(self._earlier):
+            known = _steps_on_record(self._store, run.id) if run.steps else set()
+            for line in self._earlier:
+                if line["step"] not in known:
+                    self._deliver(run.id, RunStep(step=line["step"], metrics=line))
         self._note(run)
         return run.id
 
@@ -282,7 +317,7 @@ class RunRecorder:
             self._warn(error)
         else:
             if self._is_warned:
-                log.warning("run %d is recorded again; nothing is missing", run_id)
+                log.warning("run %d is recorded again", run_id)
             self._is_warned = False
 
     def _warn(self, error: Exception) -> None:

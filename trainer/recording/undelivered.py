@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
 from pathlib import Path
 from threading import Lock
 
 from rubricsvc.core.run import RunHeartbeat, RunStep
 from rubricsvc.core.run_evaluation import STEP, RunEvaluation
 from trainer.files import replace_text
+
+log = logging.getLogger(__name__)
 
 Report = RunStep | RunEvaluation | RunHeartbeat
 """What is delivered of a run."""
@@ -55,15 +59,24 @@ class Undelivered:
     def keep_steps(self, done: int) -> None:
         """Remove all but the steps up to ``done`` with their evaluations, and the baselines.
 
-        A resumed run repeats the others, and reports a new state.
+        A resumed run repeats the others, and reports a new state. If a line is damaged, a copy of the file is kept.
         """
         if not self:
             return
-        lines = [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-        kept = [line for line in lines if _is_kept(_parsed(line), done)]
+        kept, damaged = [], 0
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            try:
+                if _is_kept(_parsed(line), done):
+                    kept.append(line)
+            except ValueError:
+                damaged += 1
+        if damaged:
+            copy = self.path.with_name(f"damaged-{self.path.stem}-{time.time_ns()}{self.path.suffix}")
+            self.path.rename(copy)
+            log.warning("%d lines of %s are damaged; the file is kept as %s", damaged, self.path, copy)
         if kept:
             replace_text(self.path, b"".join(kept).decode())
-        else:
+        elif not damaged:
             self.path.unlink()
 
     def _first_line(self) -> bytes:
@@ -79,6 +92,8 @@ class Undelivered:
 
 def _parsed(line: bytes) -> Report:
     data = json.loads(line)
+    if not isinstance(data, dict) or not line.endswith(b"\n"):
+        raise ValueError("not a whole report")
     kind = RunHeartbeat if "state" in data else RunEvaluation if "line" in data else RunStep
     return kind.model_validate(data)
 

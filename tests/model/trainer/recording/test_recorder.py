@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.run import RunHeartbeat, RunStep, StoredRollout, StoredRun
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import NotFoundError, TooLargeError, UnavailableError
 from rubricsvc.services import recording
 from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.store import runs
@@ -25,7 +25,7 @@ from trainer import history
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics
 from trainer.loop import train
-from trainer.recording.recorder import UNDELIVERED, RunRecorder
+from trainer.recording.recorder import REFUSED, UNDELIVERED, RunRecorder
 from trainer.rewards.source import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
@@ -270,6 +270,77 @@ def test_recorder_goes_on_after_any_error(db: Database, tmp_path: Path, logged: 
         recorder.set_state("failed", "a\0b")
     assert (tmp_path / UNDELIVERED).read_text().count("\n") == 3
     assert any("ValueError: no" in line for line in logged)
+
+
+class RefusesStepTwo(DatabaseRuns):
+    def record(self, run_id: int, step: RunStep) -> StoredRun:
+        if step.step == 2:
+            raise TooLargeError("too many values")
+        return super().record(run_id, step)
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_recorder_sets_a_refused_step_aside(db: Database, tmp_path: Path, logged: list[str], queued: bool) -> None:
+    if queued:
+        lines = "".join(run_step(number).model_dump_json() + "\n" for number in (1, 2, 3))
+        (tmp_path / UNDELIVERED).write_text(lines)
+    earlier = [dict(run_step(number).metrics) for number in ((1, 2, 3) if queued else ())]
+    with RunRecorder(RefusesStepTwo(db), "key", tmp_path, Event()) as recorder:
+        recorder.begin({"steps": 5}, None, earlier)
+        for number in (4, 5) if queued else (1, 2, 3, 4, 5):
+            step = run_step(number)
+            recorder.step(dict(step.metrics), step.groups)
+        recorder.set_state("finished")
+    assert not (tmp_path / UNDELIVERED).exists()
+    kept = [RunStep.model_validate_json(line) for line in (tmp_path / REFUSED).read_text().splitlines()]
+    assert kept[-1] == run_step(2) and {one.step for one in kept} == {2}
+    assert {one.step for one in all_rollouts(db)} == {1, 3, 4, 5}
+    assert (stored(db).status, stored(db).steps) == ("finished", 4)
+    assert any(REFUSED in line and "too many values" in line for line in logged)
+
+
+def test_recorder_keeps_the_steps_of_a_run_that_was_deleted(db: Database, tmp_path: Path) -> None:
+    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+        recorder.begin({"steps": 5}, None, [])
+        with db.write() as session:
+            runs.report(session, runs.get(session, 1), "failed")
+            runs.remove(session, 1)
+        step = run_step(1)
+        recorder.step(dict(step.metrics), step.groups)
+    assert not (tmp_path / REFUSED).exists()
+    with pytest.raises(NotFoundError):
+        stored(db)
+    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+        recorder.begin({"steps": 5}, None, [dict(step.metrics)])
+    assert not (tmp_path / UNDELIVERED).exists() and len(all_rollouts(db)) == 4
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b'{"step": 9, "metr', b'{"step":1,"metr\n', b"\xff\xfe\n", b"\0\0\n", b"[]\n", b'{"step":1,"later":1}\n'],
+)
+def test_recorder_sets_damaged_lines_aside(db: Database, tmp_path: Path, logged: list[str], damaged: bytes) -> None:
+    whole = run_step(1).model_dump_json().encode() + b"\n"
+    (tmp_path / UNDELIVERED).write_bytes(whole + damaged)
+    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+        recorder.begin({"steps": 5}, None, [dict(run_step(1).metrics)])
+    (copy,) = tmp_path.glob("damaged-undelivered-*.jsonl")
+    assert copy.read_bytes() == whole + damaged
+    assert any(copy.name in line for line in logged)
+    assert not (tmp_path / UNDELIVERED).exists() and len(all_rollouts(db)) == 4
+
+
+def test_resumed_run_with_a_gap_keeps_its_rollouts(db: Database, tmp_path: Path) -> None:
+    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+        recorder.begin({"steps": 9}, None, [])
+        for number in (1, 2, 4):
+            step = run_step(number)
+            recorder.step(dict(step.metrics), step.groups)
+    before = all_rollouts(db)
+    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+        recorder.begin({"steps": 9}, None, [dict(run_step(number).metrics) for number in (1, 2, 3, 4)])
+    assert all_rollouts(db) == before
+    assert stored(db).steps == 4
 
 
 def test_recorder_takes_any_folder_name(db: Database, tmp_path: Path) -> None:
