@@ -22,8 +22,8 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
-from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.core.run import NewRun, RolloutGroup, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
+from rubricsvc.core.run_evaluation import EvaluationGroup, RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.lint import Finding, Severity
 
@@ -347,7 +347,8 @@ def _compact(report: RunStep | RunEvaluation) -> bytes:
     The kind of a scale is a default, and what tells scales apart.
     """
     data = report.model_dump(mode="json", exclude_defaults=True)
-    for plain, group in zip(data.get("groups", ()), report.groups, strict=False):
+    groups: Sequence[RolloutGroup | EvaluationGroup] = report.groups
+    for plain, group in zip(data.get("groups", ()), groups, strict=True):
         plain["rubric"] = group.rubric.model_dump(mode="json")
     return to_json(data, inf_nan_mode="null")
 
