@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
@@ -24,6 +24,16 @@ class EpisodeLimits:
     max_turns: int = 8
     max_result_chars: int = 2000
     tool_timeout_s: float = 10.0
+
+
+@dataclass
+class Answers:
+    """What the tools answer in one turn; ``report`` is the final text, if they ended the episode."""
+
+    messages: list[Message] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    report: str | None = None
+    seconds: float = 0.0
 
 
 @dataclass
@@ -49,60 +59,89 @@ class RunningEpisode:
 
         A message without a call is the final report.
         """
+        turn = self.read(text)
+        return [] if self.done else self.apply(self.answer(turn))
+
+    def read(self, text: str) -> Turn:
+        """Add a message of the policy, and return its calls; one without a call ends the episode."""
         self.turns += 1
         turn = parse(text)
         if not turn.calls and turn.error is None:
-            return self._finish(turn.content, Message(role="assistant", content=turn.content))
-        self.messages.append(Message(role="assistant", content=turn.content, tool_calls=turn.calls or None))
-        answers = self._answers(turn)
-        if self.episode.report is not None:
-            return self._finish(self.episode.report)
-        self.messages += answers
-        self.done = self.done or self.turns >= self.limits.max_turns
-        return [] if self.done else answers
+            self._finish(turn.content)
+        else:
+            self.messages.append(Message(role="assistant", content=turn.content, tool_calls=turn.calls or None))
+        return turn
 
-    def _finish(self, report: str, *last: Message) -> list[Message]:
-        self.done, self.report = True, report
-        self.messages += last or [Message(role="assistant", content=report)]
-        return []
-
-    def _answers(self, turn: Turn) -> list[Message]:
+    def answer(self, turn: Turn) -> Answers:
+        """Return what the tools answer; the trajectory does not change before it is applied."""
+        start, answers = time.perf_counter(), Answers()
         if turn.error is not None:
-            self.counts["malformed"] += 1
-            return [Message(role="tool", content=_error(turn.error))]
-        return [
-            Message(role="tool", content=self._answer(call), name=call.name, tool_call_id=call.id)
-            for call in turn.calls
-        ]
+            answers.counts["malformed"] += 1
+            answers.messages.append(Message(role="tool", content=self._error(turn.error)))
+        for call in turn.calls:
+            content = self._answer(call, answers.counts)
+            answers.messages.append(Message(role="tool", content=content, name=call.name, tool_call_id=call.id))
+        try:
+            report = self.episode.report
+            answers.report = None if report is None else storable(_text(report))
+        except BaseException as error:  # noqa: BLE001 - see _answer
+            failed = self._failed("report", error, answers.counts)
+            answers.messages[-1] = answers.messages[-1].model_copy(update={"content": failed})
+        answers.seconds = time.perf_counter() - start
+        return answers
 
-    def _answer(self, call: ToolCall) -> str:
+    def apply(self, answers: Answers) -> list[Message]:
+        """Add what the tools answered, and return their messages; none once the episode ends."""
+        self.counts.update(answers.counts)
+        self.tool_time += answers.seconds
+        if answers.report is not None:
+            self._finish(answers.report)
+            return []
+        self.messages += answers.messages
+        self.done = self.turns >= self.limits.max_turns
+        return [] if self.done else answers.messages
+
+    def stop(self) -> None:
+        """End an episode whose tools did not answer in time. Their thread goes on; what it answers is not applied."""
+        self.counts["timeouts"] += 1
+        self.tool_time += self.limits.tool_timeout_s
+        self.done = True
+
+    def _finish(self, report: str) -> None:
+        self.done, self.report = True, report
+        self.messages.append(Message(role="assistant", content=report))
+
+    def _answer(self, call: ToolCall, counts: Counter[str]) -> str:
         """Return the result of a call, or what is wrong with it."""
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
         if tool is None:
-            self.counts["refused"] += 1
-            return _error(f"no tool {call.name[:40]!r}; the tools are {', '.join(one.name for one in self.tools)}")
+            counts["refused"] += 1
+            return self._error(f"no tool {call.name[:40]!r}; the tools are {', '.join(one.name for one in self.tools)}")
         arguments = strict_json.parse(call.arguments)
         if set(arguments) != set(tool.parameters) or not all(isinstance(value, str) for value in arguments.values()):
-            self.counts["refused"] += 1
-            return _error(f"{tool.name} takes the texts {', '.join(tool.parameters) or 'nothing'}")
-        self.counts[f"calls/{tool.name}"] += 1
+            counts["refused"] += 1
+            return self._error(f"{tool.name} takes the texts {', '.join(tool.parameters) or 'nothing'}")
+        counts[f"calls/{tool.name}"] += 1
         try:
-            result = self.episode.step(tool.name, arguments)
+            return self._readable(_text(self.episode.step(tool.name, arguments)))
         except ToolError as error:
-            return _error(str(error))
-        except Exception as error:  # noqa: BLE001 - a tool of somebody else: the policy reads of it, the run goes on
-            self.counts["errors"] += 1
-            return _error(f"{tool.name} failed: {type(error).__name__}")
-        return self._cut(storable(clean(result).text))
+            return self._error(str(error))
+        except BaseException as error:  # noqa: BLE001 - a tool of somebody else: the policy reads of it, the run goes on
+            return self._failed(tool.name, error, counts)
 
-    def _cut(self, result: str) -> str:
-        most = self.limits.max_result_chars
-        return result if len(result) <= most else f"{result[:most]}\n[{len(result) - most} characters left out]"
+    def _failed(self, name: str, error: BaseException, counts: Counter[str]) -> str:
+        if not isinstance(error, Exception) and current_thread() is main_thread():
+            raise error  # a person interrupts
+        counts["errors"] += 1
+        return self._error(f"{name} failed: {type(error).__name__}")
 
-    def stop(self) -> None:
-        """End an episode whose tool did not answer in time: its thread may still be running."""
-        self.counts["timeouts"] += 1
-        self.done = True
+    def _error(self, message: str) -> str:
+        return strict_json.dump({"error": self._readable(message)})
+
+    def _readable(self, text: str) -> str:
+        """Return what a tool wrote without role tokens and invisible characters, cut to the limit."""
+        text, most = storable(clean(text).text), self.limits.max_result_chars
+        return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most} characters left out]"
 
 
 def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> RunningEpisode:
@@ -123,27 +162,29 @@ def turn_all(episodes: Sequence[RunningEpisode], texts: Sequence[str]) -> list[l
 
     An episode whose tools take longer than the limit ends; the others do not wait for it.
     """
-    answers: list[list[Message]] = [[] for _ in episodes]
+    answers: dict[int, Answers] = {}
 
-    def work(at: int) -> Callable[[], None]:
-        def run() -> None:
-            start = time.perf_counter()
-            answers[at] = episodes[at].turn(texts[at])
-            episodes[at].tool_time += time.perf_counter() - start
+    def work(at: int, turn: Turn) -> None:
+        answers[at] = episodes[at].answer(turn)
 
-        return run
-
-    threads = [Thread(target=work(at), daemon=True) for at in range(len(episodes))]
+    turns = [one.read(text) for one, text in zip(episodes, texts, strict=True)]
+    threads = {
+        at: Thread(target=work, args=(at, turn), daemon=True) for at, turn in enumerate(turns) if not episodes[at].done
+    }
     deadline = time.monotonic() + max((one.limits.tool_timeout_s for one in episodes), default=0.0)
-    for thread in threads:
+    for thread in threads.values():
         thread.start()
-    for at, thread in enumerate(threads):
+    messages: list[list[Message]] = [[] for _ in episodes]
+    for at, thread in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
-        if thread.is_alive():
+        if (answered := answers.get(at)) is None:
             episodes[at].stop()
-            answers[at] = []
-    return answers
+        else:
+            messages[at] = episodes[at].apply(answered)
+    return messages
 
 
-def _error(message: str) -> str:
-    return strict_json.dump({"error": message})
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"expected a text, got {type(given).__name__}")
+    return given
