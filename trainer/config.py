@@ -101,7 +101,7 @@ class PromptsConfig(ConfigSection):
     ``max_resamples`` rounds a step (dynamic sampling, arXiv 2503.14476).
     """
 
-    weights: dict[str, Annotated[float, Field(gt=0.0)]] = Field(default={})
+    weights: dict[str, Annotated[float, Field(gt=0.0, le=1e100)]] = Field(default={})
     divide_by: Literal["group", "domain"] = "group"
     stages: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = ()
     stage_steps: int = Field(default=50, ge=1)

@@ -97,6 +97,7 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind
         ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\ndifficulty = "none.jsonl"', ["data.difficulty"]),
         ("steps = 3", "steps = 3\n[prompts]\nstages = [0.5, 0.2]", ["prompts.stages"]),
         ("steps = 3", "steps = 3\n[prompts]\nweights = {a = 0}", ["prompts.weights.a"]),
+        ("steps = 3", "steps = 3\n[prompts]\nweights = {a = 1e308}", ["prompts.weights.a"]),
         ('path = "rubrics.yaml"', 'path = "none.yaml"\nmany = 1', ["data.many", "data.path"]),
         ('model = "some-model"', "", ["judge"]),
         ('[data]\npath = "rubrics.yaml"', "", ["data"]),
