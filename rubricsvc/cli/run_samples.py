@@ -129,7 +129,7 @@ def _samples(session: Session, evaluations: RunEvaluations, line: Mapping[str, A
         return stored
     baseline = line.get("baseline")
     path = f"baselines/{baseline}.jsonl" if baseline else f"eval/step-{line['step']:06d}.jsonl"
-    return list(_of_file(evaluations.folder / path, name))
+    return list(of_completions_file(evaluations.folder / path, name))
 
 
 def _on_record(session: Session, run_id: int, evaluation_id: int, name: str) -> Iterator[Sample]:
@@ -151,10 +151,11 @@ def _on_record(session: Session, run_id: int, evaluation_id: int, name: str) -> 
         )
 
 
-def _of_file(path: Path, name: str) -> Iterator[Sample]:
+def of_completions_file(path: Path, name: str) -> Iterator[Sample]:
+    """Return the completions of an evaluation's file."""
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():
         row = json.loads(line)
         where = f"{name}, {'greedy' if row['greedy'] else 'sampled'}, held-out prompt {row['prompt']}"
         prompt = row.get("prompt_text") or row["prompt"]

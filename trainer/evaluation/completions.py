@@ -70,7 +70,7 @@ def record_of_file(evaluator: Evaluator, line: Metrics, path: Path, name: str = 
     """Return an evaluation as it is recorded, from its line and the file of its completions, without verdicts."""
     places = {(_name(task), task.prompt.digest): place for place, task in enumerate(evaluator.tasks)}
     completions = []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    for text in path.read_bytes().splitlines() if path.is_file() else ():
         row = json.loads(text)
         sampled = {
             "text": row["text"],

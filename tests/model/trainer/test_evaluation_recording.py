@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.cli.run_samples import of_completions_file
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.run_evaluation import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.services import run_evaluations
 from rubricsvc.services.recording import DatabaseRuns
@@ -17,10 +19,13 @@ from rubricsvc.store import completions
 from rubricsvc.store.session import Database
 from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
-from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
+from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_policy
 from trainer import history
+from trainer.data.tasks import Task
 from trainer.evaluation.baselines import BaselineRecorder, read_baselines, run_baselines
+from trainer.evaluation.completions import record_of, record_of_file, write_completions
 from trainer.evaluation.evaluation import LINES
+from trainer.evaluation.evaluator import Evaluator
 from trainer.history import Metrics
 from trainer.loop import train
 from trainer.recording.recorder import UNDELIVERED, RunRecorder
@@ -102,6 +107,20 @@ def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, t
     check_complete(outage.db, out, [0, 2, 4, 6])
     assert stored(outage.db).steps == 6 and not (out / UNDELIVERED).exists()
     outage.db.close()
+
+
+def test_completions_with_unicode_line_ends_are_read_back(tmp_path: Path) -> None:
+    text = "say\u2028b\u2029or\x85c"
+    tasks = [Task(Prompt.of(text), RUBRIC, text)]
+    held_out = Evaluator(eval_config(), tasks, {"reward": REWARDS, "gold": REWARDS})
+    evaluated = held_out.evaluate(tiny_policy(), 0)
+    path = tmp_path / "step-000000.jsonl"
+    write_completions(path, held_out, evaluated.completions)
+    (of_file,), (recorded,) = (
+        record.groups for record in (record_of_file(held_out, evaluated.line, path), record_of(held_out, evaluated))
+    )
+    assert [one.completion for one in of_file.completions] == [one.completion for one in recorded.completions]
+    assert {sample.prompt for sample in of_completions_file(path, "step 0")} == {text}
 
 
 @pytest.mark.parametrize("with_completions", [True, False])
