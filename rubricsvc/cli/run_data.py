@@ -43,7 +43,9 @@ def run_tasks(config: RunConfig) -> RunTasks:
     held_out: list[Task] = []
     if config.eval is not None:
         if config.eval.share is not None:
-            train, held_out = hold_out(train, config.eval.share, config.seed)
+            tasks, (train, held_out) = train, hold_out(train, config.eval.share, config.seed)
+            hint = "change eval.share or seed, or name held-out prompts with eval.path"
+            _check_domains(tasks, train, config, hint, "eval.share")
         else:
             held_out = _tasks(config.eval, "eval")
         check_apart(train, held_out)
@@ -72,6 +74,8 @@ def _demonstrated(tasks: list[Task], config: RunConfig) -> list[Task]:
     chosen = with_demonstrations(tasks, read_all(input_file(str(config.data.demonstrations))))
     count = sum(len(task.demonstrations) for task in chosen)
     echo(f"{counted(count, 'demonstration')} of {len(chosen)} of {counted(len(tasks), 'prompt')}")
+    hint = "add demonstrations of its prompts, or remove the domain"
+    _check_domains(tasks, chosen, config, hint, "data.demonstrations")
     return chosen
 
 
@@ -84,11 +88,17 @@ def _selected(tasks: list[Task], config: RunConfig) -> list[Task]:
     kept, counts = select(tasks, read_difficulties(config.data.difficulty), config.data)
     kinds = ", ".join(f"{counts[kind]} {kind.replace('_', ' ')}" for kind in sorted(counts))
     echo(f"difficulty by {config.data.difficulty}: {kinds}")
-    if lost := sorted({task.domain for task in tasks} - {task.domain for task in kept}):
-        raise InvalidError(
-            f"no prompt of {', '.join(lost)} is left", hint="change data.min_pass_rate", path="data.difficulty"
-        )
+    _check_domains(tasks, kept, config, "change data.min_pass_rate", "data.difficulty")
     return kept
+
+
+def _check_domains(before: list[Task], after: list[Task], config: RunConfig, hint: str, path: str) -> None:
+    """Check that a setting left a prompt of each domain that is trained on."""
+    lost = {task.domain for task in before} - {task.domain for task in after}
+    if config.prompts is not None and config.prompts.weights:
+        lost &= set(config.prompts.weights)
+    if lost:
+        raise InvalidError(f"no prompt of {', '.join(sorted(lost))} is left", hint=hint, path=path)
 
 
 def _tasks(source: DataSource, table: str) -> list[Task]:

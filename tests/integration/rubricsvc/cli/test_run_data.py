@@ -1,0 +1,58 @@
+"""The prompts of a run that mixes domains: no setting may leave one without prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.cli.run_data import RunTasks, run_tasks
+from rubricsvc.errors import InvalidError
+from trainer.config import load_config
+
+CONFIG = """
+steps = 2
+policy = {model = "policy"}
+judge = "strong"
+data.domains.a.path = "a.yaml"
+data.domains.b.path = "b.yaml"
+"""
+
+
+def tasks(folder: Path, settings: str) -> RunTasks:
+    """Return the prompts of a run whose domain a has one prompt, and b nine."""
+    prompts = [f"- {{prompt: What is b{number}?, criteria: [Says it.]}}\n" for number in range(9)]
+    (folder / "a.yaml").write_text("- {prompt: What is a?, criteria: [Says it.]}\n")
+    (folder / "b.yaml").write_text("".join(prompts))
+    (folder / "run.toml").write_text(CONFIG + settings)
+    return run_tasks(load_config(folder / "run.toml"))
+
+
+def test_run_tasks_refuses_a_share_that_holds_out_a_domain(tmp_path: Path) -> None:
+    weights = ("", "prompts.weights = {a = 1, b = 1}\n", "prompts.weights = {b = 1}\n")
+    paths: list[list[str]] = []
+    for seed in range(8):
+        paths.append([])
+        for setting in weights:
+            try:
+                tasks(tmp_path, f"seed = {seed}\neval.share = 0.5\n{setting}")
+                paths[-1].append("")
+            except InvalidError as error:
+                paths[-1].append(error.path)
+    without_a = ["eval.share", "eval.share", ""]
+    assert all(one in (without_a, ["", "", ""]) for one in paths)
+    assert without_a in paths and ["", "", ""] in paths
+
+
+def test_run_tasks_refuses_demonstrations_of_one_domain(tmp_path: Path) -> None:
+    lines = [{"prompt": f"What is {name}?", "text": "It."} for name in ("b1", "b2", "a")]
+    settings = 'algorithm = "best_of_n_supervised"\ndata.demonstrations = "shown.jsonl"\n'
+    shown = tmp_path / "shown.jsonl"
+    shown.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [task.domain for task in tasks(tmp_path, settings).train] == ["a", "b", "b"]
+    shown.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
+    with pytest.raises(InvalidError) as caught:
+        tasks(tmp_path, settings)
+    assert caught.value.path == "data.demonstrations"
+    assert len(tasks(tmp_path, f"{settings}prompts.weights = {{b = 1}}\n").train) == 2
