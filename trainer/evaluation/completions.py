@@ -35,6 +35,7 @@ def write_completions(path: Path, evaluator: Evaluator, completions: Sequence[Ev
                 "prompt": _name(task),
                 "prompt_digest": task.prompt.digest,
                 "prompt_text": task.prompt.text,
+                "rubric_digest": task.rubric.digest,
                 "greedy": one.greedy,
                 "text": one.completion.text,
                 "truncated": one.completion.sampling["truncated"],
@@ -68,7 +69,8 @@ def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> R
 
 def record_of_file(evaluator: Evaluator, line: Metrics, path: Path, name: str = STEP) -> RunEvaluation:
     """Return an evaluation as it is recorded, from its line and the file of its completions, without verdicts."""
-    places = {(_name(task), task.prompt.digest): place for place, task in enumerate(evaluator.tasks)}
+    tasks = enumerate(evaluator.tasks)
+    places = {(_name(task), task.prompt.digest, task.rubric.digest): place for place, task in tasks}
     completions = []
     for text in path.read_bytes().splitlines() if path.is_file() else ():
         row = json.loads(text)
@@ -87,7 +89,7 @@ def record_of_file(evaluator: Evaluator, line: Metrics, path: Path, name: str = 
             ),
             **{key: row[key] for key in ("greedy", "tokens", "truncated")},
         )
-        completions.append((places[row["prompt"], row["prompt_digest"]], one))
+        completions.append((places[row["prompt"], row["prompt_digest"], row["rubric_digest"]], one))
     return _record(evaluator.tasks, line, completions, name)
 
 
