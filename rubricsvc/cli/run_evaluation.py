@@ -100,11 +100,16 @@ def evaluation_of(evaluator: Evaluator | None, config: RunConfig, recorder: Eval
 
 
 def is_evaluated(config: RunConfig) -> bool:
-    """Return whether the last evaluation of a run is done, or it has none."""
+    """Return whether the last evaluation of a run and its baselines are done, or it has none."""
+    from trainer.evaluation.baselines import SUPERVISED, read_baselines
     from trainer.evaluation.evaluation import LINES
     from trainer.history import read
 
-    return config.eval is None or any(line["step"] == config.steps for line in read(config.out, LINES))
+    if config.eval is None:
+        return True
+    last = [line.get("baseline") for line in read_baselines(config.out) if line["step"] == config.steps]
+    is_compared = not config.eval.baselines or SUPERVISED in last  # the last baseline
+    return is_compared and any(line["step"] == config.steps for line in read(config.out, LINES))
 
 
 def evaluations(run: Run, as_json: Json = False) -> None:

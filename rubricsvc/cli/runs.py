@@ -112,14 +112,14 @@ def start(
         options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run, recorder)}
         options |= {"recorder": recorder, "tracking": tracking_of(run, name)}
         history = train(policy, tasks.train, rewards, run, **options)
-        if evaluator is not None and run.eval is not None and run.eval.baselines and not history.stopped:
+        if not (stopped := history.stopped) and evaluator is not None and run.eval is not None and run.eval.baselines:
             del policy  # its memory
-            baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
+            stopped = not baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
     show({"id": recorder.run_id} | folder_record(run.out) | seconds, as_json)
     for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
         echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
-    if history.stopped:
+    if stopped:
         echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
 

@@ -211,7 +211,30 @@ def test_runs_start_with_baselines_runs_them_after_the_training(cli: Cli, config
     add_judge(cli)
     config.write_text(config.read_text() + "baselines = true\n")
     assert cli("runs", "start", config).code == 0
-    assert len((tmp_path / "runs" / "first" / "baselines" / "evaluations.jsonl").read_text().splitlines()) == 3
+    folder = tmp_path / "runs" / "first" / "baselines"
+    lines = (folder / "evaluations.jsonl").read_text()
+    assert len(lines.splitlines()) == 3
+    assert "has all 3 steps" in cli("runs", "start", config, "--resume").err
+    shutil.rmtree(folder)  # as after an interrupt between the training and the baselines
+    assert cli("runs", "start", config, "--resume").code == 0
+    assert len((folder / "evaluations.jsonl").read_text().splitlines()) == 3
+
+
+def test_runs_start_tells_held_out_prompts_apart_by_their_rubrics(cli: Cli, config: Path) -> None:
+    add_judge(cli)
+    config.write_text(config.read_text() + "baselines = true\n")
+    prompt = "id: x, prompt: What is three?, criteria"
+    config.with_name("held-out.yaml").write_text(f"- {{{prompt}: [Says three.]}}\n- {{{prompt}: [Is short.]}}\n")
+    assert cli("runs", "start", config).code == 0
+    with Database(get_settings().database_url).read() as session:
+        evaluations = run_evaluations.page(session, 1)
+        found = run_evaluations.completions(session, 1, limit=1000)
+    rubric_ids = {(one.name, one.step): [] for one in evaluations}
+    names = {one.id: (one.name, one.step) for one in evaluations}
+    for each in found:
+        rubric_ids[names[each.evaluation_id]].append(each.rubric_id)
+    assert rubric_ids["start", 0] == rubric_ids["step", 0]
+    assert all(len(set(ids)) == 2 for ids in rubric_ids.values())
 
 
 def test_runs_start_refuses_held_out_prompts_that_are_trained_on(cli: Cli, config: Path) -> None:
