@@ -6,11 +6,15 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from rubricsvc import queries, schemas
 from rubricsvc.client.nouns import Completions, Prompts, several
 from rubricsvc.client.transport import C, Method, Noun, reader
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.errors import InvalidError
 
 LARGE_BODY = 8 * 2**20
 """Characters of a request that is sent in parts; services refuse those above ``RUBRICSVC_MAX_BODY_MIB``."""
@@ -47,15 +51,19 @@ class Rewards(Noun[C]):
             NotFoundError, InvalidError: something is unknown or does not belong together, at the ``path``.
         """
         options: dict[str, Any] = {"name": name, "budget": budget, "min_coverage": min_coverage}
-        body = schemas.NewRewards(
-            judge=judge,
-            prompts=tuple(prompts),
-            completions=tuple(tuple(several(group)) for group in completions),
-            rubrics=tuple(rubrics),
-            timeout=timeout,
-            allow_drafts=allow_drafts,
-            **options,
-        )
+        try:
+            body = schemas.NewRewards(
+                judge=judge,
+                prompts=tuple(prompts),
+                completions=tuple(tuple(several(group)) for group in completions),
+                rubrics=tuple(rubrics),
+                timeout=timeout,
+                allow_drafts=allow_drafts,
+                **options,
+            )
+        except ValidationError as error:
+            path, message = first_error(error)
+            raise InvalidError(f"{path}: {message}", path=path) from error
         if len(body.model_dump_json()) > LARGE_BODY:
             body = await self._stored(body)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,18 +24,27 @@ def prompt_of(given: Chat, place: int) -> Prompt:
     """
     if isinstance(given, str):
         return Prompt.of(storable(given))
-    return Prompt(messages=_messages(given, f"prompts.{place}"))
+    path = f"prompts.{place}"
+    messages = _messages(given, path)
+    if not messages:
+        raise InvalidError(f"{path}: no messages", hint="give at least the question, as a message of a user", path=path)
+    return Prompt(messages=messages)
 
 
 def completion_of(given: Chat, place: int, *, policy: str, step: int | None) -> Completion:
     """Return a completion of a trainer's batch. Messages with tool calls are a trajectory.
 
     Raises:
-        InvalidError: a message is invalid; ``path`` begins with ``completions`` and the place.
+        InvalidError: a message is invalid, or none is the assistant's, whose text is rewarded; ``path`` begins with
+            ``completions`` and the place.
     """
     if isinstance(given, str):
         return Completion(text=storable(given), policy=policy, step=step)
-    messages = _messages(given, f"completions.{place}")
+    path = f"completions.{place}"
+    messages = _messages(given, path)
+    if all(message.role != "assistant" for message in messages):
+        hint = "the text of the policy has the role assistant"
+        raise InvalidError(f"{path}: no message of the assistant", hint=hint, path=path)
     if len(messages) == 1 and not messages[0].tool_calls:
         return Completion(text=messages[0].content, policy=policy, step=step)
     return Completion(messages=messages, policy=policy, step=step)
@@ -43,6 +52,9 @@ def completion_of(given: Chat, place: int, *, policy: str, step: int | None) -> 
 
 def _messages(given: Sequence[Mapping[str, Any]], path: str) -> tuple[Message, ...]:
     """Return messages as values. A dataset fills fields that other rows have with None."""
+    if not isinstance(given, Iterable):
+        message = f"{path}: expected a text or messages, got {type(given).__name__}"
+        raise InvalidError(message, hint="give messages as a list", path=path)
     try:
         return tuple(Message.model_validate(_storable(one)) for one in given)
     except ValidationError as error:

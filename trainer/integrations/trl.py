@@ -130,12 +130,17 @@ class _RubricReward(Generic[C]):
         """Return the completions by prompt and rubric: what a comparative judge sees together."""
         if len(completions) != len(prompts):
             raise InvalidError(f"{len(completions)} completions for {len(prompts)} prompts", path="completions")
+        if not prompts:
+            raise InvalidError("no prompts", hint="score at least one completion", path="prompts")
         rubrics = _column(columns, "rubric", len(prompts))
         ids = _column(columns, "prompt_id", len(prompts))
         groups: dict[tuple[object, object], _Group] = {}
         for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
             owner = prompt_of(prompt, place) if ids[place] is None else await self._prompt_id(ids[place])
             rubric = self.rubric if rubrics[place] is None else rubrics[place]
+            if not isinstance(rubric, Rubric | int | str | None):
+                message = f"column rubric: expected a rubric, an id or a name, got {type(rubric).__name__}"
+                raise InvalidError(message, hint="name a stored rubric", path=f"rubric.{place}")
             key = getattr(owner, "digest", owner), getattr(rubric, "digest", rubric)
             group = groups.setdefault(key, _Group(owner, rubric))
             group.completions.append(completion_of(completion, place, policy=self.policy, step=step))
@@ -213,8 +218,8 @@ class RubricReward(_RubricReward[Client]):
         UnavailableError: completions have no reward, or the service does not answer.
         NotFoundError: there is no such judge, rubric or prompt.
         ConflictError: the judge was replaced since the first call.
-        InvalidError: a prompt has no rubric or belongs to another one, or the number of completions is not that of the
-            prompts.
+        InvalidError: a prompt has no rubric or belongs to another one, there are no prompts, the number of completions
+            is not that of the prompts, or a completion has no message of the assistant.
     """
 
     def __call__(self, prompts: Sequence[Chat], completions: Sequence[Chat], **columns: Any) -> list[float | None]:
@@ -234,7 +239,10 @@ class AsyncRubricReward(_RubricReward[AsyncClient]):
 
 
 def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]:
-    values: Sequence[Any] = columns.get(name) or [None] * length
+    given = columns.get(name)
+    if given is None:
+        return [None] * length
+    values: Sequence[Any] = given.tolist() if hasattr(given, "tolist") else given  # NumPy's values are not Python's
     if len(values) != length:
         raise InvalidError(f"column {name}: {len(values)} values for {length} prompts", path=name)
     return values

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rubricsvc.client import AsyncClient, Client
@@ -95,6 +96,25 @@ def test_rubric_reward_takes_prompts_and_rubrics_of_columns(client: Client) -> N
     assert client.completions.get(1).prompt_id == stored.id
 
 
+def test_rubric_reward_takes_columns_of_numpy(client: Client) -> None:
+    stored = [client.prompts.add(text).id for text in ("Why?", "How?")]
+    columns = {"rubric": np.array(["good", "good"]), "prompt_id": np.array(stored)}
+    rewards = RubricReward(client, "instant")([user("Why?"), user("How?")], [assistant("one")] * 2, **columns)
+    assert None not in rewards
+    assert {one.prompt_id for one in client.completions.page().data} == set(stored)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "completions", "path"), [([], [], "prompts"), (["Why?", "How?"], [["one"], []], "completions.1")]
+)
+def test_score_many_refuses_empty_groups(
+    client: Client, prompts: list[str], completions: list[list[str]], path: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        client.score_many(prompts, "good", completions, "instant")
+    assert caught.value.path == path
+
+
 @pytest.mark.usefixtures("late_for_two")
 def test_rubric_reward_raises_for_missing_rewards(client: Client, db: Database) -> None:
     with pytest.raises(UnavailableError) as caught:
@@ -164,6 +184,13 @@ def test_rubric_reward_refuses_a_replaced_judge(client: Client, db: Database) ->
         ({"columns": {"rubric": ["good", "own"]}}, InvalidError, "rubrics.1"),
         ({"columns": {"prompt_id": ["unknown", None]}}, NotFoundError, ""),
         ({"completions": [assistant("one")]}, InvalidError, "completions"),
+        ({"columns": {"rubric": [None, {"criteria": []}]}}, InvalidError, "rubric.1"),
+        ({"completions": [], "prompts": []}, InvalidError, "prompts"),
+        ({"prompts": [user("Why?"), []]}, InvalidError, "prompts.1"),
+        ({"prompts": [user("Why?"), None]}, InvalidError, "prompts.1"),
+        ({"completions": [assistant("one"), []]}, InvalidError, "completions.1"),
+        ({"completions": [assistant("one"), user("two")]}, InvalidError, "completions.1"),
+        ({"completions": [assistant("one"), [{"role": "tool", "content": "two"}] * 2]}, InvalidError, "completions.1"),
         ({"completions": [assistant("one"), [{"role": "robot", "content": ""}]]}, InvalidError, "completions.1.role"),
     ],
 )
@@ -172,9 +199,10 @@ def test_rubric_reward_wrong_use_raises_whatever_on_failure(
 ) -> None:
     client.rubrics.add(RUBRIC, "own", prompt_id=client.prompts.add("Whose?").id)
     given = {"judge": "instant", "rubric": "good", "columns": {}, "completions": [assistant("one")] * 2, **changes}
+    prompts = given.get("prompts", [user("Why?"), user("How?")])
     reward = RubricReward(client, given["judge"], rubric=given["rubric"], on_failure=on_failure, max_unscored=1.0)
     with pytest.raises(error) as caught:
-        reward([user("Why?"), user("How?")], given["completions"], **given["columns"])
+        reward(prompts, given["completions"], **given["columns"])
     assert caught.value.path == path
     assert client.jobs.page().data == client.completions.page().data == ()
 
