@@ -74,4 +74,5 @@ def evaluation_line(step: int) -> dict[str, Any]:
     mean = {"value": 0.75, "low": None, "high": None}
     scores = {"reward": {"mean": mean, "unscored_fraction": 0.5}, "gold": {"mean": mean, "unscored_fraction": 0.0}}
     values = {"reward": {"mean": [0.75, 0.75]}, "gold": {"mean": [0.25, 0.25]}}
-    return {"step": step, "policy": "tiny", "gold": "gold", "scores": scores, "values": values, "setup": "one"}
+    line = {"step": step, "policy": "tiny", "gold": "gold", "scores": scores, "values": values, "setup": "one"}
+    return line | {"prompts": 2}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from rubricsvc.core.base import Name, Text, Value
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Rubric, reject_duplicates
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
 
 STEP = "step"
@@ -39,6 +40,11 @@ class EvaluationCompletion(Value):
     truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
     rewards: tuple[EvaluationReward, ...] = Field(default=(), description="Rewards, one for each score.")
 
+    @model_validator(mode="after")
+    def _distinct(self) -> EvaluationCompletion:
+        reject_duplicates("score", [each.score for each in self.rewards])
+        return self
+
 
 class EvaluationGroup(Value):
     """The completions of one held-out prompt, and the rubric version that they were scored by."""
@@ -48,12 +54,55 @@ class EvaluationGroup(Value):
     completions: tuple[EvaluationCompletion, ...] = Field(min_length=1, description="Its completions.")
 
 
+class _Mean(BaseModel):
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class _Score(BaseModel):
+    mean: _Mean
+    unscored_fraction: float | None
+
+
+class _Values(BaseModel):
+    mean: list[float | None]
+
+
+class _Line(BaseModel):
+    """What reports read of the line of any evaluation; it has more."""
+
+    step: int
+    policy: str
+    setup: str
+    gold: str
+    prompts: int
+    scores: dict[str, _Score]
+    values: dict[str, _Values]
+
+    @model_validator(mode="after")
+    def _has_gold(self) -> _Line:
+        if self.gold not in self.scores.keys() & self.values.keys():
+            raise ValueError(f"gold names the score {self.gold!r}, which is not in both scores and values")
+        return self
+
+
+def _readable(line: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        _Line.model_validate(line)
+    except ValidationError as error:
+        raise ValueError(": ".join(filter(None, first_error(error)))) from None
+    return line
+
+
 class RunEvaluation(Value):
     """An evaluation of a run. Recording it again replaces it: the one of its step, or of its baseline."""
 
     name: Name = Field(default=STEP, min_length=1, description="`step`, or the name of a baseline.")
     step: int = Field(ge=0, description="Training steps of the policy.")
-    line: dict[str, JsonValue] = Field(description="Estimates, and the values of each prompt, as in `eval.jsonl`.")
+    line: Annotated[dict[str, JsonValue], AfterValidator(_readable)] = Field(
+        description="Estimates, and the values of each prompt, as in `eval.jsonl`."
+    )
     groups: tuple[EvaluationGroup, ...] = Field(default=(), description="Completions by held-out prompt.")
 
 

@@ -130,3 +130,18 @@ def test_create_refuses_an_incomplete_run(serve: Serve, field: str) -> None:
     del body[field]
     response = serve().post("/v1/runs", json=body)
     assert (response.status_code, response.json()["error"]["path"]) == (422, f"body.{field}")
+
+
+@pytest.mark.parametrize("missing", [None, "step", "policy", "scores", "setup", "gold", "prompts", "values"])
+def test_record_refuses_an_evaluation_that_no_report_can_read(serve: Serve, missing: str | None) -> None:
+    client = serve()
+    assert client.post("/v1/runs", json=new_run().model_dump(mode="json")).status_code == 201
+    body = run_evaluation(0).model_dump(mode="json")
+    if missing is None:
+        rewards = body["groups"][0]["completions"][0]["rewards"]
+        rewards[1]["score"] = rewards[0]["score"]
+    else:
+        del body["line"][missing]
+    response = client.post("/v1/runs/1/evaluations", json=body)
+    path = "body.line" if missing else "body.groups.0.completions.0"
+    assert (response.status_code, response.json()["error"]["path"]) == (422, path)
