@@ -51,6 +51,12 @@ def test_render_run_without_a_step() -> None:
     assert "0 of 2 steps" in render_run(RunReport("1", CONFIG, []))
 
 
+def test_render_run_of_another_trainer() -> None:
+    assert "policy unknown, judge unknown" in render_run(RunReport("1", {}, []))
+    assert "policy p, judge j" in render_run(RunReport("1", {"policy": "p", "judge": "j"}, []))
+    assert "policy unknown, judge j" in render_run(RunReport("1", {"policy": {}, "judge": {"name": "j"}}, []))
+
+
 def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -> None:
     first = evaluation(0, None, None)
     assert "improved" in result_sentence([first, evaluation(2, 0.05, 0.15)])
