@@ -26,7 +26,7 @@ from workers.engines.local.adapter_judges import shipped_judge, shipped_passport
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.embedded_model import WHEEL_SHA256
 from workers.engines.local.merged import merged_folder
-from workers.engines.local.models import load, open_merged
+from workers.engines.local.models import default_dtype, load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.weights import SHIPPED, ModelWeights, trained_on, weights_sha256
 from workers.judges import validate
@@ -246,7 +246,7 @@ def test_adapter_of_the_embedded_model_is_merged_at_load(embedded: Path, tiny: P
     assert layers.keys() == merged.keys()
     changed = [name for name in layers if name.endswith("_proj") and (layers[name].weight != merged[name].weight).any()]
     assert len(changed) == 30 and all(name.endswith("q_proj") for name in changed)
-    assert merged[changed[0]].weight.dtype == torch.bfloat16
+    assert merged[changed[0]].weight.dtype == default_dtype("cpu")
     with pytest.raises(InvalidError) as caught:
         open_merged(ModelWeights(str(tiny), adapter=str(folder)), torch.float32)
     assert WHEEL_SHA256 in caught.value.message

@@ -235,7 +235,7 @@ def test_engines_share_a_model_until_the_last_is_closed(tiny: Path, monkeypatch:
 
     monkeypatch.setattr(transformers_engine, "load", load)
     request = EngineRequest("s", "x", (Question("a", YES_NO),))
-    pair = [TransformersEngine(str(tiny), device="cpu") for _ in range(2)]
+    pair = [TransformersEngine(str(tiny), dtype=torch.bfloat16, device="cpu") for _ in range(2)]  # a type of its own
     for engine in pair:
         answers(engine, request)
     first, second = loaded
