@@ -19,9 +19,10 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from tests.model.trainer.scored import measured
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
-from trainer import checkpoint, history, loop
+from trainer import checkpoint, loop
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics
+from trainer.history import read as read_metrics
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policy_update import TrainState, update
@@ -57,7 +58,7 @@ def test_train_resumed_equals_uninterrupted(tmp_path: Path, dtype: torch.dtype, 
     again = loop.train(resumed, TASKS, REWARDS, tiny_config(out=cut, optim=optim), resume=True)
     assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(resumed), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(weights(straight), weights(tiny_policy(dtype=dtype)), strict=True))
-    assert timeless(again.steps) == timeless(history.steps) == timeless(history.read(cut))
+    assert timeless(again.steps) == timeless(history.steps) == timeless(read_metrics(cut))
     names = ("model/model.safetensors", "optimizer.safetensors")
     assert all((checkpoint.folder(a, 6) / n).read_bytes() == (checkpoint.folder(b, 6) / n).read_bytes()
                for a, b in [(whole, cut)] for n in names)  # fmt: skip
@@ -72,7 +73,7 @@ def test_train_resumed_from_an_older_checkpoint_equals_uninterrupted(tmp_path: P
     resumed = tiny_policy()
     again = loop.train(resumed, TASKS, REWARDS, tiny_config(out=cut, checkpoint_every=2), resume=True)
     assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(resumed), strict=True))
-    assert timeless(again.steps) == timeless(history.steps) == timeless(history.read(cut))
+    assert timeless(again.steps) == timeless(history.steps) == timeless(read_metrics(cut))
     assert ["damaged-step-000004" in line for line in logged] == [True, False]
     assert "steps 3 to 4" in logged[1]
     assert checkpoint.steps(cut) == [4, 6]
@@ -87,7 +88,7 @@ def test_train_resumed_without_a_checkpoint_starts_at_the_first_step(tmp_path: P
     resumed = loop.train(tiny_policy(), TASKS, REWARDS, config, resume=True)
     assert any(str(tmp_path) in line for line in logged)
     straight = loop.train(tiny_policy(), TASKS, REWARDS, tiny_config())
-    assert timeless(resumed.steps) == timeless(straight.steps) == timeless(history.read(tmp_path))
+    assert timeless(resumed.steps) == timeless(straight.steps) == timeless(read_metrics(tmp_path))
 
 
 class FailingRewards:
@@ -212,10 +213,10 @@ def test_train_stops_at_too_many_unscored(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"\b3\b.*\b8\b.*timeout") as caught:
         loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(out=tmp_path, max_pause_s=0))
     assert "--resume" in caught.value.hint
-    assert history.read(tmp_path) == []
+    assert read_metrics(tmp_path) == []
     trained = loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(steps=1, max_unscored=0.4))
     assert trained.steps[0]["unscored_fraction"] == 3 / 8
-    assert history.steps[0]["failed_verdicts"] == 3
+    assert trained.steps[0]["failed_verdicts"] == 3
 
 
 def test_tasks_of_step_covers_all_before_repeating() -> None:
@@ -281,7 +282,7 @@ def test_train_records_calibration_of_readout(calibrated: bool | None, tmp_path:
     rewards = JudgedRewards(JudgeInfo("quick", calibrated, measured(0.0)))
     history = loop.train(tiny_policy(), TASKS, rewards, tiny_config(steps=2, out=tmp_path / "run"))
     assert column("judge_calibrated", history) == [calibrated] * 2
-    assert history.read(tmp_path / "run")[0].get("judge_calibrated") is calibrated
+    assert read_metrics(tmp_path / "run")[0].get("judge_calibrated") is calibrated
     assert len(logged) == (calibrated is not None)
     assert any("judges calibrate" in line for line in logged) == (calibrated is False)
 
@@ -348,7 +349,7 @@ def test_train_refuses_wrong_number_of_rewards(count: int, tmp_path: Path) -> No
     with pytest.raises(InvalidError, match=rf"\b{count}\b.*\b8\b"):
         loop.train(policy, TASKS, MiscountingRewards(count), tiny_config(out=tmp_path))
     assert all(torch.equal(a, b) for a, b in zip(before, weights(policy), strict=True))
-    assert history.read(tmp_path) == []
+    assert read_metrics(tmp_path) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

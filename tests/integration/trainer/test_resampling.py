@@ -11,9 +11,9 @@ import torch
 
 from rubricsvc.core.prompt import Completion, Prompt
 from tests.model.trainer.tiny import RUBRIC, tiny_config, tiny_policy
-from trainer import history
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
+from trainer.history import read as read_metrics
 from trainer.loop import train
 from trainer.policies.rollouts import join
 from trainer.rewards.source import CallableRewards, ScoredRollout
@@ -83,7 +83,7 @@ def test_train_with_replaced_groups_resumes_exactly(tmp_path: Path, top_p: float
     run(tmp_path / "cut", 2)
     resumed = run(tmp_path / "cut", 3, resume=True)
     assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
-    steps = history.read(tmp_path / "whole")
+    steps = read_metrics(tmp_path / "whole")
     assert all(step["kl/start"] is not None and step["grad_norm"] > 0 for step in steps)
     assert sum(step["resample/kept_groups"] for step in steps) > 0
 

@@ -31,11 +31,12 @@ from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
 from tests.preference_engine import Tasteful
 from tests.rows import replace_judge
 from tests.services import free_port
-from trainer import history, loop
+from trainer import loop
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
 from trainer.evolution.online import OnlineEvolution
 from trainer.history import Metrics
+from trainer.history import read as read_metrics
 from trainer.recording.recorder import RunRecorder
 from trainer.rewards.service import ServiceRewards
 from trainer.rewards.source import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout
@@ -311,7 +312,7 @@ def test_recorder_keeps_steps_while_the_service_is_away(db: Database, tmp_path: 
         run = client.runs.get(1)
         lines = [step.metrics for step in client.iterate(client.runs.steps, 1)]
     assert (run.status, run.steps, run.rollouts) == ("finished", 6, 48)
-    assert lines == history.read(tmp_path / "run")
+    assert lines == read_metrics(tmp_path / "run")
 
 
 @pytest.mark.usefixtures("engine")

@@ -15,12 +15,13 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.held_out import CountingRewards, eval_config, evaluation, evaluator, length
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer import checkpoint, history
+from trainer import checkpoint
 from trainer.data.tasks import Task
 from trainer.evaluation.baselines import FOLDER, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
 from trainer.evaluation.evaluator import Evaluator
 from trainer.history import Metrics
+from trainer.history import read as read_metrics
 from trainer.loop import sample_step, train
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards, ScoredRollout
@@ -120,7 +121,7 @@ def test_baselines_continue_where_they_were_stopped(tmp_path: Path) -> None:
     assert steps == [4, 5, 6, 7, 8]
     assert [step for step, _ in gold.calls] == [8], "what is recorded is not evaluated again"
     trained = tmp_path / FOLDER / "best-of-n-supervised"
-    assert [line["step"] for line in history.read(trained, LINES)] == [0, 8]
+    assert [line["step"] for line in read_metrics(trained, LINES)] == [0, 8]
     assert checkpoint.steps(trained)[-1] == 8
     assert json.loads((trained / "config.json").read_text())["algorithm"] == "best_of_n_supervised"
     assert baselines(config) == lines

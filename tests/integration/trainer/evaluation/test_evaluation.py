@@ -17,12 +17,13 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config, evaluation, evaluator, length
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer import checkpoint, history
+from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
 from trainer.evaluation.evaluator import Evaluator
 from trainer.history import History, Metrics
+from trainer.history import read as read_metrics
 from trainer.loop import train
 from trainer.policies.policy import Policy
 from trainer.rewards.checks import CheckRewards
@@ -42,7 +43,7 @@ def timeless(lines: list[Metrics]) -> list[Metrics]:
 
 def test_train_evaluates_start_intervals_and_end(tmp_path: Path) -> None:
     history = run(eval_config(tmp_path, steps=5))
-    lines = history.read(tmp_path, LINES)
+    lines = read_metrics(tmp_path, LINES)
     assert [line["step"] for line in lines] == [0, 2, 4, 5]
     assert history.evaluations == lines
     first, *_, last = lines
@@ -114,7 +115,7 @@ def test_train_interrupted_in_an_evaluation_misses_and_repeats_none(
     gold = CountingRewards(length)
     resumed = run(config, evaluation(config, gold), resume=True)
     assert timeless(resumed.evaluations) == timeless(whole.evaluations)
-    assert timeless(history.read(tmp_path / "cut", LINES)) == timeless(whole.evaluations)
+    assert timeless(read_metrics(tmp_path / "cut", LINES)) == timeless(whole.evaluations)
     assert [step for step, _ in gold.calls] == [step for step in (0, 2, 4, 5) if step >= at]
 
 
@@ -132,7 +133,7 @@ def test_train_stopped_in_an_evaluation_makes_it_up(tmp_path: Path) -> None:
     given = Evaluation(Evaluator(config, HELD_OUT, scorers, stop=stop), config.out, config.steps)
     stopped = run(config, given, stop=stop)
     assert stopped.stopped
-    assert [line["step"] for line in history.read(tmp_path / "cut", LINES)] == [0, 2]
+    assert [line["step"] for line in read_metrics(tmp_path / "cut", LINES)] == [0, 2]
     assert checkpoint.steps(tmp_path / "cut") == [4]
     assert timeless(run(config, resume=True).evaluations) == timeless(whole.evaluations)
 
@@ -159,7 +160,7 @@ def test_train_resumed_from_an_older_checkpoint_drops_later_evaluations(tmp_path
     run(config.model_copy(update={"steps": 4}))
     (checkpoint.folder(tmp_path / "cut", 4) / "optimizer.safetensors").write_bytes(b"")
     resumed = run(config, resume=True)
-    assert [line["step"] for line in history.read(tmp_path / "cut", LINES)] == [0, 2, 4, 6]
+    assert [line["step"] for line in read_metrics(tmp_path / "cut", LINES)] == [0, 2, 4, 6]
     assert timeless(resumed.evaluations) == timeless(whole.evaluations)
 
 
@@ -198,7 +199,7 @@ def test_train_stops_where_the_evaluation_has_too_few_scores(tmp_path: Path) -> 
     down = CountingRewards(lambda *_: None)
     with pytest.raises(UnavailableError, match=r"24 of 24"):
         run(config, evaluation(config, down))
-    assert history.read(tmp_path, LINES) == []
+    assert read_metrics(tmp_path, LINES) == []
     assert [line["step"] for line in run(config, resume=True).evaluations] == [0, 2, 4, 6]
 
 

@@ -21,9 +21,9 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RolloutRow, RunMetricsRow
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from tests.recorded_run import run_step
-from trainer import history
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics
+from trainer.history import read as read_metrics
 from trainer.loop import train
 from trainer.recording.recorder import REFUSED, UNDELIVERED, RunRecorder
 from trainer.rewards.source import CallableRewards, ScoredRollout
@@ -55,7 +55,7 @@ def all_rollouts(db: Database) -> list[StoredRollout]:
 
 def check_complete(db: Database, out: Path, steps: int) -> None:
     """The record, SQL and the metrics file agree: each step once, with all its rollouts."""
-    run, lines = stored(db), history.read(out)
+    run, lines = stored(db), read_metrics(out)
     assert [line["step"] for line in lines] == list(range(1, steps + 1))
     assert (run.steps, run.rollouts) == (steps, 8 * steps)
     with db.read() as session:
@@ -244,7 +244,7 @@ def test_run_of_another_database_has_the_metrics_of_its_earlier_steps(db: Databa
     run = stored(db)
     assert (run.steps, run.rollouts) == (6, 8 * 4)
     with db.read() as session:
-        assert [row.metrics for row in runs.steps(session, 1)] == history.read(out)
+        assert [row.metrics for row in runs.steps(session, 1)] == read_metrics(out)
 
 
 class Refusing:
