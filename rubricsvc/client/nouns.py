@@ -344,7 +344,7 @@ _JSON = {"Content-Type": "application/json"}
 def _compact(report: RunStep | RunEvaluation) -> bytes:
     """Return a report as JSON without defaults, since a request is limited in values; rubrics are whole.
 
-    The kind of a scale is a default, and what tells scales apart.
+    The kind of a scale is a default, but readers need it to distinguish scales.
     """
     data = report.model_dump(mode="json", exclude_defaults=True)
     groups: Sequence[RolloutGroup | EvaluationGroup] = report.groups
