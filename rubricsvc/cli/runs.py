@@ -104,7 +104,7 @@ def start(
 
         def on_step(step: Metrics) -> None:
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
-            bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
+            bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step, run.algorithm)))))
 
         bar.update((checkpoint.steps(run.out) or [0])[-1] if resume else 0, run.steps, "")
         record = audit.record | {RUN: name, **invocation(config)}
@@ -117,7 +117,7 @@ def start(
             stopped = not baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
     show({"id": recorder.run_id} | folder_record(run.out) | seconds, as_json)
-    for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
+    for reason, count in Counter(filter(None, (_no_signal(step, run.algorithm) for step in history.steps))).items():
         echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
     if stopped:
         echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
@@ -242,11 +242,11 @@ def resume(
         start(file, resume=True, allow_drafts=allow_drafts, as_json=as_json)
 
 
-def _no_signal(step: Metrics) -> str | None:
-    """Return why the rewards of a step taught the policy nothing; None if they did."""
+def _no_signal(step: Metrics, algorithm: str) -> str | None:
+    """Return why the rewards of a step taught the policy nothing; None if they did. Only GRPO needs them to differ."""
     if step.get("vetoed_fraction") == 1.0:
         return VETOED
-    return NO_SIGNAL if step["frac_reward_zero_std"] == 1.0 else None
+    return NO_SIGNAL if algorithm == "grpo" and step["frac_reward_zero_std"] == 1.0 else None
 
 
 def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeatability | None]:
