@@ -14,7 +14,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.models import ask
 from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, shorten
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, Audit, SuiteResult
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Judge, Mode
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import DEFAULT_REPEATS
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -49,8 +49,9 @@ def audit(
     """Attack a judge and report how often it is fooled, with 95 % Wilson intervals.
 
     Master keys, empty and constant completions, prompt injection of seven kinds, padding, self-praise, format tricks,
-    the order of criteria, and verdicts that contradict their rationale. The audit is stored with the judge; `judges
-    show` and `runs start` report it. An interrupted audit resumes. Exits with 4 if a suite is not passed.
+    the order of criteria, and verdicts that contradict their rationale. A trajectory judge is asked about last steps;
+    they also loop, claim what was not done, give up or end early. The audit is stored with the judge; `judges show`
+    and `runs start` report it. An interrupted audit resumes. Exits with 4 if a suite is not passed.
     """
     from workers.audit import data as public
     from workers.audit import runner, suites
@@ -61,8 +62,8 @@ def audit(
         stored, judge_id = row.value, row.id
     runner.check_auditable(stored)
     attacks, sets = public.suites(data_dir, limit=limit) if data_dir is not None else ((), ())
-    cases = _cases(data, format, job, limit)
-    plan = AuditPlan(cases, (*suites.built_in(), *attacks), sets, per_attack).adapted(stored)
+    cases = _cases(data, format, job, limit, stored.mode)
+    plan = AuditPlan(cases, (*suites.built_in(stored.mode), *attacks), sets, per_attack).adapted(stored)
     limits = _limits(plan, max_fpr or [])
     limited = data or data_dir or job is not None
     options = {
@@ -90,8 +91,8 @@ def audit(
             echo("not stored: only some of the suites were run")
 
 
-def _cases(data: Path | None, format: str | None, job: int | None, limit: int) -> tuple[AuditCase, ...]:
-    from workers.audit import cases
+def _cases(data: Path | None, format: str | None, job: int | None, limit: int, mode: Mode) -> tuple[AuditCase, ...]:
+    from workers.audit import cases, trajectories
 
     if data is not None and job is not None:
         raise InvalidError("--data and --job exclude each other", hint="give one of them")
@@ -103,7 +104,7 @@ def _cases(data: Path | None, format: str | None, job: int | None, limit: int) -
         if not every:
             raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
     else:
-        return cases.built_in()
+        return trajectories.built_in() if mode == "trajectory" else cases.built_in()
     taken = cases.sample(every, limit)
     if len(taken) < len(every):
         echo(f"using {len(taken)} of {len(every)} completions; use more with --limit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cached_property
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -54,6 +54,9 @@ def _address(url: str) -> str:
 
 Address = Annotated[str, AfterValidator(_address)]
 """An http(s) URL with a host, unchanged."""
+
+Network = Annotated[str, AfterValidator(lambda text: str(ip_network(text)))]
+"""Addresses of a network: ``10.0.0.0/8``."""
 
 
 class Sampling(Value):

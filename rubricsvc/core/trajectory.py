@@ -1,18 +1,20 @@
-"""The steps of an agent's trajectory, and the detection of loops in it, without a model.
+"""The steps of an agent's trajectory, the results of its calls, and the detection of loops in it, without a model.
 
 A step is one message of the assistant with the messages before the next one: results of tools, messages of a user.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
+from typing import NamedTuple
 
-from rubricsvc.core.prompt import Completion, Message
+from rubricsvc.core.prompt import Completion, Message, ToolCall
 
 MAX_PERIOD = 4
 MIN_ROUNDS = 3
@@ -32,6 +34,57 @@ def steps_of(completion: Completion) -> list[Step]:
     starts = [n for n, message in enumerate(completion.messages) if message.role == "assistant"]
     edges = [0, *starts[1:], len(completion.messages)]
     return [completion.messages[start:end] for start, end in pairwise(edges)]
+
+
+def tool_results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall | None, Message]]:
+    """Yield the results of tools with their calls, by the id of the call, else in the order of the calls."""
+    pending: list[ToolCall] = []
+    for message in messages:
+        if message.role == "assistant":
+            pending = list(message.tool_calls or ())
+        elif message.role == "tool":
+            named = (call for call in pending if call.id == message.tool_call_id)
+            call = next(named if message.tool_call_id else iter(pending), None)
+            if call:
+                pending.remove(call)
+            yield call, message
+
+
+class Turn(NamedTuple):
+    """What a policy wrote in one message, and its calls with their results.
+
+    A call without a result ended the episode, or its tool did not answer. A result without a call is the answer to a
+    malformed one.
+    """
+
+    text: str
+    calls: tuple[tuple[ToolCall | None, Message | None], ...] = ()
+
+
+def turns_of(messages: Sequence[Message]) -> list[Turn]:
+    """Return the messages of the assistant in order, each with its calls and their results."""
+    turns = []
+    for step in steps_of(Completion(messages=tuple(messages))) if messages else ():
+        results = list(tool_results(step))
+        answered = {id(call): result for call, result in results if call is not None}
+        for message in (one for one in step if one.role == "assistant"):
+            calls = ((call, answered.get(id(call))) for call in message.tool_calls or ())
+            malformed = ((None, result) for call, result in results if call is None)
+            turns.append(Turn(message.content, (*calls, *malformed)))
+    return turns
+
+
+def json_of(text: str) -> object:
+    """Return a text that is JSON as data, None otherwise."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_error(result: object) -> bool:
+    """Return whether the result of a tool, as data, is a JSON object with an ``error``."""
+    return isinstance(result, dict) and bool(result.get("error"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""What an audit starts from: tasks with rubrics and a completion of which it is known what it meets."""
+"""What an audit starts from: tasks with rubrics and a completion of which it is known what it meets.
+
+A trajectory judge is asked about the last step of a trajectory; `trajectories` has those that are built in.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import InputFile
@@ -25,6 +28,8 @@ class AuditCase:
 
     ``family`` is the group it is counted in: its prompt's first tag, else its policy. ``better`` is the text of the
     better completion that a comparative judge is shown beside it.
+    Of a trajectory ``text`` is what the agent says in its last step, ``messages`` are all steps, and ``claim`` says
+    that the task is done.
     """
 
     prompt: Prompt
@@ -34,6 +39,13 @@ class AuditCase:
     unmet: tuple[str, ...] = ()
     family: str = ""
     better: str | None = None
+    messages: tuple[Message, ...] = ()
+    claim: str = ""
+
+    @property
+    def completion(self) -> Completion:
+        """What the judge is asked about."""
+        return Completion(text=self.text, messages=self.messages)
 
     @property
     def labelled(self) -> tuple[str, ...]:

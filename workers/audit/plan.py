@@ -95,8 +95,15 @@ class AuditPlan:
         """Return the plan for this judge. A comparative one is shown each bad completion beside a good one.
 
         Raises:
-            InvalidError: There is no good completion beside a bad one.
+            InvalidError: There is no good completion beside a bad one, or no trajectory for a trajectory judge.
         """
+        if judge.mode == "trajectory":
+            if self.data or not all(case.messages for case in self.cases):
+                hint = "audit it on the built-in trajectories: leave out --data, --job and --data-dir"
+                raise InvalidError(
+                    "a trajectory judge is asked about steps, and these completions have none", hint=hint
+                )
+            return replace(self, consistency=())  # one criterion has no order, a rationale no steps
         if judge.mode != "comparative":
             return self
         cases = paired(self.cases)
@@ -158,7 +165,7 @@ def _side_by_side(suite: DataSuite) -> DataSuite:
 
 
 def _content(case: AuditCase | None) -> list[object] | None:
-    return [*case.task, case.text, case.met, case.unmet, case.better] if case else None
+    return [*case.task, case.completion.digest, case.met, case.unmet, case.better] if case else None
 
 
 def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -> Iterator[Trial]:
@@ -172,6 +179,5 @@ def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -
         for case in (pool[(start + n) % len(pool)] for n in range(count)):
             keys = case.labelled if suite.measure == "changed" and not attack.standalone else case.unmet
             baseline = None if attack.standalone or case.better is not None else case
-            attacked = replace(case, text=attack.apply(case))
-            yield Trial(suite.name, attacked, keys, attack.id, attack.family, baseline)
+            yield Trial(suite.name, attack.attacked(case), keys, attack.id, attack.family, baseline)
         start += count

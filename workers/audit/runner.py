@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rubricsvc.core.audit import Audit, Hit, SuiteResult
 from rubricsvc.core.comparison import orders_disagree
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Judge, TrajectoryOptions
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
@@ -51,12 +51,20 @@ def check_auditable(judge: Judge) -> None:
     """Check that the judge can be audited.
 
     Raises:
-        InvalidError: It neither judges single completions nor compares them.
+        InvalidError: It is a panel or a cascade with a member that judges trajectories.
     """
     for leaf in judge.leaf_judges:
-        if leaf.mode not in ("readout", "written") and not (leaf is judge and judge.mode == "comparative"):
-            hint = "audit judges of mode readout, written or comparative, and panels and cascades of the first two"
-            raise InvalidError(f"judge {judge.name!r}: a {leaf.mode} judge cannot be audited", hint=hint)
+        if leaf.mode not in ("readout", "written") and leaf is not judge:
+            hint = "audit its members one by one"
+            raise InvalidError(f"judge {judge.name!r}: a panel of {leaf.mode} judges cannot be audited", hint=hint)
+
+
+def _about_last_steps(judge: Judge) -> Judge:
+    """Return a trajectory judge whose verdict is that on the last step; any other as it is."""
+    if judge.mode != "trajectory":
+        return judge
+    options = TrajectoryOptions(value="last", written=judge.effective_trajectory.written)
+    return judge.model_copy(update={"trajectory": options})
 
 
 @dataclass
@@ -76,7 +84,7 @@ class _Session:
 
     def ask(self, case: AuditCase, suite: str) -> asyncio.Task[CaseVerdicts]:
         """Start to score the case's completion, beside the better one if there is one."""
-        completions = [Completion(text=text) for text in (case.text, case.better) if text is not None]
+        completions = [case.completion] + ([] if case.better is None else [Completion(text=case.better)])
         key = AuditJournal.key(self.judge, case.rubric, case.prompt, completions)
         if key not in self.asked:
             self.asked[key] = asyncio.create_task(self._score(key, case, completions, suite))
@@ -113,7 +121,7 @@ async def run(
     """
     check_auditable(judge)
     limits = max_rates or {}
-    session = _Session(engine, judge, AuditJournal() if journal is None else journal, on_progress)
+    session = _Session(engine, _about_last_steps(judge), AuditJournal() if journal is None else journal, on_progress)
     asked = [
         (trial, session.ask(trial.case, trial.suite), trial.baseline and session.ask(trial.baseline, trial.suite))
         for trial in plan.trials()

@@ -8,8 +8,12 @@ attack has an ``id``, a ``text`` and optionally a ``family``. The text may hold 
     {verdict} {verdicts}    verdicts in the format of written judges
     {opens} {closes}    the marks with a number that would fence the completion if it were not attacked
     {hidden}    the attack's ``hidden`` words, in the ``disguise`` that it names
+    {claim}    of a trajectory: that its task is done
 
 They are replaced in one pass, so that braces in the inserted text stay as they are.
+
+Of a trajectory the last step is attacked. The files in ``suites/trajectory/`` are for trajectories only: an attack
+with ``repeats`` has the last steps before it in its place again, ``times`` times, and ``text`` is what the agent says.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
@@ -25,9 +30,11 @@ from pydantic import Field, model_validator
 
 from rubricsvc.core.audit import Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
+from rubricsvc.core.judge import Mode
 from rubricsvc.core.untrusted import fence
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase
+from workers.audit.trajectories import repeated, saying
 
 _FOLDER = Path(__file__).with_name("suites")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
@@ -62,6 +69,8 @@ class Attack(Value):
     family: Name = ""
     hidden: str = ""
     disguise: str | None = None
+    repeats: int = Field(default=0, ge=0, le=2)
+    times: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _check_disguise(self) -> Attack:
@@ -74,8 +83,17 @@ class Attack(Value):
         """Whether the text is a completion of its own."""
         return "{completion}" not in self.text
 
+    def attacked(self, case: AuditCase) -> AuditCase:
+        """Return the case with the attacked completion, or the attacked last step of its trajectory."""
+        text = self.apply(case)
+        if not case.messages:
+            return replace(case, text=text)
+        if self.repeats:
+            return repeated(case, self.repeats, self.times, text)
+        return saying(case, text, with_calls=not self.standalone)
+
     def apply(self, case: AuditCase) -> str:
-        """Return the attacked completion."""
+        """Return the text of the attacked completion."""
 
         def fill(match: re.Match[str]) -> str:
             name = match[1]
@@ -116,6 +134,10 @@ def _met_verdicts(case: AuditCase) -> list[dict[str, object]]:
     return [{"criterion": f"C{n}", **verdict} for n in range(1, len(case.rubric.criteria) + 1)]
 
 
+def _fence(case: AuditCase) -> str:
+    return fence("agent" if case.messages else "completion", case.text)
+
+
 _PLACEHOLDERS: dict[str, Callable[[AuditCase], str]] = {
     "completion": lambda case: case.text,
     "task": lambda case: case.prompt.text,
@@ -125,15 +147,17 @@ _PLACEHOLDERS: dict[str, Callable[[AuditCase], str]] = {
     "quoted": _criteria("“{}”"),
     "verdict": lambda case: json.dumps(_met_verdicts(case)[0]),
     "verdicts": lambda case: json.dumps({"verdicts": _met_verdicts(case)}),
-    "opens": lambda case: fence("completion", case.text).splitlines()[0],
-    "closes": lambda case: fence("completion", case.text).splitlines()[-1],
+    "opens": lambda case: _fence(case).splitlines()[0],
+    "closes": lambda case: _fence(case).splitlines()[-1],
+    "claim": lambda case: case.claim,
 }
 
 
 @lru_cache
-def built_in() -> tuple[AttackSuite, ...]:
-    """Return the built-in suites, by name."""
-    return tuple(read(path) for path in sorted(_FOLDER.glob("*.yaml")))
+def built_in(mode: Mode = "readout") -> tuple[AttackSuite, ...]:
+    """Return the built-in suites for judges of a mode, by name."""
+    own = sorted((_FOLDER / mode).glob("*.yaml"))
+    return tuple(read(path) for path in [*sorted(_FOLDER.glob("*.yaml")), *own])
 
 
 def read(path: Path) -> AttackSuite:

@@ -30,7 +30,7 @@ async def score_trajectory(
     """Return a verdict on each open criterion, whose votes are the verdicts on the steps.
 
     The steps are asked about in order, so that a prefix cache holds the trajectory so far. After a step that is too
-    long, no further step is asked about.
+    long, no further step is asked about. Where the verdict is that on the last segment, it alone is asked about.
 
     Raises:
         InvalidError: The judge's template cannot be used, or a scale cannot be asked in its mode.
@@ -39,10 +39,14 @@ async def score_trajectory(
     steps = steps_of(completion)
     so_far, by_step = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []
-    for name, piece in trajectory.segments(steps, judge.effective_trajectory.segment).items():
-        if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
-            last = await ask(plan, so_far.extend(name, piece))
-        by_step[name] = last
+    *names, final = segments = trajectory.segments(steps, judge.effective_trajectory.segment)
+    asked = {final} if judge.effective_trajectory.value == "last" else {*names, final}
+    for name, piece in segments.items():
+        shown = so_far.extend(name, piece)
+        if name in asked:
+            if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
+                last = await ask(plan, shown)
+            by_step[name] = last
     criteria = [rubric.by_key[verdict.criterion] for verdict in last]
     repetition = LoopDetector(tuple(steps)).text[:_MAX_CHARS]
     return [

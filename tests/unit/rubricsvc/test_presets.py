@@ -22,7 +22,7 @@ PROMPTS = ["Why?", "a: 'b' \"c\" # d\n- e\n", "-", "{x}", "é\u2028x", "1"]
 
 
 def test_presets_are_those_of_the_manual() -> None:
-    assert set(presets.NAMES) == {"advice", "character", "code-review", "deep-research", "plan", "summary"}
+    assert set(presets.NAMES) == {"advice", "agent", "character", "code-review", "deep-research", "plan", "summary"}
     with pytest.raises(NotFoundError):
         presets.text("../example")
 
@@ -49,7 +49,8 @@ def test_presets_pay_nothing_for_an_empty_completion(name: str) -> None:
     (record,) = stream(InputFile("preset.yaml", stream=BytesIO(presets.text(name).encode())))
     assert record.rubric is not None
     verdicts = checks.run(record.rubric, Prompt.of("Why?"), Completion(text=""))
-    assert verdicts and all(verdict.value == 0.0 for verdict in verdicts)
+    judged = [Verdict.scored(one.key, 0.0) for one in record.rubric.criteria if one.check is None]
+    assert verdicts and reward(record.rubric, [*verdicts, *judged]).value == 0.0
 
 
 @pytest.mark.parametrize("name", presets.NAMES)
@@ -81,3 +82,20 @@ def test_text_puts_the_prompt_in(prompt: str, tmp_path: Path) -> None:
     (record,) = load(file)
     assert record.prompt is not None and record.prompt.text == prompt.removesuffix("\n")
     assert record.name.startswith("plan-")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("It is 42. Confidence: 70 %", 1.0),
+        ("My confidence in this is about 92.5%.", 1.0),
+        ("It is 42, with confidence.", 0.0),
+        ("Confidence: high. 70 % of them agree.", 0.0),
+        ("Confidence: 700 %", 0.0),
+    ],
+)
+def test_agent_preset_finds_a_stated_confidence(text: str, value: float) -> None:
+    (record,) = stream(InputFile("preset.yaml", stream=BytesIO(presets.text("agent").encode())))
+    assert record.rubric is not None
+    verdicts = checks.run(record.rubric, Prompt.of("Why?"), Completion(text=text))
+    assert next(one.value for one in verdicts if one.criterion == "confidence") == value

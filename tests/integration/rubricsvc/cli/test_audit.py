@@ -103,6 +103,16 @@ def test_audit_of_one_suite_is_not_stored(judged: Cli) -> None:
     assert judged("judges", "show", "gullible", "--json").json["newest_audit"] is None
 
 
+def test_audit_of_a_trajectory_judge_attacks_steps(judged: Cli, tmp_path: Path) -> None:
+    add_judge(judged, "steps", engine="wise", mode="trajectory")
+    ran = judged("judges", "audit", "steps", "--suite", "loops", "--json")
+    assert ran.code == 4 and list(suites_of(ran)) == ["plain", "missed", "loops"], ran.err
+    assert [one["passed"] for one in suites_of(ran).values()] == [True, False, True]
+    own = {"prompt": "Why?", "criteria": [{"key": "a", "text": "Is."}], "completions": ["x"], "labels": {"a": 0}}
+    (tmp_path / "own.jsonl").write_text(json.dumps(own))
+    assert judged("judges", "audit", "steps", "--data", "own.jsonl").code == 2
+
+
 def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
     records = [
         {"prompt": "Why?", "criteria": [{"key": "a", "text": "Is right."}], "completions": [text], "labels": {"a": met}}

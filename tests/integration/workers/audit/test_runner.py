@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Comparison, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
-from workers.audit import cases, suites
+from workers.audit import cases, suites, trajectories
 from workers.audit.plan import AuditPlan
 from workers.audit.runner import asking_fingerprint, run
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -207,9 +207,58 @@ def test_audit_progress_ends_at_its_total() -> None:
     assert seen[-1][0] == seen[-1][1] == len(seen)
 
 
-def test_audit_refuses_a_trajectory_judge() -> None:
+TRAJECTORY = Judge(name="t", model="m", mode="trajectory")
+TRAJECTORIES = AuditPlan(trajectories.built_in(), suites.built_in("trajectory"))
+GOOD_STEPS = {case.messages[-1].content for case in trajectories.built_in() if case.met}
+
+
+class StepRuled(Ruled):
+    """P(yes) is what ``share`` says of the last step, whose results are new or were seen before."""
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        texts = [text for _, _, text in re.findall(r"<(agent|result)-(\w+)>\n(.*?)\n</\1-\2>", request.shared, re.S)]
+        *before, last = re.split(r"^Step \d+:$", request.shared, flags=re.M)
+        share = self.step_share(last, any(texts[-1] in one for one in before))
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
+
+    def step_share(self, last: str, seen: bool) -> float:
+        return 0.9 if not seen and any(result in last for result in GOOD_STEPS) else 0.1
+
+
+def test_audit_of_a_trajectory_judge_passes_a_correct_one() -> None:
+    audit = audited(StepRuled(), TRAJECTORY, TRAJECTORIES)
+    assert audit.passed, [(one.name, one.reason) for one in audit.suites if not one.passed]
+    assert {"loops", "claimed", "giving_up", "premature", "injection"} <= set(passed(audit))
+    assert all(passed(audit).values()) and {one.rate.hits for one in audit.suites} == {0}
+    assert audit.fingerprint == asking_fingerprint(TRAJECTORY)
+
+
+@pytest.mark.parametrize(
+    ("sign", "suite"),
+    [
+        ("[calls ", "loops"),
+        ("I have checked this twice", "claimed"),
+        ("about this, so I stop", "giving_up"),
+        ("The task is complete", "premature"),
+    ],
+)
+def test_audit_catches_a_trajectory_judge_that_believes_a_step(sign: str, suite: str) -> None:
+    class Believing(StepRuled):
+        def step_share(self, last: str, seen: bool) -> float:
+            believed = sign in last and (suite != "loops" or seen)
+            return 0.95 if believed else super().step_share(last, seen)
+
+    plan = TRAJECTORIES.only(["loops", "claimed", "giving_up", "premature"])
+    results = passed(audited(Believing(), TRAJECTORY, plan))
+    assert [name for name, ok in results.items() if not ok] == [suite]
+
+
+def test_audit_refuses_texts_for_a_trajectory_judge_and_a_panel_of_them() -> None:
+    with pytest.raises(InvalidError, match="steps"):
+        PLAN.adapted(TRAJECTORY)
+    members = (TRAJECTORY, READOUT)
     with pytest.raises(InvalidError, match="trajectory"):
-        audited(Ruled(), Judge(name="t", model="m", mode="trajectory"))
+        audited(Ruled(), Judge(name="p", mode="panel", members=members))
 
 
 def test_asking_fingerprint_ignores_the_name() -> None:

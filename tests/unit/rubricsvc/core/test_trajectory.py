@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Message, ToolCall
-from rubricsvc.core.trajectory import Cycle, LoopDetector, distinct_share, steps_of
+from rubricsvc.core.trajectory import Cycle, LoopDetector, Turn, distinct_share, steps_of, turns_of
 
 
 def said(text: str) -> Message:
@@ -34,6 +34,21 @@ def test_steps_pair_assistant_messages_with_tool_results() -> None:
     assert [message for step in steps for message in step][-1] == closing
     assert steps_of(Completion(text="An answer.")) == [(said("An answer."),)]
     assert steps_of(trace(opening)) == [(opening,)]
+
+
+def test_turns_of_pairs_calls_with_results_and_keeps_both_without_the_other() -> None:
+    searched, answer = called("a", "[a] A")
+    finish = Message(role="assistant", content="", tool_calls=(ToolCall(name="finish", arguments="{}"),))
+    refused = Message(role="tool", content='{"error": "no JSON"}')
+    turns = turns_of((searched, answer, said("<tool_call>{"), refused, finish, said("Done.")))
+    (search,), (end,) = searched.tool_calls or (), finish.tool_calls or ()
+    assert turns == [
+        Turn("", ((search, answer),)),
+        Turn("<tool_call>{", ((None, refused),)),
+        Turn("", ((end, None),)),
+        Turn("Done."),
+    ]
+    assert turns_of(()) == []
 
 
 def cycles(letters: str) -> list[Cycle]:

@@ -82,6 +82,14 @@ def test_trajectory_value_follows_the_rule(rule: str, value: float) -> None:
     assert scored(Growing(), judge(value=rule))[0].value == pytest.approx(value)
 
 
+def test_trajectory_asks_about_the_last_segment_only_where_it_decides() -> None:
+    engine, every = Growing(), Growing()
+    progress, _ = scored(engine, judge(value="last"))
+    scored(every, judge())
+    assert [vote.by for vote in progress.votes] == ["step 3"]
+    assert engine.requests == every.requests[-1:]
+
+
 def test_trajectory_prompts_extend_each_other() -> None:
     engine = Growing()
     scored(engine, judge())
