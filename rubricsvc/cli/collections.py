@@ -11,11 +11,14 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.output import Json, echo, print_data, print_json, show, show_list
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
-    from rubricsvc.collections import Page
+    from mcp.server.mcpserver import MCPServer
+
+    from rubricsvc.collections import FaultyDocuments, Page
+    from rubricsvc.collections.reading import Pages
 
 app = output.group("Collections of documents, to search and to quote.")
 
@@ -28,6 +31,12 @@ def add(
     path: Annotated[Path | None, typer.Argument(help="Folder, JSONL, text, Markdown or HTML file.")] = None,
     *,
     python: Annotated[bool, typer.Option("--python", help="Add CPython's language reference instead.")] = False,
+    debian: Annotated[
+        str | None, typer.Option(metavar="PACKAGE", help="Add the HTML of an installed Debian package instead.")
+    ] = None,
+    deepscholar: Annotated[
+        Path | None, typer.Option(help="Add the papers of DeepScholar-bench, of its folder with CSV files, instead.")
+    ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of files that do not name theirs.")] = "utf-8",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a collection of that name.")] = False,
     skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid documents and list them.")] = False,
@@ -38,21 +47,20 @@ def add(
     A collection is added whole or not at all.
     """
     from rubricsvc import collections
-    from rubricsvc.collections.python_reference import python_pages
-    from rubricsvc.collections.reading import read
 
-    if python == (path is not None):
-        raise InvalidError("expected a PATH or --python", hint="rubricsvc collections add NAME PATH")
+    if [python, path is not None, debian is not None, deepscholar is not None].count(True) != 1:
+        message = "expected a PATH, --python, --debian or --deepscholar"
+        raise InvalidError(message, hint="rubricsvc collections add NAME PATH")
     folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
     collections.check_new(folder, name, replace=replace)
     with output.progress_bar("documents") as bar:
-        total, pages = (0, python_pages()) if path is None else read(path, faults, encoding=encoding)
+        (total, pages), source = _source(path, debian, deepscholar, faults, encoding)
         info = collections.add(
             folder,
             name,
             _counted(pages, total, bar),
             faults,
-            source=str(path.resolve()) if path else f"pydoc_data.topics of Python {platform.python_version()}",
+            source=source,
             replace=replace,
             skip_invalid=skip_invalid,
         )
@@ -61,6 +69,25 @@ def add(
     if faults.count > len(faults.messages):
         echo(f"… and {faults.count - len(faults.messages)} more")
     show(info._asdict() | {"skipped": faults.count}, as_json)
+
+
+def _source(
+    path: Path | None, debian: str | None, deepscholar: Path | None, faults: FaultyDocuments, encoding: str
+) -> tuple[Pages, str]:
+    """Return the pages of what is given, or else of CPython's reference, and where they come from."""
+    from rubricsvc.collections.debian import read_package
+    from rubricsvc.collections.deepscholar import read_deepscholar
+    from rubricsvc.collections.python_reference import python_pages
+    from rubricsvc.collections.reading import Pages, read
+
+    if path is not None:
+        return read(path, faults, encoding=encoding), str(path.resolve())
+    if debian is not None:
+        return read_package(debian, faults, encoding=encoding), f"Debian package {debian}"
+    if deepscholar is not None:
+        return read_deepscholar(deepscholar), f"DeepScholar-bench in {deepscholar.resolve()}"
+    pages = python_pages()
+    return Pages(len(pages), pages), f"pydoc_data.topics of Python {platform.python_version()}"
 
 
 def _counted(pages: Iterable[Page], total: int, bar: output.ProgressBar) -> Iterator[Page]:
@@ -99,10 +126,12 @@ def show_(
         page = collection.open(document)
     if as_json:
         links = [link._asdict() for link in page.links]
-        print_json({"id": page.id, "title": page.title, "place": page.place, "text": page.text, "links": links})
+        shown = {"id": page.id, "title": page.title, "place": page.place, "text": page.text}
+        print_json({**shown, "links": links, "terms": page.terms})
         return
     targets = list(dict.fromkeys(link.target for link in page.links))
-    show({"id": page.id, "title": page.title, "place": page.place, "characters": len(page.text), "links": targets})
+    about = {"id": page.id, "title": page.title, "place": page.place, "characters": len(page.text)}
+    show(about | {"links": targets, "terms": list(page.terms)})
     print_data(f"\n{output.clean(page.text)}")
 
 
@@ -121,6 +150,44 @@ def search(
         hits = collection.search(" ".join(query), limit)
     rows = (hit._asdict() | ({} if as_json else {"text": output.shorten(hit.text, 80)}) for hit in hits)
     show_list(rows, as_json, empty="no document has any of these words")
+
+
+@app.command()
+def serve(
+    name: Name,
+    *,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve one client on stdin and stdout instead of HTTP.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.")] = 8322,
+) -> None:
+    """Serve a collection to agents by the Model Context Protocol (MCP), with the tools search, open, find and quote."""
+    from rubricsvc.collections import open_collection
+
+    with needs_extra("mcp"):
+        from rubricsvc.collections.mcp_server import mcp_server
+    with open_collection(get_settings().collections_dir, name) as collection:
+        server = mcp_server(collection)
+        if stdio:
+            server.run("stdio")
+        else:
+            _serve_http(server, host, port)
+
+
+def _serve_http(server: MCPServer, host: str, port: int) -> None:
+    import uvicorn
+
+    from rubricsvc.api.auth import is_loopback
+    from rubricsvc.cli.serve import listen, run_server
+
+    with listen(host, port) as listener:
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/mcp"
+        echo(f"serving at {address}")
+        if not is_loopback(host):
+            echo("warning: every machine that reaches this address can read the collection")
+        app = server.streamable_http_app(host=host)
+        run_server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5), listener)
 
 
 @app.command()

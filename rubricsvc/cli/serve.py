@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from contextlib import closing, nullcontext
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
@@ -15,6 +15,9 @@ from rubricsvc.cli.db import open_database
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.session import Database
+
+if TYPE_CHECKING:
+    import uvicorn
 
 log = structlog.get_logger("rubricsvc.serve")
 
@@ -31,15 +34,19 @@ def serve(
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
-    _check_address(settings.host, settings.port)
+    listen(settings.host, settings.port).close()
     with closing(open_database(settings)) as db:
         _serve(settings, db, worker=worker)
 
 
-def _check_address(host: str, port: int) -> None:
-    """Raise an InvalidError if the service cannot listen there; uvicorn would only log it."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; with port 0 at a free one.
+
+    Raises:
+        InvalidError: It cannot listen there; uvicorn would only log it.
+    """
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         hint = "choose another --port or --host"
         raise InvalidError(f"cannot listen on {host}:{port}: {error.strerror}", hint=hint) from None
@@ -66,10 +73,17 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
         attach(db, settings)
         log.info("this process does not score", hint="start workers with `rubricsvc worker`")
     with embedded_worker(settings, db) if embedded and worker else nullcontext():
-        # uvicorn raises the signal again after its shutdown, when the worker still has to stop
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        try:
-            uvicorn.Server(config).run()
-        finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
+        run_server(config)
+
+
+def run_server(config: uvicorn.Config, *sockets: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, at the address of the configuration or on sockets that listen, and return."""
+    import uvicorn
+
+    # uvicorn raises the signal again after its shutdown, when the worker still has to stop
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    try:
+        uvicorn.Server(config).run(list(sockets) or None)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait

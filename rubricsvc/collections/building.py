@@ -26,6 +26,7 @@ CREATE TABLE places (part INTEGER PRIMARY KEY, document INTEGER NOT NULL, start 
 CREATE INDEX places_document ON places (document);
 CREATE TABLE links (document TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, target TEXT NOT NULL);
 CREATE INDEX links_document ON links (document);
+CREATE TABLE terms (document TEXT NOT NULL, term TEXT NOT NULL, PRIMARY KEY (document, term)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE parts USING fts5(
     title, text, tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
 );
@@ -88,6 +89,7 @@ def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
         db.execute("INSERT INTO places VALUES (?, ?, ?)", (part, document, start))
         start += len(text)
     db.executemany("INSERT INTO links VALUES (?, ?, ?, ?)", [(page.id, *link) for link in page.links])
+    db.executemany("INSERT INTO terms VALUES (?, ?)", [(page.id, term) for term in dict.fromkeys(page.terms)])
     return True
 
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Mapping
 from html.parser import HTMLParser
 
-_HIDDEN = frozenset({"script", "style", "template", "noscript", "svg", "nav", "footer", "head"})
+_HIDDEN = frozenset(
+    {"script", "style", "template", "noscript", "svg", "nav", "footer", "head", "button", "select", "textarea"}
+)
+_HIDDEN_ROLES = frozenset({"navigation", "search", "banner", "contentinfo"})
+_HIDDEN_NAMES = frozenset({"footer", "headerlink", "navfooter", "navheader", "nosearch"})
+"""Classes and ids of navigation: of DocBook, Sphinx, AsciiDoc and SQLite's documentation."""
 _PARAGRAPHS = frozenset({"blockquote", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table"})
 _LINES = frozenset(
     {"address", "article", "aside", "body", "br", "caption", "dd", "details", "div", "dt", "fieldset", "figcaption"}
@@ -15,6 +22,8 @@ _CELLS = frozenset({"td", "th"})
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
+MAX_SECONDS = 20.0
+"""Processor time for a page. The parser takes quadratic time for tags that never end; 10 MiB of sound HTML take 3 s."""
 _BLANKS = re.compile(r"\s+")
 
 
@@ -23,10 +32,14 @@ class HtmlText(HTMLParser):
 
     White space is that of the page as it is shown: paragraphs are separated by empty lines. Scripts, styles and
     navigation are left out; where the page marks its main part, so is all around it.
+
+    Raises:
+        ValueError: It takes more than `MAX_SECONDS`.
     """
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
+        self._deadline = time.thread_time() + MAX_SECONDS
         self._pieces: list[str] = []
         self._length = 0
         self._gap = ""  # white space before the next word
@@ -54,9 +67,9 @@ class HtmlText(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin an element."""
         given = dict(attrs)
-        if tag == "title" and "svg" not in self._hidden:
+        if tag == "title" and "svg" not in self._hidden and not self._title:
             self._in_title = True
-        if tag in _HIDDEN:
+        if tag not in _VOID and (tag in _HIDDEN or tag in self._hidden or _is_navigation(given)):
             self._hidden.append(tag)
         self._break(tag)
         self._pre += tag == "pre"
@@ -70,14 +83,16 @@ class HtmlText(HTMLParser):
             self._heading = (self._length, self._length)
         if tag == "a" and given.get("href"):
             self._end_link()
-            self._link = (self._length + len(self._gap), given["href"] or "")
+            gap = len(self._gap) if self._length else 0
+            self._link = (self._length + gap, given["href"] or "")
 
     def handle_endtag(self, tag: str) -> None:
         """End an element."""
         if tag == "title":
             self._in_title = False
         if tag in self._hidden:
-            del self._hidden[self._hidden.index(tag) :]
+            while self._hidden.pop() != tag:
+                pass
         if tag == "a":
             self._end_link()
         if tag == "h1" and self._heading and self._heading[0] == self._heading[1]:
@@ -93,6 +108,8 @@ class HtmlText(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Add text."""
+        if time.thread_time() > self._deadline:
+            raise ValueError(f"the HTML is not read within {MAX_SECONDS:g} s: it has many broken tags")
         if self._in_title:
             self._title.append(data)
         if self._hidden or self._in_title or not data:
@@ -136,3 +153,8 @@ class HtmlText(HTMLParser):
         if self._link and self._length > self._link[0]:  # not an image
             self._links.append((self._link[0], self._length, self._link[1]))
         self._link = None
+
+
+def _is_navigation(attributes: Mapping[str, str | None]) -> bool:
+    names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".split()
+    return attributes.get("role") in _HIDDEN_ROLES or not _HIDDEN_NAMES.isdisjoint(names)

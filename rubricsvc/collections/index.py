@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Collection as Names
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -37,6 +38,10 @@ class SearchHit(NamedTuple):
     title: str
     score: float
     text: str
+
+    def line(self, chars: int) -> str:
+        """Return the document in a line: its id, its title, and up to ``chars`` characters of the part."""
+        return f"[{self.id}] {self.title}" + (f": {' '.join(self.text.split())[:chars]}" if chars else "")
 
 
 class Part(NamedTuple):
@@ -142,7 +147,18 @@ class Collection:
             hint = f"search for it: rubricsvc collections search {self.name} QUERY"
             raise NotFoundError(f"no document {id_!r} in collection {self.name!r}", hint=hint)
         number, title, place = row
-        return Page(id_, title, "".join(text for _, text in self._parts(number)), self._links(id_), place)
+        return Page(
+            id_, title, "".join(text for _, text in self._parts(number)), self._links(id_), place, self._terms(id_)
+        )
+
+    def has_passage(self, id_: str, passage: str) -> bool:
+        """Return whether a passage is in a document, word for word; only white space may differ.
+
+        Raises:
+            NotFoundError: There is no document of this id.
+        """
+        words = " ".join(passage.split())
+        return bool(words) and words in " ".join(self.open(id_).text.split())
 
     def ids(self) -> list[str]:
         """Return the ids of all documents, in the order of their addition."""
@@ -161,6 +177,17 @@ class Collection:
             "SELECT start, end, target FROM links WHERE document = ? ORDER BY start, end, target", (id_,)
         )
         return tuple(Link(*row) for row in rows)
+
+    def _terms(self, id_: str) -> tuple[str, ...]:
+        if not self._has_terms:
+            return ()
+        rows = self._db.execute("SELECT term FROM terms WHERE document = ? ORDER BY term", (id_,))
+        return tuple(term for (term,) in rows)
+
+    @cached_property
+    def _has_terms(self) -> bool:
+        """Whether the file has index entries: those that were made before there were any have no table of them."""
+        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'terms'").fetchone() is not None
 
     def _number(self, id_: str) -> int | None:
         row = self._db.execute("SELECT number FROM documents WHERE id = ?", (id_,)).fetchone()

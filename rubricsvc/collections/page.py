@@ -18,13 +18,17 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A document with its links; ``place`` says where it was read, for errors."""
+    """A document with its links; ``place`` says where it was read, for errors.
+
+    ``terms`` are the entries of an index that lead to it.
+    """
 
     id: str
     title: str
     text: str
     links: tuple[Link, ...] = ()
     place: str = ""
+    terms: tuple[str, ...] = ()
 
 
 def linked_file(address: str, source: str) -> str | None:

@@ -20,7 +20,11 @@ JSONL = (".jsonl", ".ndjson")
 MAX_DOCUMENT_BYTES = 10 * 2**20
 MAX_TITLE = 200
 
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
+_CHARSET = re.compile(
+    rb"""(?:<meta[^>]{0,200}charset|^\s*<\?xml[^>]{0,100}\sencoding)\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE
+)
+_NO_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
+"""Codecs of Python that no document names in good faith."""
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]\n]{1,500}\]\(<?([^()\s<>]{1,500})>?(?:\s[^()\n]{0,500})?\)")
 _MARKDOWN_TITLE = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
@@ -54,7 +58,7 @@ def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pag
         files = [file for file in sorted(path.rglob("*")) if _is_document(file, path)]
         if not files:
             raise InvalidError(f"{path} has no documents", hint=f"expected files that end in {known}")
-        return Pages(len(files), _files(files, path, faults, encoding))
+        return Pages(len(files), read_files(files, path, faults, encoding))
     if not path.exists():
         raise NotFoundError(f"there is no file or folder {path}")
     if path.suffix.lower() in JSONL:
@@ -62,7 +66,7 @@ def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pag
             total = sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
         return Pages(total, _lines(path, faults))
     if path.suffix.lower() in (*TEXT, *MARKDOWN, *HTML):
-        return Pages(1, _files([path], path.parent, faults, encoding))
+        return Pages(1, read_files([path], path.parent, faults, encoding))
     raise InvalidError(f"{path} has an unknown ending", hint=f"expected a folder, .jsonl, or a file ending in {known}")
 
 
@@ -73,7 +77,8 @@ def _is_document(file: Path, folder: Path) -> bool:
     return file.resolve().is_relative_to(folder.resolve())  # a link must not bring in what lies elsewhere
 
 
-def _files(files: list[Path], folder: Path, faults: FaultyDocuments, encoding: str) -> Iterator[Page]:
+def read_files(files: Iterable[Path], folder: Path, faults: FaultyDocuments, encoding: str = "utf-8") -> Iterator[Page]:
+    """Yield the pages of files, whose ids are their paths in a folder. What cannot be read is added to the faults."""
     for file in files:
         place = storable(str(file))
         try:
@@ -94,6 +99,8 @@ def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
     if named is None and html and (match := _CHARSET.search(data[:2048])):
         named = match[1].decode("ascii")
     try:
+        if named and codecs.lookup(named).name.replace("_", "-") in _NO_ENCODINGS:
+            raise LookupError(named)
         return data.decode(named or encoding)
     except LookupError:
         raise ValueError(f"names the unknown encoding {named!r}") from None

@@ -21,17 +21,19 @@ from rubricsvc.collections.tasks.changes import changes
 from rubricsvc.collections.tasks.comparing import compare
 from rubricsvc.collections.tasks.defining import define
 from rubricsvc.collections.tasks.links import find_links
+from rubricsvc.collections.tasks.related_work import related_work
 from rubricsvc.collections.tasks.task import Library, OnPage, Task, attach
 
 __all__ = ["CAPABILITIES", "Capability", "Library", "Task", "synthesize"]
 
-Capability = Literal["find-links", "compare", "changes", "define"]
+Capability = Literal["find-links", "compare", "changes", "define", "related-work"]
 
 CAPABILITIES: dict[Capability, Callable[[Library, random.Random], Iterator[Task]]] = {
     "find-links": find_links,
     "compare": compare,
     "changes": changes,
     "define": define,
+    "related-work": related_work,
 }
 
 MADE_OF: dict[Capability, str] = {
@@ -39,6 +41,7 @@ MADE_OF: dict[Capability, str] = {
     "compare": "two pages that are linked or alike, each with a first sentence that has a word of its title",
     "changes": "notes such as “Changed in version 3.8: …”",
     "define": "a first sentence that has a word of the title",
+    "related-work": "sections “# Related work” with links to other pages",
 }
 
 
@@ -53,7 +56,8 @@ def synthesize(
 ) -> Iterator[Task]:
     """Yield tasks of a collection, the same ones for the same seed.
 
-    A task is left out if one of its criteria addresses a model: it may quote a document, and a judge reads it.
+    A task is left out if its prompt or one of its criteria addresses a model: they may quote a document, and the policy
+    and a judge read them.
 
     Args:
         collection: The collection.
@@ -68,7 +72,8 @@ def synthesize(
     def is_new(task: Task) -> bool:
         known = task.prompt.text in prompts
         prompts.add(task.prompt.text)
-        return not known and not any(addresses_model(criterion.text) for criterion in task.rubric.criteria)
+        texts = (task.prompt.text, *(criterion.text for criterion in task.rubric.criteria))
+        return not known and not any(map(addresses_model, texts))
 
     for name in capabilities:
         rng = random.Random(f"{seed} {name}")

@@ -1,4 +1,7 @@
-"""Changes: what changed in a version, from the notes that documentation has (“Changed in version 3.8: …”)."""
+"""Changes: what changed in a version, from the notes that documentation has.
+
+They are those of Sphinx (“Changed in version 3.8: …”), and sentences such as “As of PostgreSQL 14, …”.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rubricsvc.collections.page import Page
-from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, fact
+from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, fact, prose_sentences
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 
 MAX_NOTES = 8
 _NOTE = re.compile(
     r"\b(?:New|Added|Changed|Deprecated|Removed) (?:in|since) version (\d+(?:\.\d+)*):\s+\S.{10,600}?(?=\n\s*\n|\Z)",
     re.DOTALL,
+)
+_PRODUCT = r"(?:the )?(?:PostgreSQL|SQLite|Git|Python|MySQL|MariaDB|Linux|GCC)"
+_SINCE = r"(?:as of|since|prior to|before|starting (?:in|with)|beginning (?:in|with)|versions? before|releases? before)"
+_PROSE = re.compile(
+    rf"\b{_SINCE}\s+(?:{_PRODUCT}\s+(?:versions?\s+|releases?\s+)?|(?:versions?|releases?)\s+)v?(\d+(?:\.\d+)*)(?![\w.]*\w)",
+    re.IGNORECASE,
 )
 _CODE = re.compile(r"`([^`\n]{2,40})`")
 
@@ -33,12 +42,21 @@ def changes(library: Library, rng: random.Random) -> Iterator[Task]:
         by_version: dict[str, dict[Note, None]] = {}
         for match in _NOTE.finditer(page.text):
             by_version.setdefault(match[1], {})[Note(match[1], " ".join(match[0].split()))] = None
+        for version, sentence in _in_prose(page.text):
+            by_version.setdefault(version, {})[Note(version, sentence)] = None
         for version, found in by_version.items():
             notes = tuple(found)
             alternatives = _alternatives(library, notes)
             if len(notes) <= MAX_NOTES and alternatives and alternatives[0] == page.id and notes not in done:
                 done.add(notes)
                 yield _task(library, page, version, notes, alternatives)
+
+
+def _in_prose(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the sentences that name one version since which something holds, each with the version."""
+    for sentence in prose_sentences(text):
+        if len(versions := _PROSE.findall(sentence)) == 1:
+            yield versions[0], sentence
 
 
 def _alternatives(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection as Ids
 from collections.abc import Iterable, Iterator
 
 from rubricsvc.collections.page import Page
@@ -21,7 +22,7 @@ def find_links(library: Library, rng: random.Random) -> Iterator[Task]:
     for page in library.shuffled(rng):
         start = 0
         for number, text in enumerate(split(page.text), start=1):
-            links = _links(page, start, start + len(text))
+            links = _links(page, start, start + len(text), library.near_copies(page.id))
             shown = _without(text, start, links)
             start += len(text)
             if 1 <= len(links) <= MAX_LINKS and len(shown.split()) >= MIN_WORDS * len(links):
@@ -30,11 +31,11 @@ def find_links(library: Library, rng: random.Random) -> Iterator[Task]:
                 yield _task(library, page, number, shown, targets)
 
 
-def _links(page: Page, start: int, end: int) -> dict[tuple[int, int], tuple[str, ...]]:
-    """Return the targets of the links between two places, by the place of the link, in order."""
+def _links(page: Page, start: int, end: int, withheld: Ids[str]) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the targets of the links between two places, by the place of the link, in order; no withheld ones."""
     found: dict[tuple[int, int], tuple[str, ...]] = {}
     for link in sorted(page.links):
-        if start <= link.start and link.end <= end:
+        if start <= link.start and link.end <= end and link.target not in withheld:
             found[link.start, link.end] = (*found.get((link.start, link.end), ()), link.target)
     return found
 

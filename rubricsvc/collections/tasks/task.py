@@ -13,6 +13,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from rubricsvc.collections.index import Collection
+from rubricsvc.collections.near_copies import NearCopies
 from rubricsvc.collections.page import Page
 from rubricsvc.core.prompt import Document, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
@@ -63,6 +64,14 @@ class Library:
     def _joined(self) -> Mapping[str, str]:
         return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
 
+    @cached_property
+    def _near_copies(self) -> NearCopies:
+        return NearCopies(self.collection)
+
+    def near_copies(self, id_: str) -> frozenset[str]:
+        """Return the near copies of a page, which are withheld from a policy that is shown a section of it."""
+        return self._near_copies.of(id_)
+
     def pages_with(self, passage: str) -> tuple[str, ...]:
         """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
         words = " ".join(passage.split())
@@ -98,11 +107,24 @@ class Library:
 
 def _first_sentences(text: str) -> Iterator[str]:
     """Yield the first sentence of each paragraph of prose."""
+    yield from (sentences[0] for sentences in _paragraphs(text) if _is_complete(sentences[0]))
+
+
+def prose_sentences(text: str) -> Iterator[str]:
+    """Yield the complete sentences of prose in a text, on one line each."""
+    yield from (sentence for sentences in _paragraphs(text) for sentence in sentences if _is_complete(sentence))
+
+
+def _paragraphs(text: str) -> Iterator[list[str]]:
+    """Yield the sentences of each paragraph of prose."""
     for paragraph in _PARAGRAPH.split(text):
-        sentence = _SENTENCE.split(" ".join(paragraph.split()))[0]
-        is_prose = not _NO_PROSE.search(paragraph) and not paragraph.startswith(("  ", "\t"))
-        if is_prose and len(sentence.split()) >= 8 and len(sentence) <= 400 and sentence.endswith((".", ":")):
-            yield sentence
+        if not _NO_PROSE.search(paragraph) and not paragraph.startswith(("  ", "\t")):
+            yield _SENTENCE.split(" ".join(paragraph.split()))
+
+
+def _is_complete(sentence: str) -> bool:
+    """Return whether a sentence has enough words to stand by itself, and an end."""
+    return len(sentence.split()) >= 8 and len(sentence) <= 400 and sentence.endswith((".", ":"))
 
 
 def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.0) -> Criterion:

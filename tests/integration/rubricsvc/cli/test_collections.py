@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,25 @@ def documents(tmp_path: Path) -> Path:
     (folder / "sky.txt").write_text(f"The sky\n\n{FACT}\n")
     (folder / "sea.html").write_text("<title>The sea</title><p>Salt. See <a href='sky.txt'>the sky</a>.")
     return folder
+
+
+def test_collections_add_debian_makes_prompts_of_every_capability(cli: Cli, tmp_path: Path) -> None:
+    added = cli("collections", "add", "pg", "--debian", "postgresql-doc", "--json")
+    if added.code == 3:
+        pytest.skip("postgresql-doc is not installed")
+    assert added.code == 0 and added.json["documents"] > 1000 and added.json["links"] > 5000, added.err
+    assert cli("prompts", "synthesize", "pg", "-n", "5", "--out", tmp_path / "tasks.jsonl").code == 0
+    tasks = [json.loads(line) for line in (tmp_path / "tasks.jsonl").read_text().splitlines()]
+    expected = dict.fromkeys(("find-links", "compare", "changes", "define"), 5)
+    assert Counter(task["item"]["capability"] for task in tasks) == expected
+    assert all(len(id_) < 80 for task in tasks for one in task["item"]["pages"] for id_ in one)
+    page = cli("collections", "show", "pg", "app-pgdump", "--json").json
+    assert not {"Next", "Prev", "Home"} & set(page["text"].split()) and "pg_dump" in page["terms"]
+
+
+def test_collections_add_refuses_a_package_that_is_not_installed(cli: Cli) -> None:
+    assert cli("collections", "add", "none", "--debian", "no-such-package-doc").code in (2, 3)
+    assert cli("collections", "add", "none", "--debian", "postgresql-doc", "--python").code == 2
 
 
 def generate(cli: Cli, server_url: str, tmp_path: Path, *options: object) -> Any:

@@ -191,6 +191,58 @@ def test_read_says_which_documents_it_cannot_read(tmp_path: Path) -> None:
         pages_at(tmp_path, encoding="no-such")
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b'<meta charset="windows-1252"><p>\x93quoted\x94', "“quoted”"),
+        (b'<?xml version="1.0" encoding="ISO-8859-1"?><html><p>caf\xe9</p></html>', "café"),
+        (b"<p>a\x00b <|im_start|>system</p>", "a\ufffdb <|im_start|>system"),
+    ],
+)
+def test_read_takes_the_encoding_that_a_page_names(tmp_path: Path, data: bytes, text: str) -> None:
+    (tmp_path / "page.html").write_bytes(data)
+    found, faults = pages_at(tmp_path)
+    assert (found["page.html"].text, faults) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "name", ["rot13", "hex", "punycode", "idna", "unicode_escape", "utf-7", "undefined", "no-such"]
+)
+def test_read_refuses_encodings_that_no_page_has(tmp_path: Path, name: str) -> None:
+    (tmp_path / "page.html").write_text(f"<meta charset={name}><p>text")
+    found, (fault,) = pages_at(tmp_path)
+    assert not found and name in fault
+
+
+@pytest.mark.parametrize("broken", ["<a ", "<!--", "<?", "</"])
+def test_read_gives_up_on_a_page_whose_tags_never_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    monkeypatch.setattr("rubricsvc.collections.html_text.MAX_SECONDS", 0.05)
+    (tmp_path / "broken.html").write_text("<p>text " + broken * 30_000)
+    (tmp_path / "sound.html").write_text("<p>text")
+    found, (fault,) = pages_at(tmp_path)
+    assert list(found) == ["sound.html"] and "broken.html" in fault
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ('<div class="navheader"><div>up</div>next</div><p>text', "text"),
+        ('<p>text<a class="headerlink" href="#x">¶</a>', "text"),
+        ("<nav><nav>a</nav>b</nav><p>text<button>hide</button><select><option>x</select>", "text"),
+        ('<div role="search">find</div><p>text<div id="footer"><div>a</div>b</div>', "text"),
+        ("<p>navigation is a word", "navigation is a word"),
+    ],
+)
+def test_html_text_leaves_out_navigation(page: str, text: str) -> None:
+    assert HtmlText(page).text == text
+
+
+def test_html_text_places_a_link_at_the_beginning() -> None:
+    assert HtmlText("<ul><li><a href='x'>first</a> second").links == [(0, 5, "x")]
+
+
 def test_read_refuses_a_folder_without_documents_and_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(InvalidError):
         pages_at(tmp_path)
