@@ -26,6 +26,7 @@ from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import (  # noqa: F401 - they register their checks
+    actions,
     answers,
     cheating,
     citations,
@@ -34,6 +35,7 @@ from workers.checks import (  # noqa: F401 - they register their checks
     ifbench,
     ifeval,
     instructions,
+    reports,
     structure,
     text,
 )

@@ -70,6 +70,9 @@ def test_cites_and_quotes_score_0_without_documents() -> None:
         ('It says "implement the binary arithmetic operations".', 0),
         ('"to implement the binary arithmetic" [numeric-types] and "it should return it" [doc 2].', 1),
         ('"to implement the binary arithmetic" [doc 2] and "it should return it" [doc 2].', 0.5),
+        ('It says "implement the binary arithmetic operations" [numeric-types] [doc 2].', 1),
+        ('It says "implement the binary arithmetic operations" [doc 2] [other] [numeric-types].', 0),
+        ('It says "implement the binary arithmetic operations". See [doc 2], [other], [numeric-types].', 0),
     ],
 )
 def test_quotes_needs_the_passage_in_the_document_cited(text: str, value: float) -> None:

@@ -1,0 +1,116 @@
+"""Checks of reports on documents: the pages that they cite, what they mention, and what they copy."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.core.prompt import Completion, Document, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
+from workers.checks import run
+
+IDS = ("a", "b", "b-copy", "c", "source")
+PAGES = [["a"], ["b", "b-copy"]]
+TEXT = " ".join(f"word{number}" for number in range(400))
+
+
+def verdict(text: str, name: str, item: object = None, **args: object) -> Verdict:
+    documents = tuple(Document(id=id_, text=TEXT) for id_ in IDS)
+    prompt = Prompt.of("q", documents=documents, **({"item": item} if item is not None else {}))
+    rubric = Rubric(criteria=(Criterion(key="k", text="t", check=Check.model_validate({"name": name, "args": args})),))
+    return run(rubric, prompt, Completion(text=text))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "recall", "precision", "f1"),
+    [
+        ("It is so [a], and so [b].", 1.0, 1.0, 1.0),
+        ("It is so [a; b-copy].", 1.0, 1.0, 1.0),
+        ("It is so [a], [b], [b-copy].", 1.0, 1.0, 1.0),
+        ("It is so [b], [b-copy].", 0.5, 1.0, 2 / 3),
+        ("It is so [a], [a], [a].", 0.5, 1.0, 2 / 3),
+        ("It is so [a], [b], [c], [invented].", 1.0, 0.5, 2 / 3),
+        ("It is so [c].", 0.0, 0.0, 0.0),
+        ("It is so `[a]`, a[b], [b](http://x).", 0.0, 0.0, 0.0),
+        ("", 0.0, 0.0, 0.0),
+    ],
+)
+def test_cites_pages(text: str, recall: float, precision: float, f1: float) -> None:
+    for measure, value in (("recall", recall), ("precision", precision), ("f1", f1)):
+        assert verdict(text, "cites_pages", pages=PAGES, measure=measure).value == pytest.approx(value)
+        assert verdict(text, "cites_pages", {"pages": PAGES}, measure=measure).value == pytest.approx(value)
+
+
+def test_cites_pages_counts_only_what_was_given_or_opened() -> None:
+    assert verdict("It is so [a], [unopened].", "cites_pages", pages=[["a"], ["unopened"]]).value == 0.5
+
+
+def test_cites_pages_does_not_count_the_document_that_the_prompt_shows() -> None:
+    item = {"pages": PAGES, "source": "source"}
+    assert verdict("As [source] says [a], [b].", "cites_pages", item).value == 1.0
+
+
+@pytest.mark.parametrize("item", [None, {}, {"pages": []}, {"pages": [[]]}, {"pages": "a"}, {"pages": [[""]]}])
+def test_cites_pages_fails_without_pages(item: object) -> None:
+    found = verdict("It is so [a].", "cites_pages", item)
+    assert found.value is None and found.reason == "check_error"
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "value"),
+    [
+        ("The `mode` and `size` arguments are new.", {}, 1.0),
+        ("The mode and the size are new [a].", {}, 1.0),
+        ("The `mode` argument is new.", {}, 0.5),
+        ("The Mode is new.", {}, 0.0),
+        ("The Mode is new.", {"case": False}, 0.5),
+        ("The modes and sizes are new.", {}, 0.0),
+        ("`mode`, `size`", {}, 0.0),
+        ("`mode`\n\n`size`", {}, 0.0),
+        ("`mode`, `size`", {"words": 0}, 1.0),
+        ("Terms: `mode`, `size`, `other`, `more`", {}, 0.25),
+        ("Terms: `mode`, `size`, `other`, `more`. What is new is the `mode`.", {}, 0.625),
+        ("# mode and size and other words\n\n```\nmode and size are new here\n```", {}, 0.0),
+        ("[mode] [size] are the citations here.", {}, 0.0),
+        ("", {}, 0.0),
+    ],
+)
+def test_mentions(text: str, args: dict[str, object], value: float) -> None:
+    assert verdict(text, "mentions", terms=["mode", "size"], **args).value == value
+
+
+def part(start: int, end: int) -> str:
+    return " ".join(TEXT.split()[start:end])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Words of its own, which no source has, and more of them in a row.", 0.0),
+        (part(0, 7), 0.0),
+        (part(0, 100), 0.0),
+        (part(0, 150), 0.5),
+        (f"> {part(0, 150)}", 0.5),
+        (f"“{part(0, 75)}” and “{part(100, 175)}”", 0.5),
+        (part(0, 150).upper().replace(" ", ",  "), 0.5),
+        (" [a] ".join(TEXT.split()[:150]), 0.5),
+        (part(0, 200), 1.0),
+        (TEXT, 1.0),
+        (" own ".join(part(start, start + 7) for start in range(0, 280, 7)), 0.0),
+        ("", 0.0),
+    ],
+)
+def test_copied(text: str, value: float) -> None:
+    assert verdict(text, "copied").value == value
+
+
+def test_copied_counts_a_passage_as_often_as_it_is_written() -> None:
+    assert verdict(f"{part(0, 10)}. {part(0, 10)}.", "copied", max=0).rationale == "20 of 20 words are copied"
+
+
+def test_checks_of_reports_read_long_texts() -> None:
+    for piece in ("[a] ", "[", "`mode` ", "word1 ", "\ue000", "“", "mode size. "):
+        text = piece * (30_000 // len(piece))
+        for name, args in (("cites_pages", {"pages": PAGES}), ("mentions", {"terms": ["mode"]}), ("copied", {})):
+            value = verdict(text, name, **args).value
+            assert value is not None and 0.0 <= value <= 1.0

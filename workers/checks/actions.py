@@ -1,0 +1,219 @@
+"""Checks of what a policy did: ``valid_calls``, ``wasted_calls`` and ``invented_actions``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from rubricsvc.core.prompt import Completion, Prompt, ToolCall
+from rubricsvc.core.trajectory import is_error, json_of, tool_results
+from workers.checks.prose import INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, sentences
+from workers.checks.registry import Args, CheckResult, check
+from workers.checks.sources import sources
+
+Answered = tuple[ToolCall | None, str, bool]
+"""A call (None where it is malformed), its result, and whether that is an error."""
+
+
+class ValidCalls(Args):
+    """``min``: valid calls for full credit."""
+
+    min: int = Field(default=1, ge=1)
+
+
+@check("valid_calls", ValidCalls)
+def valid_calls(completion: Completion, prompt: Prompt, args: ValidCalls) -> CheckResult:
+    """Return min(1, valid/min) × valid/all over the calls that were answered; 0 without one.
+
+    A call is valid if its result is no error, and not that of a call before it. A malformed call has an error as its
+    result.
+    """
+    valid, every, rationale = _valid(completion)
+    return CheckResult(min(1.0, valid / args.min) * valid / every if every else 0.0, rationale)
+
+
+class WastedCalls(Args):
+    """It takes no arguments."""
+
+
+@check("wasted_calls", WastedCalls)
+def wasted_calls(completion: Completion, prompt: Prompt, args: WastedCalls) -> CheckResult:
+    """Return the share of calls that are not valid (see ``valid_calls``): a fault, for a negative weight."""
+    valid, every, rationale = _valid(completion)
+    return CheckResult(1 - valid / every if every else 0.0, rationale)
+
+
+def _valid(completion: Completion) -> tuple[int, int, str]:
+    seen, errors, repeats = set[tuple[str, str]](), 0, 0
+    for call, result, failed in _answered(completion):
+        named = (call.name if call else "", result)
+        errors += failed
+        repeats += not failed and named in seen
+        seen.add(named)
+    every = sum(1 for _ in _answered(completion))
+    valid = every - errors - repeats
+    return valid, every, f"{valid} of {every} calls are valid; {errors} errors, {repeats} results a second time"
+
+
+def _answered(completion: Completion) -> Iterator[Answered]:
+    for call, message in tool_results(completion.messages):
+        yield call, message.content, is_error(json_of(message.content))
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Verbs, and the beginnings of words in the names of the tools that do it; none stands for any tool.
+
+    ``tried``: a call whose result is an error did it too. ``reads``: what is in the `sources` was read.
+    """
+
+    verbs: str
+    tools: str = ""
+    tried: bool = False
+    reads: bool = False
+
+
+ACTIONS = (
+    Action(
+        "searched searching queried querying googled googling looked_up looking_up looked_for looking_for",
+        "search query find look grep google brows retriev",
+        tried=True,
+    ),
+    Action(
+        "opened opening read reading reviewed reviewing consulted consulting visited visiting browsed browsing"
+        " examined examining inspected inspecting studied studying fetched fetching downloaded downloading"
+        " looked_at looking_at looked_through looking_through looked_into looking_into went_through going_through",
+        "open read fetch get view brows visit cat load download find quote",
+        reads=True,
+    ),
+    Action(
+        "checked checking cross-checked cross-checking double-checked double-checking verified verifying confirmed"
+        " confirming validated validating",
+        reads=True,
+    ),
+    Action(
+        "ran running executed executing tested testing compiled compiling benchmarked benchmarking profiled profiling",
+        "run exec python code bash shell terminal test sandbox compil bench profil calc",
+    ),
+    Action("emailed emailing contacted contacting interviewed interviewing phoned phoning", "mail send messag contact"),
+)
+"""What a report may claim to have done, by verb. The first row with a verb counts."""
+
+_FILLERS = (
+    r"(?:(?:have|had|also|then|first|next|again|now|just|already|(?!hardly|barely|scarcely|nearly)\w+ly),?\s+){0,6}"
+)
+_PERSON = r"(?:\b(?P<unreal>[Ii]f|[Uu]nless|[Ww]hether|[Uu]ntil)\s+)?\b(?:I|[Ww]e)(?:['’]ve|['’]d)?\s+"
+_CLAUSE_END = re.compile(
+    r"[.,;:!?()\n]|\b(?:and|but|or|which|that|whether|if|to|where|because|before|after|when|while|so|how|what|why)\b"
+)
+_MAX_OBJECT = 200
+"""Characters after a verb in which its object is."""
+_GENERIC_TEXT = (
+    "the a an in of on for with all each every any some this these those its their my our own various several many few"
+    " relevant available related different other more most also again then carefully thoroughly documentation document"
+    " doc collection page source web internet online site website manual reference material information detail result"
+    " tool using via by from about into through it them up at as is was are were both two three four five official full"
+    " text content passage part section article file once twice here there above below question task prompt"
+    " instruction problem answer report reasoning work"
+)
+"""Words of an object that name nothing in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that was answered: its tool, the words of its name, of its arguments and its result."""
+
+    tool: str
+    name: tuple[str, ...]
+    words: frozenset[str]
+    failed: bool
+
+    @classmethod
+    def of(cls, call: ToolCall, result: str, failed: bool) -> Call:
+        """Return the call with its words."""
+        name = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", call.name).casefold())
+        return cls(call.name, tuple(name), _words(f"{call.arguments}\n{result}"), failed)
+
+    def can_do(self, action: Action, names: tuple[str, ...]) -> bool:
+        """Return whether it can have done an action, for which only the tools of these names will do, if there are."""
+        if self.failed and not action.tried:
+            return False
+        if names or not action.tools:
+            return not names or self.tool in names
+        return any(word.startswith(tuple(action.tools.split())) for word in self.name)
+
+
+class InventedActions(Args):
+    """``tools``: names of tools by further verbs (``deployed: [deploy]``), which replace those of `ACTIONS`."""
+
+    tools: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+@check("invented_actions", InventedActions)
+def invented_actions(completion: Completion, prompt: Prompt, args: InventedActions) -> CheckResult:
+    """Return 1 if the text claims an action that no call did: a fault, for a negative weight.
+
+    Claims are in English, in the first person and in the past (“I searched …”, “We have checked …”, “After reading
+    …”); not those in quotation marks, code, questions and conditions. A call did it if its tool is one for the verb,
+    its result is no error, and more than half of the words that name the object occur in its arguments and its result.
+    What is in the `sources` was read.
+    """
+    actions: dict[str, tuple[Action, tuple[str, ...]]] = {
+        verb: (action, ()) for action in reversed(ACTIONS) for verb in action.verbs.split()
+    }
+    actions |= {verb.replace(" ", "_"): (Action(verb), names) for verb, names in args.tools.items()}
+    claims = list(dict.fromkeys(_claims(completion.text, actions)))
+    calls = [Call.of(call, result, failed) for call, result, failed in _answered(completion) if call is not None]
+    titles = {document.id: document.title for document in prompt.documents}
+    read = [_words(f"{id_}\n{titles.get(id_)}\n{text}") for id_, text in sources(prompt, completion).items()]
+    invented = []
+    for verb, words, claim in claims:
+        action, names = actions[verb]
+        if not words and not action.tools and not names:
+            continue  # “I checked my answer” names nothing that a tool shows
+        texts = [call.words for call in calls if call.can_do(action, names)]
+        texts += read if action.reads and not names else []
+        if not any(not words or 2 * len(words & text) > len(words) for text in texts):
+            invented.append(claim)
+    lines = [f"no call did: {claim[:120]}" for claim in invented[:20]]
+    return CheckResult(float(bool(invented)), "\n".join([f"{len(claims)} claimed actions", *lines]))
+
+
+Actions = Mapping[str, tuple[Action, tuple[str, ...]]]
+
+
+def _claims(text: str, actions: Actions) -> Iterator[tuple[str, frozenset[str], str]]:
+    """Yield the verb, the words that name its object, and the claim itself."""
+    longest = sorted(actions, key=len, reverse=True)
+    verbs = rf"(?P<verb>{'|'.join(re.escape(verb).replace('_', ' ') for verb in longest)})\b"
+    first = re.compile(rf"{_PERSON}{_FILLERS}{verbs}")
+    before = re.compile(rf"\b(?:Having|After|By)\s+{_FILLERS}{verbs}(?=[^,]*,\s+(?:I|we)\b)")
+    further = re.compile(rf"(?:,|;|\band|\bthen)\s+(?:I\s+|we\s+)?{_FILLERS}{verbs}")
+    for paragraph in paragraphs(text):
+        prose = INLINE_CODE.sub(QUOTATION, QUOTED.sub(QUOTATION, paragraph))
+        for sentence in sentences(" ".join(prose.split())):
+            if sentence.rstrip().endswith("?"):
+                continue
+            claims = [match for match in first.finditer(sentence) if not match["unreal"]]
+            claims += [*before.finditer(sentence), *(further.finditer(sentence, claims[0].end()) if claims else ())]
+            yield from (_claim(sentence, match) for match in claims)
+
+
+def _claim(sentence: str, match: re.Match[str]) -> tuple[str, frozenset[str], str]:
+    most = min(len(sentence), match.end() + _MAX_OBJECT)
+    end = _CLAUSE_END.search(sentence, match.end(), most)
+    stop = end.start() if end else most
+    words = _words(sentence[match.end() : stop])
+    named = frozenset(word for word in words if word not in _GENERIC and not word.endswith("ly"))
+    return match["verb"].replace(" ", "_"), named, sentence[match.start() : stop].strip(" ,;")
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the words in lower case, without the s of a plural."""
+    return frozenset(word.removesuffix("s") for word in WORD.findall(text.replace("_", " ").casefold()))
+
+
+_GENERIC = _words(_GENERIC_TEXT)
