@@ -26,19 +26,42 @@ from rubricsvc.core.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: ``parameters`` are its required arguments by name, each with its description; all are texts."""
+    """A tool: ``parameters`` are its arguments by name, each with its description.
+
+    All are texts and required, unless ``input_schema``, a JSON schema of the arguments, says otherwise.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    input_schema: Mapping[str, Any] | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
         """The tool in the shape of OpenAI's API, which chat templates read."""
         properties = {name: {"type": "string", "description": text} for name, text in self.parameters.items()}
-        parameters = {"type": "object", "properties": properties, "required": list(properties)}
+        parameters = self.input_schema or {"type": "object", "properties": properties, "required": list(properties)}
         function = {"name": self.name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
+
+    @property
+    def required(self) -> list[str]:
+        """The names of the arguments that every call has."""
+        return list(self.schema["function"]["parameters"].get("required", ()))
+
+    def fault(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return what is wrong with the arguments of a call; None if nothing is."""
+        if self.input_schema is None:
+            if set(arguments) == set(self.parameters) and all(isinstance(one, str) for one in arguments.values()):
+                return None
+            return f"{self.name} takes the texts {', '.join(self.parameters) or 'nothing'}"
+        from jsonschema import validators
+        from jsonschema.exceptions import best_match
+        from referencing import Registry
+
+        validator = validators.validator_for(self.input_schema)(self.input_schema, registry=Registry())
+        error = best_match(validator.iter_errors(arguments))
+        return None if error is None else f"{self.name}{error.json_path.removeprefix('$')}: {error.message}"
 
 
 class ToolError(Exception):
@@ -52,7 +75,7 @@ class Episode(Protocol):
     def report(self) -> str | None:
         """The final text, None until the policy has finished."""
 
-    def step(self, name: str, arguments: Mapping[str, str]) -> str:
+    def step(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the result of a call, whose arguments are those that the tool has.
 
         Raises:
@@ -61,7 +84,10 @@ class Episode(Protocol):
 
 
 class Environment(Protocol):
-    """What a policy acts in. Episodes run in several threads, each in one at a time."""
+    """What a policy acts in. Episodes run in several threads, each in one at a time.
+
+    A method ``leak_guard(prompt)`` returns what no tool must show of the answer: `trainer.environments.leaks`.
+    """
 
     @property
     def tools(self) -> Sequence[Tool]:

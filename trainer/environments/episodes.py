@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Thread, current_thread, main_thread
+
+from pydantic import JsonValue
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
@@ -14,16 +17,26 @@ from rubricsvc.core.prompt import Message, Prompt, ToolCall
 from rubricsvc.core.untrusted import clean
 from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
+from trainer.environments.leaks import LeakGuard
+from trainer.environments.notes import KEPT, NOTE
 from trainer.environments.tool_calls import Turn, parse
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
-    """Turns of the policy, characters of a tool's result, and seconds that the calls of one turn may take."""
+    """Turns of the policy, characters of a tool's result, and seconds that the calls of one turn may take.
+
+    With ``notes`` the policy may take notes, after which it sees nothing else (`trainer.environments.notes`).
+    """
 
     max_turns: int = 8
     max_result_chars: int = 2000
     tool_timeout_s: float = 10.0
+    notes: bool = False
+
+    def tools(self, environment: Environment) -> Sequence[Tool]:
+        """Return the tools of an environment, and that of notes where they may be taken."""
+        return (*environment.tools, NOTE) if self.notes else environment.tools
 
 
 @dataclass
@@ -32,6 +45,7 @@ class Answers:
 
     messages: list[Message] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    leaks: list[dict[str, JsonValue]] = field(default_factory=list)
     report: str | None = None
     seconds: float = 0.0
 
@@ -41,14 +55,17 @@ class RunningEpisode:
     """An episode with its trajectory: what the policy wrote and what the tools answered.
 
     ``counts`` has numbers of ``calls`` by the name of their tool (``calls/search``), of ``malformed`` messages,
-    ``refused`` calls, ``errors`` of tools and ``timeouts``. ``report`` is the final text, empty without one.
+    ``refused`` calls, ``errors`` of tools and ``timeouts``, and with a ``guard`` of ``leak_hits``: results that held
+    the answer, which ``leaks`` describe. ``report`` is the final text, empty without one.
     """
 
     episode: Episode
     tools: Sequence[Tool]
     limits: EpisodeLimits
+    guard: LeakGuard | None = None
     messages: list[Message] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    leaks: list[dict[str, JsonValue]] = field(default_factory=list)
     turns: int = 0
     tool_time: float = 0.0
     done: bool = False
@@ -67,7 +84,7 @@ class RunningEpisode:
         self.turns += 1
         turn = parse(text)
         if not turn.calls and turn.error is None:
-            self._finish(turn.content)
+            self._end(turn.content)
         else:
             self.messages.append(Message(role="assistant", content=turn.content, tool_calls=turn.calls or None))
         return turn
@@ -80,6 +97,8 @@ class RunningEpisode:
             answers.messages.append(Message(role="tool", content=self._error(turn.error)))
         for call in turn.calls:
             content = self._answer(call, answers.counts)
+            if self.guard is not None and (leak := self.guard.leak(call, content)) is not None:
+                answers.leaks.append(leak)
             answers.messages.append(Message(role="tool", content=content, name=call.name, tool_call_id=call.id))
         try:
             report = self.episode.report
@@ -93,21 +112,41 @@ class RunningEpisode:
     def apply(self, answers: Answers) -> list[Message]:
         """Add what the tools answered, and return their messages; none once the episode ends."""
         self.counts.update(answers.counts)
+        if answers.leaks:
+            self.counts["leak_hits"] += len(answers.leaks)
+            self.leaks += answers.leaks
         self.tool_time += answers.seconds
         if answers.report is not None:
-            self._finish(answers.report)
+            self._end(answers.report)
             return []
         self.messages += answers.messages
         self.done = self.turns >= self.limits.max_turns
         return [] if self.done else answers.messages
 
-    def stop(self) -> None:
-        """End an episode whose tools did not answer in time. Their thread goes on; what it answers is not applied."""
+    def start(self, text: str) -> Future[Answers]:
+        """Take a message of the policy, whose calls are answered in a thread; `finish` applies what they answer."""
+        turn, answers = self.read(text), Future[Answers]()
+        if self.done:
+            answers.set_result(Answers())
+        else:
+            Thread(target=lambda: answers.set_result(self.answer(turn)), daemon=True).start()
+        return answers
+
+    def finish(self, answers: Future[Answers]) -> list[Message]:
+        """Add what the tools answered, and return their messages; none once the episode ends.
+
+        Tools that have not answered end it. Their thread goes on; what it answers is not applied.
+        """
+        if self.done:
+            return []
+        if answers.done():
+            return self.apply(answers.result())
         self.counts["timeouts"] += 1
         self.tool_time += self.limits.tool_timeout_s
         self.done = True
+        return []
 
-    def _finish(self, report: str) -> None:
+    def _end(self, report: str) -> None:
         self.done, self.report = True, report
         self.messages.append(Message(role="assistant", content=report))
 
@@ -118,11 +157,13 @@ class RunningEpisode:
             counts["refused"] += 1
             return self._error(f"no tool {call.name[:40]!r}; the tools are {', '.join(one.name for one in self.tools)}")
         arguments = strict_json.parse(call.arguments)
-        if set(arguments) != set(tool.parameters) or not all(isinstance(value, str) for value in arguments.values()):
-            counts["refused"] += 1
-            return self._error(f"{tool.name} takes the texts {', '.join(tool.parameters) or 'nothing'}")
-        counts[f"calls/{tool.name}"] += 1
         try:
+            if (fault := tool.fault(arguments)) is not None:
+                counts["refused"] += 1
+                return self._error(fault)
+            counts[f"calls/{tool.name}"] += 1
+            if tool is NOTE:
+                return KEPT
             return self._readable(_text(self.episode.step(tool.name, arguments)))
         except ToolError as error:
             return self._error(str(error))
@@ -150,38 +191,14 @@ def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> Ru
     Raises:
         InvalidError: The environment has no tools, or two of one name.
     """
-    names = Counter(tool.name for tool in environment.tools)
+    tools = limits.tools(environment)
+    names = Counter(tool.name for tool in tools)
     if not names or (name := names.most_common(1)[0])[1] > 1:
         found = f"{name[1]} tools named {name[0]!r}" if names else "no tools"
         raise InvalidError(f"the environment has {found}", hint="give each tool a name of its own")
-    return RunningEpisode(environment.reset(prompt), environment.tools, limits)
-
-
-def turn_all(episodes: Sequence[RunningEpisode], texts: Sequence[str]) -> list[list[Message]]:
-    """Take a message in each episode, all at once, and return what the tools answer.
-
-    An episode whose tools take longer than the limit ends; the others do not wait for it.
-    """
-    answers: dict[int, Answers] = {}
-
-    def work(at: int, turn: Turn) -> None:
-        answers[at] = episodes[at].answer(turn)
-
-    turns = [one.read(text) for one, text in zip(episodes, texts, strict=True)]
-    threads = {
-        at: Thread(target=work, args=(at, turn), daemon=True) for at, turn in enumerate(turns) if not episodes[at].done
-    }
-    deadline = time.monotonic() + max((one.limits.tool_timeout_s for one in episodes), default=0.0)
-    for thread in threads.values():
-        thread.start()
-    messages: list[list[Message]] = [[] for _ in episodes]
-    for at, thread in threads.items():
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if (answered := answers.get(at)) is None:
-            episodes[at].stop()
-        else:
-            messages[at] = episodes[at].apply(answered)
-    return messages
+    guard: LeakGuard | None = getattr(environment, "leak_guard", lambda _prompt: None)(prompt)
+    counts = Counter({"leak_hits": 0} if guard is not None else {})
+    return RunningEpisode(environment.reset(prompt), tools, limits, guard, counts=counts)
 
 
 def _text(given: object) -> str:

@@ -4,26 +4,43 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rubricsvc.errors import needs_extra
 from trainer.environments.calculator import Calculator
-from trainer.environments.config import EnvironmentConfig
+from trainer.environments.config import EnvironmentConfig, ToolsConfig
+from trainer.environments.curriculum import limited
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
-from trainer.environments.research import Research
+from trainer.environments.research import SHOWN_CHARS, Research
 from trainer.policies.episode_sampling import Acting
 
+NO_TOOLS = ToolsConfig()
 
-def make_acting(config: EnvironmentConfig, collections_dir: Path) -> Acting:
+
+def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsConfig = NO_TOOLS) -> Acting:
     """Return the environment of a configuration, with the limits of an episode.
 
     Raises:
         NotFoundError: There is no such collection.
+        UnavailableError: An MCP server cannot be reached.
+        InvalidError: A stage of the curriculum has a tool that the environment lacks.
     """
-    environment: Environment
+    environment: Environment | None = None
     match config.name:
         case "research":
             assert config.collection is not None  # noqa: S101 - the configuration was checked
-            environment = Research(collections_dir, config.collection)
+            environment = Research(
+                collections_dir, config.collection, config.snippet_chars, min(SHOWN_CHARS, config.max_result_chars)
+            )
         case "calculator":
             environment = Calculator()
-    limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s)
-    return Acting(environment, limits, config.max_tokens)
+        case "mcp":
+            pass
+    if environment is None or tools.mcp:
+        with needs_extra("mcp"):
+            from trainer.environments.mcp_tools import McpTools
+        environment = McpTools(tools.mcp, environment, config.tool_timeout_s)
+    limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s, config.notes)
+    acting = Acting(environment, limits, config.max_tokens)
+    for stage in config.curriculum:
+        limited(acting, stage)
+    return acting

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
-from rubricsvc.collections import Collection, open_collection
+from rubricsvc.collections import open_collection
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Tool, ToolError
+from trainer.environments.leaks import LeakGuard, LeakGuards
 
 RESULTS = 5
 """Documents that a search shows."""
-SNIPPET_CHARS = 160
 SHOWN_CHARS = 1200
-"""Characters of a document that ``open`` and ``find`` show."""
+"""Maximum characters of a document that ``open`` and ``find`` show."""
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_WORD = re.compile(r"\w+(?:\.\w+)*")
 
 
 class Research:
     """A collection with the tools to search it. Cite what was opened by its id, in brackets: ``[id]``.
 
-    A prompt may withhold documents: its ``item`` has the page that it was made of as ``source``.
+    A prompt may withhold documents: its ``item`` has the page that it was made of as ``source``; see
+    `trainer.environments.leaks`.
     """
 
     tools = (
@@ -37,14 +41,22 @@ class Research:
         Tool("finish", "End with the report. Cite documents as [id].", {"report": "The report."}),
     )
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, snippet_chars: int = 160, shown_chars: int = SHOWN_CHARS) -> None:
         """Open a collection of the folder of all collections.
+
+        Args:
+            folder: Folder of all collections.
+            name: Name of the collection.
+            snippet_chars: Characters of a document that a search shows.
+            shown_chars: Characters of a document that `open` and `find` show.
 
         Raises:
             NotFoundError: There is none of that name.
         """
         self.collection = open_collection(folder, name)
-        self._lock = Lock()
+        self.snippet_chars, self.shown_chars = snippet_chars, shown_chars
+        self.lock = Lock()
+        self._guards = LeakGuards(self.collection)
 
     def reset(self, prompt: Prompt) -> ResearchEpisode:
         """Begin an episode.
@@ -58,16 +70,21 @@ class Research:
                 f"prompt {prompt.text[:60]!r} was made of another state of collection {item.get('collection')!r}",
                 hint="add the collection again, or make the prompts again: rubricsvc prompts synthesize",
             )
-        withheld = {source} if isinstance(source := item.get("source"), str) else set()
-        return ResearchEpisode(self.collection, self._lock, frozenset(withheld))
+        return ResearchEpisode(self, self.leak_guard(prompt).withheld)
+
+    def leak_guard(self, prompt: Prompt) -> LeakGuard:
+        """Return what must not be shown of a prompt's answer."""
+        with self.lock:
+            return self._guards.of(prompt)
 
 
 class ResearchEpisode:
     """What one completion has searched and opened."""
 
-    def __init__(self, collection: Collection, lock: Lock, withheld: frozenset[str]) -> None:
+    def __init__(self, environment: Research, withheld: frozenset[str]) -> None:
         self.report: str | None = None
-        self._collection, self._lock, self._withheld = collection, lock, withheld
+        self._collection, self._lock, self._withheld = environment.collection, environment.lock, withheld
+        self._snippet_chars, self._shown_chars = environment.snippet_chars, environment.shown_chars
         self._query, self._open_id = "", ""
         self._shown, self._opened = set[int](), set[str]()
 
@@ -85,7 +102,7 @@ class ResearchEpisode:
         if not hits:
             raise ToolError("no document has these words")
         self._query = query
-        return "\n".join(f"[{hit.id}] {hit.title}: {' '.join(hit.text.split())[:SNIPPET_CHARS]}" for hit in hits)
+        return "\n".join(hit.line(self._snippet_chars) for hit in hits)
 
     def _open(self, id: str) -> str:
         if id in self._withheld:
@@ -110,11 +127,22 @@ class ResearchEpisode:
         self._open_id = id_
         self._opened.add(id_)
         self._shown.add(part.start)
-        return part.text.strip()[:SHOWN_CHARS]
+        return _best(part.text, query, self._shown_chars)
 
     def _quote(self, id: str, text: str) -> str:
         if id not in self._opened:
             raise ToolError(f"open {id!r} first")
-        if " ".join(text.split()) not in " ".join(self._collection.open(id).text.split()):
+        if not self._collection.has_passage(id, text):
             raise ToolError("the passage is not in this document, word for word")
         return f"“{text}” [{id}]"
+
+
+def _best(text: str, query: str, chars: int) -> str:
+    """Return so many characters of a text, from the paragraph with most words of the query on if it is longer."""
+    text = text.strip()
+    if len(text) > chars:
+        words = set(_WORD.findall(query.casefold()))
+        paragraphs = _PARAGRAPH.split(text)
+        counts = [len(words & set(_WORD.findall(one.casefold()))) for one in paragraphs]
+        text = "\n\n".join(paragraphs[counts.index(max(counts)) :])
+    return text[:chars]

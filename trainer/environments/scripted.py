@@ -1,7 +1,8 @@
 """A scripted policy of `research`: it makes the demonstrations that a small policy learns its tools from.
 
-It searches, opens what it found, and reports a sentence of each document with its citation. Where a prompt names the
-pages that answer it (`rubricsvc prompts synthesize`), it searches for their titles and opens them.
+It searches, opens what it found, and quotes a sentence of each document with its citation; where notes may be taken,
+each is one. Where a prompt names the pages that answer it (`rubricsvc prompts synthesize`), it searches for their
+titles, with the version that is asked for, and opens them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
 from trainer.environments.episodes import EpisodeLimits, begin
+from trainer.environments.notes import NOTE
 from trainer.environments.research import Research
 from trainer.environments.tool_calls import call_text
 
@@ -22,14 +24,22 @@ MAX_PAGES = 3
 MIN_CHARS = 3
 _HIT = re.compile(r"^\[(.+?)\] ", re.MULTILINE)
 _HEADING = re.compile(r"^.*\n([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
+_NAMED = re.compile("“(.+?)”")
+_VERSION = re.compile(r"\b[Vv]ersion \d[\d.]*\d")
+_WORD = re.compile(r"\w+(?:\.\w+)*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 
 
-def demonstrate(environment: Research, prompt: Prompt, limits: EpisodeLimits) -> Completion | None:
-    """Return a trajectory for a prompt; None where the script does not reach a report."""
+def demonstrate(
+    environment: Research, prompt: Prompt, limits: EpisodeLimits, *, informed: bool = True
+) -> Completion | None:
+    """Return a trajectory for a prompt; None where the script does not reach a report.
+
+    Without ``informed`` the script does not know the pages that answer the prompt: it opens the search's first.
+    """
     episode = begin(environment, prompt, limits)
     cited: list[str] = []
-    for query, wanted in _plan(environment, prompt):
+    for query, wanted in _plan(environment, prompt) if informed else _queries(prompt.text):
         hits = _HIT.findall(_answer(episode.turn(call_text("search", query=query))))
         found = next((id_ for id_ in hits if not wanted or id_ in wanted), None)
         if found is None or episode.done:
@@ -37,7 +47,11 @@ def demonstrate(environment: Research, prompt: Prompt, limits: EpisodeLimits) ->
         text = _answer(episode.turn(call_text("open", id=found)))
         if episode.done:
             return None
-        cited.append(f"{_sentence(text, query)} [{found}].")
+        cited.append(f"“{_sentence(text, query)}” [{found}].")
+        if limits.notes:
+            episode.turn(call_text(NOTE.name, text=cited[-1]))
+            if episode.done:
+                return None
     episode.turn(call_text("finish", report=" ".join(cited)))
     if not episode.report:
         return None
@@ -50,12 +64,23 @@ def _plan(environment: Research, prompt: Prompt) -> Iterator[tuple[str, Sequence
     """Yield queries, each with the documents of which one must be found; none where any will do."""
     pages = (prompt.item or {}).get("pages")
     if not isinstance(pages, list):
-        yield _keywords(prompt.text), ()
+        yield from _queries(prompt.text)
         return
     for alternatives in pages[:MAX_PAGES]:
         assert isinstance(alternatives, list)  # noqa: S101 - of `collections.tasks`
         ids = [str(one) for one in alternatives]
-        yield environment.collection.open(ids[0]).title, ids
+        yield f"{environment.collection.open(ids[0]).title} {_versions(prompt.text)}".strip(), ids
+
+
+def _versions(text: str) -> str:
+    """Return the versions that a prompt asks for: `open` shows the part of a document that the search found best."""
+    return " ".join(dict.fromkeys(_VERSION.findall(text)))
+
+
+def _queries(text: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield what a prompt names in quotation marks, else its longer words; any document that is found will do."""
+    for query in _NAMED.findall(text)[:MAX_PAGES] or [_keywords(text)]:
+        yield query, ()
 
 
 def _answer(messages: Sequence[object]) -> str:
@@ -68,8 +93,12 @@ def _keywords(text: str) -> str:
 
 
 def _sentence(text: str, query: str) -> str:
-    """Return the sentence that shares most words with the query, cut, without its full stop."""
-    words, prose = set(query.casefold().split()), _HEADING.sub("", text)
+    """Return the sentence that shares most words with the query, one with its version first; cut, no full stop."""
+    words, prose = _words(query), _HEADING.sub("", text)
     sentences = [" ".join(one.split()) for one in _SENTENCE.split(prose) if len(one.split()) >= 4] or [text]
-    best = max(sentences, key=lambda one: len(words & set(one.casefold().split())))
+    best = max(sentences, key=lambda one: (_versions(query) in one, len(words & _words(one))))
     return " ".join(best.split()[:MAX_WORDS]).rstrip(".:;,")
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))

@@ -65,7 +65,7 @@ def with_tools(prompt: Prompt, tools: Sequence[Tool]) -> Prompt:
     """Return the prompt whose system message describes the tools, for a chat template without them."""
     lines = [f"- {tool.name}({', '.join(tool.parameters)}): {tool.description}" for tool in tools]
     first = tools[0]
-    example = call_text(first.name, **dict.fromkeys(first.parameters, "…"))
+    example = call_text(first.name, **dict.fromkeys(first.required, "…"))
     text = INSTRUCTIONS.format(tools="\n".join(lines), example=example)
     head, *rest = prompt.messages
     if head.role != "system":

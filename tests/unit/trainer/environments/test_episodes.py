@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from threading import Event
 
 import pytest
 
-from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.prompt import Message, Prompt
 from rubricsvc.errors import InvalidError
 from trainer.environments.calculator import Calculator
 from trainer.environments.environment import Tool, ToolError
-from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin, turn_all
+from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.tool_calls import call_text
 
 PROMPT = Prompt.of("What is 6 * 7?")
@@ -63,6 +64,13 @@ def test_calculator_refuses(text: str) -> None:
     one = episode()
     assert error(one, calculation(text))
     assert not one.done
+
+
+def turn_all(episodes: Sequence[RunningEpisode], texts: Sequence[str]) -> list[list[Message]]:
+    """Take a message in each episode, all at once, and return what the tools answer within the limit."""
+    turns = [one.start(text) for one, text in zip(episodes, texts, strict=True)]
+    wait(turns, max(one.limits.tool_timeout_s for one in episodes))
+    return [one.finish(turn) for one, turn in zip(episodes, turns, strict=True)]
 
 
 def test_message_without_a_call_is_the_report() -> None:

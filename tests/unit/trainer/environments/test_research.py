@@ -13,6 +13,7 @@ from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, NotFoundError
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
+from trainer.environments.notes import notes_of
 from trainer.environments.research import SHOWN_CHARS, Research
 from trainer.environments.scripted import demonstrate
 from trainer.environments.tool_calls import call_text
@@ -96,6 +97,7 @@ def test_quote_must_stand_in_the_opened_document(research: Research) -> None:
     result(one, "open", id="index")
     assert result(one, "quote", id="index", text="An index  speeds up\na query.").endswith("[index]")
     assert error(one, "quote", id="index", text="An index slows down a query.")
+    assert error(one, "quote", id="index", text=" ")
 
 
 def test_finish_ends_with_the_report(research: Research) -> None:
@@ -127,6 +129,19 @@ def test_script_searches_opens_and_cites(research: Research) -> None:
     assert set(sources(Prompt.of("?"), shown)) == {"index"}
 
 
+def test_script_notes_what_it_cites(research: Research) -> None:
+    item = {"pages": [["index"], ["vacuum"]]}
+    shown = demonstrate(research, Prompt.of("What speeds up a query?", item=item), EpisodeLimits(notes=True))
+    assert shown is not None
+    calls = [call for one in shown.messages for call in one.tool_calls or ()]
+    assert [call.name for call in calls] == ["search", "open", "note", "search", "open", "note", "finish"]
+    notes = [json.loads(call.arguments)["text"] for call in calls if call.name == "note"]
+    assert " ".join(notes) == shown.text
+    kept = notes_of(shown.messages)
+    assert [message.role for message in kept] == ["assistant", "tool"] * 2
+    assert not any("More words follow" in message.text for message in kept)
+
+
 def test_script_without_pages_takes_the_first_hit(research: Research) -> None:
     shown = demonstrate(research, Prompt.of("Which index speeds up a query?"), EpisodeLimits())
     assert shown is not None
@@ -138,3 +153,12 @@ def test_script_gives_up_where_the_search_does_not_find_the_page(research: Resea
     assert demonstrate(research, Prompt.of("?", item=item), EpisodeLimits()) is None
     assert demonstrate(research, Prompt.of("Zebra?"), EpisodeLimits()) is None
     assert demonstrate(research, Prompt.of("Which index?"), EpisodeLimits(max_turns=1)) is None
+
+
+def test_open_shows_the_paragraph_of_the_query(tmp_path: Path) -> None:
+    paragraphs = ["A long beginning of the page.", "Changed in version 3.5: it is writable.", "The end of the page."]
+    pages = [Page("notes", "Notes", "\n\n".join(paragraphs))]
+    collections.add(tmp_path, "notes", pages, FaultyDocuments(), source="a test")
+    one = episode(Research(tmp_path, "notes", shown_chars=60))
+    result(one, "search", query="notes version 3.5")
+    assert result(one, "open", id="notes").startswith("Changed in version 3.5")

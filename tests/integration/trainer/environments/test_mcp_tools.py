@@ -1,0 +1,171 @@
+"""Tools of real MCP servers in an environment: over stdio and HTTP, and what happens when a server is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.core.prompt import Prompt, ToolCall
+from rubricsvc.errors import InvalidError, UnavailableError
+from tests.services import free_port
+from trainer.environments import mcp_connection
+from trainer.environments.calculator import Calculator
+from trainer.environments.config import McpServer
+from trainer.environments.environment import Tool
+from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
+from trainer.environments.mcp_tools import McpTools
+from trainer.environments.tool_calls import call_line, with_tools
+
+SCRIPT = str(Path(__file__).parents[3] / "mcp_server.py")
+STDIO = McpServer(name="tests", command=(sys.executable, SCRIPT))
+PROMPT = Prompt.of("What is 6 + 7?")
+
+
+def episode(server: McpServer = STDIO, **limits: object) -> RunningEpisode:
+    settings = {"max_turns": 99, "tool_timeout_s": 20.0, **limits}
+    environment = McpTools([server], None, float(settings["tool_timeout_s"]))  # type: ignore[arg-type]
+    return begin(environment, PROMPT, EpisodeLimits(**settings))  # type: ignore[arg-type]
+
+
+def result(one: RunningEpisode, name: str, **arguments: object) -> str:
+    (answer,) = one.turn(call_line(ToolCall(name=name, arguments=json.dumps(arguments))))
+    return answer.content
+
+
+def eventually(one: RunningEpisode, expected: str) -> None:
+    """Call `add` until it answers: the connection is opened again after a pause."""
+    deadline = time.monotonic() + 60
+    while result(one, "add", a=1) != expected:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_call_has_typed_and_optional_arguments() -> None:
+    one = episode()
+    assert result(one, "add", a=6, b=7) == "13"
+    assert result(one, "add", a=6) == "7"
+    assert one.counts == {"calls/add": 2}
+
+
+@pytest.mark.parametrize("arguments", [{}, {"a": "6"}, {"a": [6]}, {"b": 1}])
+def test_wrong_arguments_are_refused_before_the_server(arguments: dict[str, object]) -> None:
+    one = episode()
+    assert "add" in json.loads(result(one, "add", **arguments))["error"]
+    assert one.counts == {"refused": 1}
+
+
+def test_error_of_a_tool_is_read_by_the_policy_and_no_failure() -> None:
+    one = episode()
+    assert "not today" in json.loads(result(one, "refuse"))["error"]
+    assert one.counts == {"calls/refuse": 1}
+
+
+def test_long_result_is_cut() -> None:
+    assert len(result(episode(max_result_chars=100), "megabyte")) < 200
+
+
+def test_hanging_tool_ends_its_episode() -> None:
+    one = episode(tool_timeout_s=0.3)
+    answers = one.start('<tool_call>{"name": "hang", "arguments": {}}</tool_call>')
+    assert one.finish(answers) == []
+    assert (one.done, one.counts["timeouts"]) == (True, 1)
+    answers.result(30)  # the thread ends as well
+    assert result(episode(), "add", a=1) == "2"
+
+
+def test_server_that_dies_is_counted_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_connection, "FIRST_PAUSE_S", 0.2)
+    one = episode(McpServer(name="mortal", command=(sys.executable, SCRIPT)))
+    for _ in range(2):
+        assert "ServerUnavailable" in json.loads(result(one, "die"))["error"]
+        lost = one.counts["errors"]
+        assert "ServerUnavailable" in json.loads(result(one, "add", a=1))["error"], "not asked during the pause"
+        assert one.counts["errors"] == lost + 1
+        eventually(one, "2")
+    assert not one.done
+
+
+def test_http_server_is_lost_and_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_connection, "FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr(mcp_connection, "MAX_PAUSE_S", 0.4)
+    port = free_port()
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, SCRIPT, str(port)], stderr=subprocess.DEVNULL)
+
+    process, server = start(), McpServer(name="http", url=f"http://127.0.0.1:{port}/mcp")
+    try:
+        one = _when_up(lambda: episode(server))
+        assert result(one, "add", a=6, b=7) == "13"
+        process.kill()
+        process.wait()
+        assert "ServerUnavailable" in json.loads(result(one, "add", a=1))["error"]
+        process = start()
+        eventually(one, "2")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _when_up(make: Callable[[], RunningEpisode]) -> RunningEpisode:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return make()
+        except UnavailableError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"command": ("/nowhere/server", "--fast")}, "/nowhere/server --fast"),
+        ({"command": (sys.executable, "-c", "print('hello')")}, "hello"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "http://127.0.0.1:9/mcp"),
+    ],
+)
+def test_server_that_cannot_be_reached_is_named(fields: dict[str, object], named: str) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        episode(McpServer(name="gone", **fields))  # type: ignore[arg-type]
+    assert "gone" in caught.value.message
+    assert named in caught.value.message
+
+
+class Adding(Calculator):
+    """An environment with a tool of the same name."""
+
+    tools = (Tool("add", "Add.", {"x": "A number."}),)
+
+
+def test_names_that_clash_are_refused_and_a_prefix_helps() -> None:
+    with pytest.raises(InvalidError) as caught:
+        McpTools([STDIO], Adding(), 5.0)
+    assert caught.value.path == "tools.mcp"
+    chosen = STDIO.model_copy(update={"prefix": "more_", "allowed_tools": ("add", "refuse")})
+    environment = McpTools([chosen], Adding(), 20.0)
+    assert [tool.name for tool in environment.tools] == ["add", "more_add", "more_refuse"]
+    one = begin(environment, PROMPT, EpisodeLimits())
+    assert result(one, "more_add", a=6, b=7) == "13"
+    with pytest.raises(InvalidError):
+        McpTools([STDIO.model_copy(update={"allowed_tools": ("subtract",)})], None, 5.0)
+
+
+def test_tools_stand_beside_those_of_an_environment() -> None:
+    one = begin(McpTools([STDIO], Calculator(), 20.0), PROMPT, EpisodeLimits())
+    assert result(one, "calculate", expression="6 * 7") == "42"
+    assert result(one, "add", a=6, b=7) == "13"
+
+
+def test_descriptions_are_cleaned_and_schemas_reach_the_template() -> None:
+    add = next(tool for tool in McpTools([STDIO], None, 5.0).tools if tool.name == "add")
+    assert add.description == "Add two numbers.‹|im_end|>"
+    assert add.schema["function"]["parameters"]["properties"]["a"]["type"] == "integer"
+    assert add.required == ["a"]
+    assert "add(a, b)" in with_tools(PROMPT, [add]).messages[0].content

@@ -1,0 +1,123 @@
+"""The leak guard: pages that are withheld, and results that hold the answer nevertheless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from rubricsvc import collections
+from rubricsvc.collections import FaultyDocuments, Link, Page
+from rubricsvc.core.prompt import Prompt
+from trainer.environments.environment import Tool
+from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
+from trainer.environments.leaks import LeakGuard
+from trainer.environments.research import Research
+from trainer.environments.tool_calls import call_text
+
+ANSWER = "A dead row is removed from every index by the command vacuum, which also updates the visibility map."
+OTHER = "Rows that a transaction has deleted stay in the file until nobody can see them any more."
+START = len(OTHER) + 1 + ANSWER.index("vacuum")
+PAGES = [
+    Page("source", "Dead rows", f"{OTHER} {ANSWER}", (Link(START, START + 6, "vacuum"),)),
+    Page("chapter", "All about rows", f"First. {OTHER} {ANSWER} Last."),
+    Page("mirror", "Mirror", f"{OTHER.lower()}\n{ANSWER.upper()}"),
+    Page(
+        "quoting", "A letter", f"Somebody wrote to us last week: {ANSWER} " + "We answered with many other words. " * 9
+    ),
+    Page("vacuum", "Vacuum", "Vacuum is a command that removes dead rows of tables and of indexes."),
+    Page("full", "Vacuum full", f"{ANSWER} " + "Vacuum full writes the whole table to a new file. " * 9),
+]
+
+
+@pytest.fixture
+def research(tmp_path: Path) -> Iterator[Research]:
+    collections.add(tmp_path, "docs", PAGES, FaultyDocuments(), source="a test")
+    environment = Research(tmp_path, "docs", snippet_chars=0)
+    with environment.collection:
+        yield environment
+
+
+def prompt(*pages: str, source: str | None = "source") -> Prompt:
+    return Prompt.of("Which page?", item={"pages": [[id_] for id_ in pages], **({"source": source} if source else {})})
+
+
+def opened(episode: RunningEpisode, id_: str) -> str:
+    (message,) = episode.turn(call_text("open", id=id_))
+    return message.content
+
+
+def test_guard_withholds_the_source_and_its_near_copies_but_no_page_to_be_found(research: Research) -> None:
+    assert research.leak_guard(prompt("vacuum")).withheld == {"source", "chapter", "mirror"}
+    assert research.leak_guard(prompt("mirror")).withheld == {"source", "chapter"}
+    assert research.leak_guard(prompt("vacuum", source=None)).withheld == frozenset()
+    assert research.leak_guard(prompt("vacuum", source="no such page")).withheld == frozenset()
+
+
+def test_withheld_near_copies_are_neither_found_nor_opened(research: Research) -> None:
+    episode = begin(research, prompt("vacuum"), EpisodeLimits())
+    (found,) = episode.turn(call_text("search", query="dead rows"))
+    assert {line.split("]")[0][1:] for line in found.content.splitlines()} == {"quoting", "vacuum", "full"}
+    for id_ in ("source", "chapter", "mirror"):
+        assert json.loads(opened(episode, id_))["error"]
+    assert episode.counts["leak_hits"] == 0 and not episode.leaks
+
+
+def test_result_with_a_sentence_that_answers_is_a_leak(research: Research) -> None:
+    episode = begin(research, prompt("vacuum"), EpisodeLimits())
+    opened(episode, "vacuum")
+    assert episode.counts["leak_hits"] == 0
+    opened(episode, "quoting")
+    assert episode.counts["leak_hits"] == 1
+    (leak,) = episode.leaks
+    assert (leak["tool"], leak["arguments"]) == ("open", '{"id": "quoting"}')
+    assert (leak["source"], leak["sentence"]) == ("source", ANSWER)
+
+
+def test_page_to_be_found_is_no_leak(research: Research) -> None:
+    episode = begin(research, prompt("vacuum", "full"), EpisodeLimits())
+    opened(episode, "full")
+    assert episode.counts["leak_hits"] == 0
+    episode = begin(research, prompt("vacuum", source=None), EpisodeLimits())
+    opened(episode, "source")
+    assert dict(episode.counts) == {"leak_hits": 0, "calls/open": 1}
+
+
+def test_without_pages_every_sentence_of_the_source_answers(research: Research) -> None:
+    guard = research.leak_guard(prompt())
+    assert [sentence for sentence, _ in guard.answers] == [OTHER, ANSWER]
+
+
+def test_sentence_on_many_pages_answers_nothing(tmp_path: Path) -> None:
+    notes = [Page(f"note-{number}", f"Note {number}", f"Fixed bug {number} today. {ANSWER}") for number in range(5)]
+    collections.add(tmp_path, "many", [*PAGES[:1], *notes], FaultyDocuments(), source="a test")
+    many = Research(tmp_path, "many")
+    with many.collection:
+        assert [sentence for sentence, _ in many.leak_guard(prompt()).answers] == [OTHER]
+
+
+class Telling:
+    """An environment with a tool of somebody else, which shows what the search withholds."""
+
+    tools = (Tool("fetch", "Fetch a page.", {"id": "Its id."}),)
+    report = None
+
+    def __init__(self, guard: LeakGuard) -> None:
+        self.guard = guard
+
+    def leak_guard(self, prompt: Prompt) -> LeakGuard:
+        return self.guard
+
+    def reset(self, prompt: Prompt) -> Telling:
+        return self
+
+    def step(self, name: str, arguments: Mapping[str, str]) -> str:
+        return f"Page: {ANSWER[:80]}"
+
+
+def test_result_of_any_tool_is_guarded_also_where_it_is_cut(research: Research) -> None:
+    episode = begin(Telling(research.leak_guard(prompt("vacuum"))), prompt("vacuum"), EpisodeLimits())
+    episode.turn(call_text("fetch", id="source"))
+    assert episode.counts["leak_hits"] == 1
