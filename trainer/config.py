@@ -15,11 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.core.judge import Address, Judge, Network
+from rubricsvc.core.run_evaluation import OF_TOOLS, REWARD
 from rubricsvc.core.validation_messages import FieldMessage, closest
 from trainer.config_file import ConfigSection, read_toml
-from trainer.environments.config import EnvironmentConfig
+from trainer.data.config import DataConfig, DataSource, DemonstrationsConfig, PromptsConfig
+from trainer.environments.config import EnvironmentConfig, ToolsConfig
 
 Source = TypeVar("Source", bound="DataSource")
 
@@ -38,91 +39,24 @@ class PolicyConfig(ConfigSection):
     device: str | None = None
 
 
-class DataSource(ConfigSection):
-    """Prompts with their rubrics: those of a file, or stored ones.
-
-    ``path`` is relative to the configuration file. ``store`` has the names of stored rubrics, each with a prompt:
-    ``NAME`` (the newest approved version) or ``NAME@VERSION``.
-    """
-
-    path: Path | None = None
-    format: str | None = None
-    store: tuple[str, ...] = ()
-
-    @property
-    def given(self) -> list[str]:
-        """The names of the fields that name prompts."""
-        return [name for name in ("path", "store") if getattr(self, name)]
-
-
-class DataConfig(DataSource):
-    """The prompts to train on: of one source, or of several named ``domains``.
-
-    ``difficulty`` is a file that ``rubricsvc runs difficulty`` wrote; prompts whose pass rate in it is below
-    ``min_pass_rate`` or above ``max_pass_rate`` are not trained on, unless their rewards deviate by ``keep_std``.
-    ``demonstrations`` is a file of completions to learn from, in place of sampled ones.
-    """
-
-    domains: dict[str, DataSource] = Field(default={})
-    difficulty: Path | None = None
-    demonstrations: Path | None = None
-    min_pass_rate: float = Field(default=0.05, ge=0.0, le=1.0)
-    max_pass_rate: float = Field(default=0.95, ge=0.0, le=1.0)
-    keep_std: float | None = Field(default=None, gt=0.0)
-
-    @property
-    def given(self) -> list[str]:
-        """The names of the fields that name prompts."""
-        return [*super().given, *(["domains"] if self.domains else [])]
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if len(self.given) != 1:
-            raise ValueError(f"expected one of path, store and domains, found {' and '.join(self.given) or 'none'}")
-        for name, source in self.domains.items():
-            if len(source.given) != 1:
-                found = " and ".join(source.given) or "neither"
-                raise ValueError(f"domains.{name}: expected one of path and store, found {found}")
-        if self.min_pass_rate > self.max_pass_rate:
-            raise ValueError(f"min_pass_rate = {self.min_pass_rate:g} is above max_pass_rate = {self.max_pass_rate:g}")
-        return self
-
-
-class PromptsConfig(ConfigSection):
-    """Which prompts a step has. Without this table every prompt comes once before any comes again.
-
-    ``weights`` are the shares of domains, in any unit; one that is left out has none. ``divide_by`` is the deviation
-    that advantages are divided by: each group's own, or that of the step's groups of its domain together.
-
-    With ``stages``, training begins with this share of the easiest prompts (of each domain), and goes on to the next
-    after ``stage_steps`` steps; the pass rates are those of ``data.difficulty``.
-
-    A group of completions with equal rewards teaches nothing: it is replaced by one of another prompt, in at most
-    ``max_resamples`` rounds a step (dynamic sampling, arXiv 2503.14476).
-    """
-
-    weights: dict[str, Annotated[float, Field(gt=0.0, le=1e100)]] = Field(default={})
-    divide_by: Literal["group", "domain"] = "group"
-    stages: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = ()
-    stage_steps: int = Field(default=50, ge=1)
-    max_resamples: int = Field(default=0, ge=0)
-
-    @field_validator("stages")
-    @classmethod
-    def _grow(cls, stages: tuple[float, ...]) -> tuple[float, ...]:
-        if stages and (list(stages) != sorted(set(stages)) or stages[-1] != 1.0):
-            raise ValueError("shares must rise, and end with 1.0")
-        return stages
-
-
 class SamplingConfig(ConfigSection):
-    """Sampling of rollouts. ``max_new_tokens`` limits one completion; a step has prompts times group completions."""
+    """Sampling of rollouts. ``max_new_tokens`` limits one completion; a step has prompts times group completions.
+
+    ``server`` is the address of a vLLM server that samples them (`trainer.policies.sampling_server`).
+    """
 
     prompts_per_step: int = Field(default=4, ge=1)
     group_size: int = Field(default=8, ge=2)
     max_new_tokens: int = Field(default=256, ge=1)
     temperature: float = Field(default=1.0, gt=0.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    server: Address | None = None
+
+    @model_validator(mode="after")
+    def _whole_distribution(self) -> Self:
+        if self.server is not None and self.top_p < 1.0:
+            raise ValueError(f"top_p = {self.top_p:g}: a server samples from all tokens; remove top_p, or server")
+        return self
 
 
 class OptimConfig(ConfigSection):
@@ -219,6 +153,24 @@ def judge_name(judge: str | ServiceJudge | Judge) -> str:
     return judge if isinstance(judge, str) else judge.name
 
 
+class OtherPromptsConfig(ConfigSection):
+    """Prompts of another collection: does the policy search there as well?"""
+
+    path: Path
+    collection: str
+
+
+BaselineName = Literal[
+    "start",
+    "best_of_n",
+    "best_of_n_supervised",
+    "without_tools",
+    "empty_results",
+    "script",
+    "other",
+]
+
+
 class EvalConfig(DataSource):
     """Evaluation on held-out prompts: of the starting policy, every ``every`` steps, and at the end.
 
@@ -226,7 +178,8 @@ class EvalConfig(DataSource):
     ``samples`` completions of each are sampled as in training, and one is decoded greedily where ``greedy`` is set.
     They are scored by the training reward (``reward``), by each of ``judges``, and by their rubrics' checks alone
     (``checks``). The best checkpoint is chosen by ``gold``: the name of one of these; unset, the first judge, else the
-    checks, else the reward. With ``baselines`` they are run after the training.
+    checks, else the reward. With ``baselines`` those that are named, or all, are run after the training
+    (`trainer.evaluation.baselines`). ``other`` are prompts of another collection for two of them.
     """
 
     share: float | None = Field(default=None, gt=0.0, lt=1.0)
@@ -236,7 +189,8 @@ class EvalConfig(DataSource):
     judges: tuple[JudgeSetting, ...] = ()
     checks: bool = False
     gold: str | None = None
-    baselines: bool = False
+    baselines: bool | tuple[BaselineName, ...] = False
+    other: OtherPromptsConfig | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -248,6 +202,12 @@ class EvalConfig(DataSource):
             raise ValueError(f"two scores are named {repeated[0]!r}; name each judge apart, and none reward or checks")
         if self.gold is not None and self.gold not in names:
             raise ValueError(f"unknown score {self.gold!r} in gold; {closest(self.gold, names)}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_other_prompts(self) -> Self:
+        if not isinstance(self.baselines, bool) and "other" in self.baselines and self.other is None:
+            raise ValueError("baselines: `other` needs the table [eval.other]")
         return self
 
     @property
@@ -284,10 +244,20 @@ class TrainConfig(ConfigSection):
     policy: PolicyConfig = PolicyConfig()
     sampling: SamplingConfig = SamplingConfig()
     environment: EnvironmentConfig | None = None
+    tools: ToolsConfig = ToolsConfig()
     optim: OptimConfig = OptimConfig()
     prompts: PromptsConfig | None = None
+    demonstrations: DemonstrationsConfig | None = None
     evolve: EvolveConfig | None = None
     eval: EvalConfig | None = None
+
+    @model_validator(mode="after")
+    def _tools_have_an_environment(self) -> Self:
+        if self.tools.mcp and self.environment is None:
+            raise ValueError('tools: needs a table [environment]; name = "mcp" has no tools but these')
+        if self.environment is not None and self.environment.name == "mcp" and not self.tools.mcp:
+            raise ValueError("environment `mcp`: name its servers with [tools] mcp = [{name = …, command = […]}]")
+        return self
 
     @field_validator("seed")
     @classmethod
@@ -302,7 +272,8 @@ class RunConfig(TrainConfig):
 
     ``scored_by`` says whether Celery workers score, through the queue, or the process of the run. ``score_timeout_s``
     limits the scoring of a step through the queue, waiting for a database that is down included. ``trackers`` get the
-    metrics and evaluations, too.
+    metrics and evaluations, too. With ``local_only`` every judge, tool and tracker must be on this machine, or in one
+    of ``local_networks``; see `trainer.local_only`.
     """
 
     data: DataConfig
@@ -311,6 +282,8 @@ class RunConfig(TrainConfig):
     scored_by: Literal["celery", "in_process"] = "celery"
     score_timeout_s: float = Field(default=1800.0, gt=0.0)
     trackers: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
+    local_only: bool = False
+    local_networks: tuple[Network, ...] = ()
 
     @field_validator("trackers")
     @classmethod
@@ -320,15 +293,27 @@ class RunConfig(TrainConfig):
         return trackers
 
     @model_validator(mode="after")
-    def _service_has_workers(self) -> RunConfig:
-        if isinstance(self.judge, ServiceJudge) and self.scored_by == "in_process":
-            raise ValueError("scored_by: a judge of a service is asked by the service's workers")
+    def _demonstrations_exist(self) -> Self:
+        scripted = self.environment is not None and self.environment.name == "research"
+        if self.demonstrations is not None and self.demonstrations.path is None and not scripted:
+            raise ValueError("demonstrations: set `path`; only the environment `research` has a script")
         return self
 
     @model_validator(mode="after")
-    def _learns_demonstrations(self) -> Self:
-        if self.data.demonstrations is not None and self.algorithm == "grpo":
-            raise ValueError('data.demonstrations: GRPO learns its own samples; set algorithm = "best_of_n_supervised"')
+    def _baselines_fit(self) -> Self:
+        named = self.eval.baselines if self.eval is not None and not isinstance(self.eval.baselines, bool) else ()
+        environment = self.environment.name if self.environment is not None else None
+        for name in named:
+            if (name in OF_TOOLS and environment is None) or (
+                name in ("script", "other") and environment != "research"
+            ):
+                raise ValueError(f"eval.baselines: {name!r} needs the environment `research`")
+        return self
+
+    @model_validator(mode="after")
+    def _service_has_workers(self) -> RunConfig:
+        if isinstance(self.judge, ServiceJudge) and self.scored_by == "in_process":
+            raise ValueError("scored_by: a judge of a service is asked by the service's workers")
         return self
 
     @model_validator(mode="after")
@@ -360,7 +345,7 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
         InvalidError: it is not TOML, fields are unknown, missing or out of range, or files of data do not exist; the
             message names all of them.
     """
-    files = ("path", "demonstrations") if measures_difficulty else ("path", "difficulty", "demonstrations")
+    files = ("path",) if measures_difficulty else ("path", "difficulty")
     config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files))
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
@@ -368,6 +353,11 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
     changes: dict[str, Any] = {"out": folder / config.out, "data": _resolved(config.data, folder)}
     if config.eval is not None:
         changes["eval"] = _resolved(config.eval, folder)
+        if (other := config.eval.other) is not None:
+            moved = other.model_copy(update={"path": folder / other.path})
+            changes["eval"] = changes["eval"].model_copy(update={"other": moved})
+    if (shown := config.demonstrations) is not None and shown.path is not None:
+        changes["demonstrations"] = shown.model_copy(update={"path": folder / shown.path})
     policy: dict[str, Any] = {"dtype": config.policy.dtype or dtype_name(config.policy.device or "")}
     if config.policy.model != "embedded" and (model := (folder / config.policy.model).resolve()).is_dir():
         policy["model"] = str(model)
@@ -377,18 +367,22 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
 def _resolved(source: Source, folder: Path) -> Source:
     """Return a source of prompts with paths relative to the working folder."""
     changes: dict[str, Any] = {
-        name: folder / path
-        for name in ("path", "difficulty", "demonstrations")
-        if (path := getattr(source, name, None)) is not None
+        name: folder / path for name in ("path", "difficulty") if (path := getattr(source, name, None)) is not None
     }
     if isinstance(source, DataConfig):
         changes["domains"] = {name: _resolved(domain, folder) for name, domain in source.domains.items()}
     return source.model_copy(update=changes)
 
 
+_WITH_FILES = ("data", "eval", "demonstrations")
+"""Tables of a configuration that name files."""
+
+
 def missing_files(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
     """Yield the files of data, in these ``fields``, that do not exist, also where other fields are invalid."""
-    tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in ("data", "eval")]
+    tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in _WITH_FILES]
+    if isinstance(evaluation := data.get("eval"), dict):
+        tables.append((("eval", "other"), evaluation.get("other")))
     domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None
     if isinstance(domains, dict):
         tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]

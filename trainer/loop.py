@@ -29,18 +29,19 @@ from torch import Tensor
 from rubricsvc.core.run import RolloutGroup
 from rubricsvc.errors import InvalidError
 from trainer import checkpoint, metrics
-from trainer.algorithms import grpo
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.prompt_order import other_tasks, tasks_of_step
 from trainer.data.resampling import ScoredBatch, with_signal
 from trainer.data.tasks import Task, check_apart
+from trainer.environments.curriculum import in_stage
 from trainer.failed_batch import save_failed_batch
 from trainer.history import History, Metrics
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.policy_update import TrainState, Update, update
+from trainer.policy_update import TrainState, Update, advantages, update
+from trainer.recording.leak_log import log_leaks
 from trainer.recording.recorder import Recorder, recorded, rollout_groups
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import JudgeInfo, RewardSource, ScoredRollout, judge_of
@@ -281,7 +282,7 @@ def _updated(state: TrainState, batch: ScoredBatch, step: int) -> Update:
     except NonFiniteError as error:
         message, out = f"{error.message} in step {step + 1}", state.config.out
         if out is not None:
-            advantages_GM = grpo.advantages(batch.rewards_GM, state.std_floor, pools)
+            advantages_GM, _ = advantages(state, batch.rollouts, batch.rewards_GM, step, pools)
             message += f"; {save_failed_batch(out, step, batch, advantages_GM, error.message)}"
         raise NonFiniteError(message, hint=error.hint) from error
 
@@ -291,7 +292,9 @@ def _scored(
 ) -> tuple[ScoredBatch, Metrics]:
     """Score the completions of tasks, and return how that was done as well."""
     completions = rollouts.completions(state.policy.name, step, state.config.sampling)
-    scored, how = scorer.score([tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()], completions)
+    task_of_B = [tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()]
+    log_leaks(state.config.out, task_of_B, completions)
+    scored, how = scorer.score(task_of_B, completions)
     return ScoredBatch(tasks, rollouts, completions, scored, _rewards(scored, state.config)), how
 
 
@@ -343,7 +346,8 @@ def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, ste
     seed = stream_seed(config.seed, f"sample/{number}" if number else "sample", step)
     if tasks[0].demonstrations:
         return demonstrated(policy, tasks, config.sampling.group_size, seed)
-    return policy.sample([task.prompt for task in tasks], config.sampling.group_size, config.sampling, seed)
+    prompts, staged = [task.prompt for task in tasks], in_stage(policy, config.environment, step)
+    return staged.sample(prompts, config.sampling.group_size, config.sampling, seed)
 
 
 def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:

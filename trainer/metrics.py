@@ -8,15 +8,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
 from trainer.history import Metrics
-from trainer.policies.rollouts import Rollouts
+from trainer.policies.rollouts import EpisodeRecord, Rollouts
 from trainer.rewards.source import JudgeInfo, ScoredRollout
 
+CALLS = "calls/"
+"""Prefix of the counts of an episode's calls, by tool."""
 log = logging.getLogger(__name__)
 
 
@@ -83,17 +86,23 @@ def episode_metrics(rollouts: Rollouts) -> Metrics:
     counts: Counter[str] = Counter()
     for episode in rollouts.episodes:
         counts.update(episode.counts)
-    calls = sum(count for name, count in counts.items() if name.startswith("calls/"))
+    calls = sum(count for name, count in counts.items() if name.startswith(CALLS))
     wrong = counts["malformed"] + counts["refused"]
     given = rollouts.mask_BT.sum() - rollouts.lengths.sum()
     return {
         **{f"tools/{name}": count / len(rollouts.episodes) for name, count in sorted(counts.items())},
+        **({"tools/leak_hits": counts["leak_hits"]} if "leak_hits" in counts else {}),
         "tools/calls": calls / len(rollouts.episodes),
+        "tools/used_fraction": sum(map(_has_call, rollouts.episodes)) / len(rollouts.episodes),
         "tools/valid_fraction": calls / (calls + wrong) if calls + wrong else None,
         "tools/tokens": int(given) / len(rollouts.episodes),
         "tools/reported_fraction": sum(map(bool, rollouts.texts)) / len(rollouts.texts),
         "tools/time": max(episode.tool_time for episode in rollouts.episodes),
     }
+
+
+def _has_call(episode: EpisodeRecord) -> bool:
+    return any(name.startswith(CALLS) for name in episode.counts)
 
 
 def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:
@@ -157,3 +166,21 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -
     if "kl_start" in sums:
         metrics["kl/start"] = sums["kl_start"] / positions
     return metrics | ({"kl": sums["kl"] / positions / updates} if optim.kl_beta else {})
+
+
+def server_metrics(gaps: Sequence[Tensor]) -> Metrics:
+    """Return how far a server's log-probabilities were from the policy's; empty where the policy sampled itself.
+
+    ``gaps`` are the policy's less the server's, of the tokens that were sampled.
+    """
+    if not gaps:
+        return {}
+    gap_N = torch.cat(list(gaps))
+    ratio_N = gap_N.exp()
+    return {
+        "sampling/sampling_logp_difference/mean": float(gap_N.abs().mean()),
+        "sampling/sampling_logp_difference/max": float(gap_N.abs().max()),
+        "sampling/importance_sampling_ratio/min": float(ratio_N.min()),
+        "sampling/importance_sampling_ratio/mean": float(ratio_N.mean()),
+        "sampling/importance_sampling_ratio/max": float(ratio_N.max()),
+    }

@@ -16,6 +16,7 @@ from torch import Tensor
 from trainer import metrics
 from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
+from trainer.environments.bonus import centred, tool_bonus
 from trainer.history import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
@@ -70,7 +71,7 @@ def update(
     """
     optim, temperature = state.config.optim, state.config.sampling.temperature
     rows_N = learned_rows(state.config, rewards_GM).to(state.policy.device)
-    advantages_GM = grpo.advantages(rewards_GM, state.std_floor, pool_of_G)
+    advantages_GM, tool_use = advantages(state, rollouts, rewards_GM, step, pool_of_G)
     advantages_B = advantages_GM.flatten().float().to(state.policy.device)
     micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
     tokens = int(rollouts.lengths[rows_N].sum())
@@ -80,6 +81,7 @@ def update(
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     ref_logp: list[Tensor | None] = []
     sums: dict[str, float] = defaultdict(float)
+    gaps: list[Tensor] = []
     for epoch in range(optim.updates_per_batch):
         for index, rows in enumerate(micro_batches):
             part = rollouts.select(rows)
@@ -89,6 +91,8 @@ def update(
                 logprob_sums_B[rows] = old_logp[index].float().sum(-1)
                 ref_logp.append(ref := reference.logprobs(part, temperature)[0] if reference else None)
                 sums["entropy"] += float(entropy_BT.sum())
+                if part.sampled_logp_BT is not None:
+                    gaps.append((old_logp[index] - part.sampled_logp_BT)[part.written_BT])
                 if ref is not None:
                     sums["kl_start"] += float(torch.where(part.written_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
             batch = Batch(part, advantages_B[rows], old_logp[index], ref_logp[index])
@@ -97,8 +101,21 @@ def update(
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
         sums["grad_norm"] += state.optimizer.step(lr)
-    update_metrics = metrics.update_metrics(sums, tokens, optim) | {"learning_rate": lr}
+    update_metrics = metrics.update_metrics(sums, tokens, optim) | metrics.server_metrics(gaps) | tool_use
+    update_metrics |= {"learning_rate": lr}
     return Update(update_metrics, advantages_B, logprob_sums_B)
+
+
+def advantages(
+    state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int, pool_of_G: Tensor | None = None
+) -> tuple[Tensor, Metrics]:
+    """Return the advantages [G, M] of a step's completions, with the bonus for tools, and the mean of that bonus."""
+    advantages_GM = grpo.advantages(rewards_GM, state.std_floor, pool_of_G)
+    bonus_B = tool_bonus(rollouts, state.config.environment, step)
+    if bonus_B is None:
+        return advantages_GM, {}
+    bonus_GM = bonus_B.view(rewards_GM.shape)
+    return advantages_GM + centred(bonus_GM, rewards_GM), {"tool_bonus": float(bonus_GM.mean())}
 
 
 def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:
@@ -138,4 +155,5 @@ def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> gr
         clip_high=config.optim.clip_high,
         kl_beta=config.optim.kl_beta,
         ref_logp_BT=batch.ref_logp_BT if config.optim.kl_beta else None,
+        sampled_logp_BT=batch.rollouts.sampled_logp_BT,
     )

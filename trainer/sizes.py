@@ -59,7 +59,7 @@ def _prompt_problems(
         yield f"{name}: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit"
         return
     tokenizer = open_tokenizer(config.policy.model)
-    tools = acting.environment.tools if acting else ()
+    tools = acting.tools if acting else ()
     lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt, tools)), task) for task in tasks}
     long = [(length, task) for length, task in lengths.values() if length + new > context]
     if long:

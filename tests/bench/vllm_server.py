@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,13 @@ from tests.services import free_port
 from workers.engines.local.models import model_path
 
 NAME = "smollm2"
-_LONGEST_START_S = 300
+SAMPLES_FOR_TRAINING = (
+    "--logprobs-mode=processed_logprobs",
+    '--hf-overrides={"tie_word_embeddings": false}',
+    '--model-loader-extra-config={"enable_weights_track": false}',
+)
+"""Options of a server on a CPU that samples completions of a run (docs/training.md)."""
+_LONGEST_START_S = 900
 _COUNTERS = {
     "prompt": r"vllm:prompt_tokens_total\{.*?\} (\S+)",
     "served": r"vllm:prefix_cache_hits_total\{.*?\} (\S+)",
@@ -70,9 +76,15 @@ class Server:
 
 @contextmanager
 def vllm_server(
-    *, block_size: int, reply_tokens: int, threads: int, model: str = "embedded", gpu_share: float | None = None
+    *,
+    block_size: int,
+    reply_tokens: int,
+    threads: int,
+    model: str = "embedded",
+    gpu_share: float | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """Replies are greedy and have at most ``reply_tokens`` unless a request says otherwise.
+    """Replies are greedy and have at most ``reply_tokens`` unless a request says otherwise; ``options`` are vLLM's.
 
     On a CPU ``block_size`` is a multiple of 32. On a GPU the server takes ``gpu_share`` of its memory.
     """
@@ -82,6 +94,7 @@ def vllm_server(
     command += ["--model", model_path(model), "--served-model-name", NAME]
     command += ["--enforce-eager"] if gpu_share is None else ["--gpu-memory-utilization", str(gpu_share)]
     command += ["--block-size", str(block_size), "--override-generation-config", json.dumps(defaults)]
+    command += options
     environment = {
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",

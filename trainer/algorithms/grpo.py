@@ -12,6 +12,10 @@ repeatability, and a group whose rewards differ by less would otherwise get adva
 π is the distribution that is sampled from, at its temperature and restricted to its nucleus
 (`trainer.policies.tokens`).
 
+A server samples from a distribution μ that its kernels compute a little otherwise. Each token's gain then has the
+weight min(π_old(y_it) / μ(y_it), 2): truncated importance sampling (Yao et al. 2025, "Your efficient RL framework
+secretly brings you off-policy RL training").
+
 A completion whose reward is None (NaN here) takes no part: not in its group's mean and std, not in L, not in N.
 
 Shapes in names: G groups, M members of a group, B = G·M completions, T tokens.
@@ -26,6 +30,8 @@ from torch import Tensor
 
 EPS = 1e-4
 """Added to the standard deviation, as TRL does."""
+MAX_CORRECTION = 2.0
+"""Largest weight of a token that a server sampled."""
 
 
 def advantages(rewards_GM: Tensor, std_floor: float = 0.0, pool_of_G: Tensor | None = None) -> Tensor:
@@ -89,11 +95,13 @@ def loss(
     clip_high: float = 0.28,
     kl_beta: float = 0.0,
     ref_logp_BT: Tensor | None = None,
+    sampled_logp_BT: Tensor | None = None,
 ) -> Loss:
     """Return this micro-batch's part of L.
 
     Log-probabilities are in nats: ``logp_BT`` of the policy, with gradient, ``old_logp_BT`` of the policy that sampled,
-    ``ref_logp_BT`` of the reference policy (without them there is no penalty). ``mask_BT`` is True at a token of a
+    ``ref_logp_BT`` of the reference policy (without them there is no penalty), ``sampled_logp_BT`` of the server that
+    sampled (without them the policy did). ``mask_BT`` is True at a token of a
     completion. ``tokens`` is N of the whole batch, so that the parts add up to L.
     """
     advantages_B1 = advantages_B.unsqueeze(-1)
@@ -101,6 +109,8 @@ def loss(
     clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
     gain_BT = torch.minimum(ratio_BT * advantages_B1, clipped_BT * advantages_B1)
     stopped_BT = (ratio_BT * advantages_B1 > gain_BT) & mask_BT
+    if sampled_logp_BT is not None:
+        gain_BT = gain_BT * (old_logp_BT - sampled_logp_BT).exp().clamp(max=MAX_CORRECTION)
     kl_BT = torch.zeros_like(logp_BT)
     if ref_logp_BT is not None:
         kl_BT = k3(logp_BT, ref_logp_BT)

@@ -1,20 +1,21 @@
 """Demonstrations: completions of people, of a script or of another model, which a policy learns before it is rewarded.
 
-A run with ``data.demonstrations`` takes the groups of a step from them in place of sampling: of each prompt's, the best
-by its reward is learned (`trainer.algorithms.supervised`). A small policy learns the form of tool calls this way.
+The warm-up of a run (`trainer.warm_up`) takes the groups of a step from them in place of sampling. A small policy
+learns the form of tool calls this way.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.completions import CompletionLine
 from trainer.data.tasks import Task, content_key
@@ -40,7 +41,7 @@ def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) 
     ]
     if not chosen:
         hint = "give each line the prompt of the data, with the same text"
-        raise InvalidError("no prompt of the data has a demonstration", hint=hint, path="data.demonstrations")
+        raise InvalidError("no prompt of the data has a demonstration", hint=hint, path="demonstrations.path")
     return chosen
 
 
@@ -51,28 +52,42 @@ def demonstrated(policy: Policy, tasks: Sequence[Task], group_size: int, seed: i
         InvalidError: A demonstration is longer than the policy's context.
     """
     rng = Random(seed)
-    ids_QP, mask_QP = policy.encode([task.prompt for task in tasks], 1)
     chosen = [one for task in tasks for one in _group(task.demonstrations, group_size, rng)]
-    rows = [transcript(policy.tokenizer, one) for one in chosen]
+    return rollouts_of([task.prompt for task in tasks], chosen, policy)
+
+
+def rollouts_of(prompts: Sequence[Prompt], completions: Sequence[Completion], policy: Policy) -> Rollouts:
+    """Return completions as if the policy had sampled them: those of the first prompt, of the second, and so on.
+
+    Raises:
+        InvalidError: A completion is longer than the policy's context.
+    """
+    group_size = len(completions) // len(prompts)
+    ids_QP, mask_QP = policy.encode(prompts, 1)
+    notes = policy.acting is not None and policy.acting.limits.notes
+    rows = [transcript(policy.tokenizer, one, notes=notes) for one in completions]
     room = context_of(policy.model.config) - ids_QP.shape[1]
-    for place, (ids, _) in enumerate(rows):
-        if len(ids) > room:
-            name = tasks[place // group_size].name or tasks[place // group_size].prompt.text[:60]
-            message = f"a demonstration of prompt {name!r} has {len(ids)} tokens; the context has room for {room:.0f}"
-            raise InvalidError(message, hint="shorten it, or leave it out", path="data.demonstrations")
+    for place, row in enumerate(rows):
+        if (longest := max(Counter(row.contexts).values(), default=0)) > room:
+            prompt = prompts[place // group_size].text[:60]
+            message = f"a completion of prompt {prompt!r} has {longest} tokens; the context has room for {room:.0f}"
+            raise InvalidError(message, hint="shorten it, or leave it out", path="demonstrations.path")
     device = policy.device
+
+    def padded(values: Sequence[Sequence[int]]) -> Tensor:
+        return pad_sequence([torch.tensor(one, device=device) for one in values], batch_first=True)
+
     return Rollouts(
         prompt_ids_QP=ids_QP,
         prompt_mask_QP=mask_QP,
-        prompt_of_B=torch.arange(len(tasks), device=device).repeat_interleave(group_size),
-        ids_BT=pad_sequence([torch.tensor(ids, device=device) for ids, _ in rows], batch_first=True),
-        mask_BT=pad_sequence(
-            [torch.ones(len(ids), dtype=torch.bool, device=device) for ids, _ in rows], batch_first=True
-        ),
+        prompt_of_B=torch.arange(len(prompts), device=device).repeat_interleave(group_size),
+        ids_BT=padded([row.ids for row in rows]),
+        mask_BT=padded([[True] * len(row.ids) for row in rows]),
         truncated_B=torch.zeros(len(rows), dtype=torch.bool, device=device),
-        texts=tuple(one.text for one in chosen),
-        from_environment_BT=pad_sequence([torch.tensor(given, device=device) for _, given in rows], batch_first=True),
-        demonstrations=tuple(chosen),
+        texts=tuple(one.text for one in completions),
+        from_environment_BT=padded([row.given for row in rows]),
+        context_BT=padded([row.contexts for row in rows]) if notes else None,
+        demonstrations=tuple(completions),
     )
 
 

@@ -14,13 +14,16 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
-from trainer.config import DataConfig, TrainConfig
+from trainer.config import TrainConfig
+from trainer.data.config import DataConfig
 from trainer.data.tasks import Task
 from trainer.files import replace_text
 from trainer.history import line_of
 from trainer.policies.policy import Policy
-from trainer.rewards.source import RewardSource, require_scored, validated
+from trainer.rewards.leaks import score_sound
+from trainer.rewards.source import RewardSource, ScoredRollout, require_scored, validated
 from trainer.seeds import stream_seed
 
 Selection = Literal["kept", "too_easy", "too_hard", "unmeasured"]
@@ -98,6 +101,12 @@ def measure(
     Raises:
         UnavailableError: More than ``max_unscored`` of the completions have no reward.
     """
+
+    def scored_enough(tasks: list[Task], completions: list[Completion]) -> list[ScoredRollout]:
+        scored = validated(rewards.score(tasks, completions), completions)
+        require_scored(scored, config.max_unscored)
+        return scored
+
     sampling = config.sampling
     size = max(1, sampling.prompts_per_step * sampling.group_size // samples)
     for first in range(0, len(tasks), size):
@@ -106,8 +115,7 @@ def measure(
         rollouts = policy.sample([task.prompt for task in batch], samples, sampling, seed)
         completions = rollouts.completions(policy.name, 0, sampling)
         of_each = [batch[prompt] for prompt in rollouts.prompt_of_B.tolist()]
-        scored = validated(rewards.score(of_each, completions), completions)
-        require_scored(scored, config.max_unscored)
+        scored = score_sound(scored_enough, of_each, completions)
         values = [one.reward.value for one in scored]
         yield [
             difficulty_of(

@@ -12,7 +12,8 @@ from math import ceil
 
 import torch
 
-from trainer.config import PromptsConfig, TrainConfig
+from trainer.config import TrainConfig
+from trainer.data.config import PromptsConfig
 from trainer.data.tasks import Task
 from trainer.seeds import stream_seed
 

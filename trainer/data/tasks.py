@@ -48,6 +48,24 @@ def content_key(prompt: Prompt) -> str:
     return digest(*(" ".join(text.casefold().split()) for text in texts))
 
 
+def page_key(prompt: Prompt) -> str:
+    """Return what a prompt was made of: a page of a collection (`rubricsvc prompts synthesize`), or else its content.
+
+    That is the page that it shows, or the first page that answers it.
+    """
+    item = prompt.item or {}
+    pages = item.get("pages")
+    first = pages[0] if isinstance(pages, list) and pages else None
+    page = item.get("source") or (first[0] if isinstance(first, list) and first else None)
+    return digest("page", item["digest"], page) if page and "digest" in item else content_key(prompt)
+
+
+def on_both_sides(train: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
+    """Return the held-out prompts that were made of the page of a prompt that is trained on."""
+    trained = {page_key(task.prompt) for task in train}
+    return [task for task in held_out if page_key(task.prompt) in trained]
+
+
 def check_apart(train: Iterable[Task], held_out: Sequence[Task]) -> None:
     """Check that no prompt is both trained on and held out.
 
@@ -63,7 +81,9 @@ def check_apart(train: Iterable[Task], held_out: Sequence[Task]) -> None:
 
 
 def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], list[Task]]:
-    """Divide tasks into those to train on and the share that is held out; equal prompts are on one side.
+    """Divide tasks into those to train on and the share that is held out.
+
+    Equal prompts, and those that were made of one page of a collection, are on one side.
 
     The sides depend on the prompts and the seed, not on the order of the data.
 
@@ -72,7 +92,7 @@ def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task]
     """
     groups: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
-        groups[content_key(task.prompt)].append(task)
+        groups[page_key(task.prompt)].append(task)
     count = round(share * len(groups))
     if not 0 < count < len(groups):
         side = "hold out none" if count == 0 else "leave none to train on"

@@ -18,6 +18,7 @@ from trainer.evaluation.completions import record_of, record_of_file, write_comp
 from trainer.evaluation.evaluator import Evaluated, Evaluator, prompt_table
 from trainer.history import History, Metrics
 from trainer.policies.policy import Policy
+from trainer.recording.leak_log import log_leaks
 from trainer.recording.recorder import EvaluationRecorder
 
 LINES = "eval.jsonl"
@@ -87,6 +88,8 @@ class Evaluation:
         evaluated.line["best"] = self._save_if_best(policy, step, evaluated)
         if self._out is not None:
             write_completions(completions_file(self._out, step), self.evaluator, evaluated.completions)
+            tasks = [self.evaluator.tasks[one.prompt] for one in evaluated.completions]
+            log_leaks(self._out, tasks, [one.completion for one in evaluated.completions])
         if self._recorder is not None:  # before the line: a killed run repeats what has no line
             self._recorder.evaluation(record_of(self.evaluator, evaluated))
         return self._history.add(evaluated.line)

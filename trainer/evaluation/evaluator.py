@@ -17,6 +17,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.config import EvalConfig, TrainConfig
 from trainer.data.tasks import Task
+from trainer.evaluation.measures import Judged, behaviour, criteria
 from trainer.history import Metrics
 from trainer.policies.policy import Policy
 from trainer.rewards.outages import StepScorer, StopRequested
@@ -27,7 +28,7 @@ GREEDY_TOP_P = 1e-9
 """A nucleus of one token: the most probable one."""
 
 _ADDRESSES: Any = {"judges": {"__all__": {"endpoint", "service", "timeout_s"}}}
-_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines"}
+_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines", "other"}
 
 
 @dataclass
@@ -145,6 +146,7 @@ class Evaluator:
             if score != REWARD or best_of == 1:
                 self._score(score, completions)
         scores, values = self._estimates(completions, start or {})
+        judged = [Judged(one.prompt, one.completion, one.scored[REWARD].verdicts) for one in completions]
         line = {
             "step": step,
             "policy": name or policy.name,
@@ -159,6 +161,9 @@ class Evaluator:
             "generated": generated,
             "completions/mean_length": sum(one.tokens for one in completions) / len(completions),
             "completions/clipped_ratio": _share_truncated(completions),
+            "behaviour": _plain_each(behaviour(self.tasks, judged)),
+            "criteria": _plain_each(criteria(self.tasks, judged)),
+            **_leak_hits(completions),
             "eval_time": time.perf_counter() - begun,
             "setup": self.setup,
         }
@@ -234,6 +239,17 @@ def best_of_groups(completions: Sequence[EvalCompletion], n: int) -> list[EvalCo
 
 def _share_truncated(completions: Sequence[EvalCompletion]) -> float:
     return sum(bool(one.completion.sampling["truncated"]) for one in completions) / len(completions)
+
+
+def _leak_hits(completions: Sequence[EvalCompletion]) -> Metrics:
+    """Return the number of leaks, where tools are guarded against them."""
+    tools = [one.completion.sampling.get("tools") for one in completions]
+    hits = [one["leak_hits"] for one in tools if isinstance(one, dict) and "leak_hits" in one]
+    return {"leak_hits": sum(hits)} if hits else {}
+
+
+def _plain_each(values: Mapping[str, Estimate]) -> Metrics:
+    return {name: _plain(value) for name, value in values.items()}
 
 
 def _plain(value: Estimate | float) -> Any:

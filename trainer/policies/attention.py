@@ -29,6 +29,19 @@ def use_grouped_attention(model: Any) -> None:
         model.set_attn_implementation(NAME)
 
 
+def separate_contexts(mask_BL: Tensor, context_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the last T tokens see [B, 1, T, L], and their positions [B, T].
+
+    They see what is before them and in the same context, and all that is before the T tokens. A position is the number
+    of tokens that are seen: a context begins after the prompt.
+    """
+    length = context_BT.shape[1]
+    same_BTT = (context_BT.unsqueeze(-1) == context_BT.unsqueeze(-2)).tril() & mask_BL[:, None, -length:]
+    prompt_BTL = mask_BL[:, None, :-length].expand(-1, length, -1)
+    seen_BTL = torch.cat([prompt_BTL, same_BTT], dim=-1)
+    return seen_BTL.unsqueeze(1), (seen_BTL.sum(-1) - 1).clamp(min=0)
+
+
 def grouped_attention(
     module: torch.nn.Module,
     query_BHTD: Tensor,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, with_documents
 from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Tool
+from trainer.environments.notes import notes_of, took_note
 from trainer.environments.tool_calls import call_line, with_tools
 
 
@@ -28,25 +29,46 @@ def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> li
     return ids
 
 
-def transcript(tokenizer: Any, completion: Completion) -> tuple[list[int], list[bool]]:
-    """Return the tokens of a completion as a policy would have sampled it, and which of them tools answered.
+class Tokens(NamedTuple):
+    """The tokens of a completion, which of them tools answered, and the number of the context of each."""
 
-    An assistant message that follows another one is left out: it repeats the report of a call.
+    ids: list[int]
+    given: list[bool]
+    contexts: list[int]
+
+
+def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -> Tokens:
+    """Return the tokens of a completion as a policy would have sampled it.
+
+    An assistant message that follows another one is left out: it repeats the report of a call. With ``notes`` a note
+    begins another context.
     """
     messages = completion.messages or (Message(role="assistant", content=completion.text),)
     ids: list[int] = []
     given: list[bool] = []
+    contexts: list[int] = []
+    seen, context = 0, 0
     for from_tools, group in groupby(messages, key=lambda message: message.role == "tool"):
-        if from_tools:
-            part = answer_ids(tokenizer, list(group))
+        step = list(group)
+        seen += len(step)
+        if from_tools and notes and took_note(step):
+            part, context = fresh_ids(tokenizer, messages[:seen]), context + 1
+        elif from_tools:
+            part = answer_ids(tokenizer, step)
         else:
-            message = next(group)
+            message = step[0]
             calls = "\n".join(call_line(call) for call in message.tool_calls or ())
             text = "\n".join(filter(None, (message.content, calls)))
             part = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
         ids += part
         given += [from_tools] * len(part)
-    return ids, given
+        contexts += [context] * len(part)
+    return Tokens(ids, given, contexts)
+
+
+def fresh_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Return the tokens that follow the prompt in a fresh context: those of the notes of a trajectory so far."""
+    return transcript(tokenizer, Completion(messages=notes_of(messages))).ids
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:

@@ -5,8 +5,10 @@ Shapes in names: B sequences, C tokens so far (padded), N new tokens, V vocabula
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,6 +43,7 @@ class Decoding:
 
     def __init__(self, policy: Policy, cache: DynamicCache, mask_BC: Tensor, logits_BV: Tensor) -> None:
         self._policy, self._cache, self._mask_BC, self._logits_BV = policy, cache, mask_BC, logits_BV
+        self._prompt_B = mask_BC.sum(-1)
         self._pending: Tensor | None = None  # sampled tokens [B, 1] whose keys and values are not computed yet
 
     def sample(self, sampling: SamplingConfig, generator: torch.Generator) -> Sampled:
@@ -65,12 +68,42 @@ class Decoding:
         nucleus_BNK = torch.stack(nuclei, dim=1) if nuclei else None
         return Sampled(torch.stack(tokens, dim=-1), torch.stack(masks, dim=-1), mask_B, nucleus_BNK)
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keep only these sequences."""
+    @staticmethod
+    def of(rows: Sequence[tuple[Decoding, int]]) -> Decoding:
+        """Return a batch of sequences of other batches, each named by its place there.
+
+        All of these have just been sampled from.
+        """
+        parts = [batch._select([place for _, place in group]) for batch, group in groupby(rows, lambda row: row[0])]
+        first, *others = parts
+        width = max(part._mask_BC.shape[1] for part in parts)
+        caches = [part._cache for part in parts]
+        for number, layer in enumerate(first._cache.layers if others else ()):
+            layers = [cache.layers[number] for cache in caches]
+            length = max(one.keys.shape[-2] for one in layers)
+            layer.keys = torch.cat([_padded(one.keys, length, -2) for one in layers])
+            layer.values = torch.cat([_padded(one.values, length, -2) for one in layers])
+        mask_BC = torch.cat([_padded(part._mask_BC, width, -1) for part in parts])
+        whole = Decoding(first._policy, first._cache, mask_BC, torch.cat([part._logits_BV for part in parts]))
+        whole._prompt_B = torch.cat([part._prompt_B for part in parts])
+        whole._pending = torch.cat([part._pending for part in parts if part._pending is not None])
+        return whole
+
+    def _select(self, rows: Sequence[int]) -> Decoding:
+        """Return a batch of these sequences."""
         chosen = torch.tensor(rows, device=self._mask_BC.device)
-        self._cache.batch_select_indices(chosen)
-        self._mask_BC, self._logits_BV = self._mask_BC[chosen], self._logits_BV[chosen]
-        self._pending = None if self._pending is None else self._pending[chosen]
+        cache = copy.copy(self._cache)
+        cache.layers = [copy.copy(layer) for layer in cache.layers]
+        cache.batch_select_indices(chosen)
+        selected = Decoding(self._policy, cache, self._mask_BC[chosen], self._logits_BV[chosen])
+        selected._prompt_B = self._prompt_B[chosen]
+        selected._pending = None if self._pending is None else self._pending[chosen]
+        return selected
+
+    def forget(self, rows: Sequence[int]) -> None:
+        """Hide all tokens of these sequences but the prompt from those that follow."""
+        prompt_BC = self._mask_BC.cumsum(-1) <= self._prompt_B.unsqueeze(-1)
+        self._mask_BC[list(rows)] &= prompt_BC[list(rows)]
 
     def append(self, rows: Sequence[Sequence[int]]) -> None:
         """Extend each sequence by given tokens, at least one."""
@@ -88,3 +121,10 @@ class Decoding:
 
     def _forward(self, ids_BN: Tensor) -> Tensor:
         return self._policy.forward(ids_BN, self._mask_BC, self._cache, keep=1).squeeze(1)
+
+
+def _padded(part: Tensor, length: int, dim: int) -> Tensor:
+    """Return a tensor with zeros at the beginning of a dimension, up to a length: tokens that the mask leaves out."""
+    shape = list(part.shape)
+    shape[dim] = length - part.shape[dim]
+    return torch.cat([part.new_zeros(shape), part], dim=dim)

@@ -1,40 +1,58 @@
 """Sampling of completions in an environment: turns of the policy and answers of its tools, for a batch at once.
 
 Keys and values are kept from turn to turn, so that each token is processed once; episodes that have ended leave the
-batch.
+batch. One whose tools take longer than a moment sits out, and joins the batch again for its next turn.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from rubricsvc.core.prompt import Message, Prompt
+from rubricsvc.core.prompt import Prompt
 from trainer.config import SamplingConfig
-from trainer.environments.environment import Environment
-from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin, turn_all
-from trainer.policies.chat import answer_ids
-from trainer.policies.rollouts import EpisodeRecord, Rollouts
+from trainer.environments.environment import Environment, Tool
+from trainer.environments.episodes import Answers, EpisodeLimits, RunningEpisode, begin
+from trainer.policies.decoding import Decoding
+from trainer.policies.rollouts import Rollouts
+from trainer.policies.transcripts import Transcript, rollouts_of
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
+
+
+GRACE_S = 0.5
+"""Seconds that all wait for the tools of a turn. The random numbers of an episode depend on who is in the batch."""
 
 
 @dataclass(frozen=True)
 class Acting:
     """An environment to act in, and the limits of an episode.
 
-    ``max_tokens`` are those of a completion, what the environment wrote included; what would exceed them ends it.
+    ``max_tokens`` are those of a completion, what the environment wrote included; what would exceed them ends it. Of a
+    completion with notes they are those of a context.
     """
 
     environment: Environment
     limits: EpisodeLimits
     max_tokens: int
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools that the policy may call."""
+        return self.limits.tools(self.environment)
+
+    @property
+    def own_environment(self) -> Environment:
+        """The environment without the tools of other servers."""
+        own: Environment = getattr(self.environment, "inner", None) or self.environment
+        return own
 
     def begin(self, prompt: Prompt) -> RunningEpisode:
         """Begin an episode; see `trainer.environments.episodes.begin`."""
@@ -57,76 +75,69 @@ def sample_episodes(
         sampling: How tokens are sampled; ``max_new_tokens`` limits each turn.
         generator: Where random numbers come from.
     """
-    transcripts = [_Transcript(episode) for episode in episodes]
-    decoding, live = policy.decoding(*prompts), transcripts
+    transcripts = [Transcript(episode) for episode in episodes]
+    decoding, live = policy.decoding(*prompts), list(zip(transcripts, episodes, strict=True))
+    waiting: list[_Turn] = []
     while live:
         sampled = decoding.sample(sampling, generator)
         rows, unfinished = sampled.rows, sampled.unfinished_B.tolist()
-        answers = turn_all([one.episode for one in live], policy.texts(rows))
-        continued: list[list[int]] = []
-        for place, one in enumerate(live):
-            nuclei = None if sampled.nucleus_BNK is None else sampled.nucleus_BNK[place, : len(rows[place])]
-            one.add(rows[place], nuclei, given=False)
+        for place, ((one, episode), text) in enumerate(zip(live, policy.texts(rows), strict=True)):
+            one.add(
+                rows[place], None if sampled.nucleus_BNK is None else sampled.nucleus_BNK[place, : len(rows[place])]
+            )
             one.truncated = unfinished[place]
-            continued.append(_answered(policy, one, answers[place], sampling.max_new_tokens, nuclei))
-        kept = [place for place, ids in enumerate(continued) if ids]
-        live = [live[place] for place in kept]
+            waiting.append(_Turn(one, episode, episode.start(text), decoding, place))
+        continued: list[tuple[_Turn, list[int]]] = []
+        while waiting and not continued:
+            _wait(waiting)
+            answered = [turn for turn in waiting if turn.is_over]
+            waiting = [turn for turn in waiting if turn not in answered]
+            extended = [(turn, turn.finish(policy, sampling.max_new_tokens)) for turn in answered]
+            continued = [(turn, ids) for turn, ids in extended if ids]
+        live = [(turn.one, turn.episode) for turn, _ in continued]
         if live:
-            decoding.keep(kept)
-            decoding.append([continued[place] for place in kept])
-    return _rollouts(*prompts, transcripts)
+            decoding = Decoding.of([(turn.decoding, turn.place) for turn, _ in continued])
+            decoding.forget([place for place, (one, _) in enumerate(live) if one.fresh])
+            decoding.append([ids for _, ids in continued])
+        if waiting:  # the sequences that have gone on or ended need not be kept for those
+            left = Decoding.of([(turn.decoding, turn.place) for turn in waiting])
+            for place, turn in enumerate(waiting):
+                turn.decoding, turn.place = left, place
+    return rollouts_of(policy, prompts, transcripts)
 
 
-def _answered(
-    policy: Policy, one: _Transcript, messages: Sequence[Message], max_new_tokens: int, nuclei: Tensor | None
-) -> list[int]:
-    """Add what the tools answer, and return its tokens; none where the episode ends."""
-    if one.truncated or one.episode.done or policy.acting is None:
-        return []
-    ids = answer_ids(policy.tokenizer, messages)
-    if len(one.ids) + len(ids) + max_new_tokens > policy.acting.max_tokens:
-        one.truncated = True
-        return []
-    one.add(ids, None if nuclei is None else torch.full((len(ids), nuclei.shape[-1]), 255).to(nuclei), given=True)
-    return ids
+@dataclass(eq=False)
+class _Turn:
+    """A message of the policy whose calls are being answered, and its sequence: a place in a batch."""
+
+    one: Transcript
+    episode: RunningEpisode
+    answers: Future[Answers]
+    decoding: Decoding
+    place: int
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def deadline(self) -> float:
+        """When the episode ends, if its tools have not answered."""
+        return self.start + self.episode.limits.tool_timeout_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the tools have answered, or have taken too long."""
+        return self.answers.done() or time.monotonic() >= self.deadline
+
+    def finish(self, policy: Policy, max_new_tokens: int) -> list[int]:
+        """Return the tokens that the tools answer; none where the episode ends."""
+        return self.one.answered(policy, self.episode.finish(self.answers), max_new_tokens)
 
 
-class _Transcript:
-    """An episode, its tokens, which of them the environment gave, and their nuclei [T, K]."""
-
-    def __init__(self, episode: RunningEpisode) -> None:
-        self.episode, self.truncated = episode, False
-        self.ids: list[int] = []
-        self.given: list[bool] = []
-        self.nuclei: list[Tensor] = []
-
-    def add(self, ids: Sequence[int], nuclei: Tensor | None, *, given: bool) -> None:
-        self.ids += ids
-        self.given += [given] * len(ids)
-        self.nuclei += [] if nuclei is None else [nuclei]
-
-    def record(self) -> EpisodeRecord:
-        """Return the trajectory with its counts."""
-        counts = {"turns": self.episode.turns, **self.episode.counts}
-        return EpisodeRecord(tuple(self.episode.messages), counts, self.episode.tool_time)
-
-
-def _rollouts(ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor, transcripts: Sequence[_Transcript]) -> Rollouts:
-    device = ids_QP.device
-    nuclei = [torch.cat(one.nuclei) for one in transcripts if one.nuclei]
-    return Rollouts(
-        prompt_ids_QP=ids_QP,
-        prompt_mask_QP=mask_QP,
-        prompt_of_B=prompt_of_B,
-        ids_BT=_padded([torch.tensor(one.ids, device=device) for one in transcripts]),
-        mask_BT=_padded([torch.ones(len(one.ids), dtype=torch.bool, device=device) for one in transcripts]),
-        truncated_B=torch.tensor([one.truncated for one in transcripts], device=device),
-        texts=tuple(one.episode.report for one in transcripts),
-        nucleus_BTK=_padded(nuclei, 255) if nuclei else None,
-        from_environment_BT=_padded([torch.tensor(one.given, device=device) for one in transcripts]),
-        episodes=tuple(one.record() for one in transcripts),
-    )
-
-
-def _padded(rows: Sequence[Tensor], fill: float = 0) -> Tensor:
-    return pad_sequence(list(rows), batch_first=True, padding_value=fill)
+def _wait(turns: Sequence[_Turn]) -> None:
+    """Wait a moment for the tools of new turns; then until those of any turn have answered, or taken too long."""
+    now = time.monotonic()
+    new = [turn for turn in turns if turn.start + GRACE_S > now]
+    if new:
+        wait([turn.answers for turn in new], min(GRACE_S, *(turn.episode.limits.tool_timeout_s for turn in new)))
+    if not any(turn.is_over for turn in turns):
+        left = min(turn.deadline for turn in turns) - time.monotonic()
+        wait([turn.answers for turn in turns], max(0.0, left), FIRST_COMPLETED)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import torch
 from torch import Tensor
@@ -26,11 +28,12 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
-from trainer.policies.attention import use_grouped_attention
+from trainer.policies.attention import separate_contexts, use_grouped_attention
 from trainer.policies.chat import prompt_ids
 from trainer.policies.decoding import Decoding
 from trainer.policies.episode_sampling import Acting, sample_episodes
 from trainer.policies.rollouts import Rollouts
+from trainer.policies.sampling_server import SamplingServer
 from trainer.policies.tokens import token_logprobs
 from workers.engines.local.models import default_device, dtype_name, end_ids, open_pretrained
 
@@ -38,11 +41,20 @@ from workers.engines.local.models import default_device, dtype_name, end_ids, op
 class Policy:
     """A causal language model and its tokenizer. ``model`` is trained in place.
 
-    With ``acting`` its completions are episodes in an environment, whose tools it may call.
+    With ``acting`` its completions are episodes in an environment, whose tools it may call. With ``server`` they are
+    sampled there.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str = "policy", acting: Acting | None = None) -> None:
-        self.acting = acting
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        name: str = "policy",
+        acting: Acting | None = None,
+        server: SamplingServer | None = None,
+    ) -> None:
+        self.acting, self.server = acting, server
+        self._id = uuid4().hex
         self.model = model.eval()
         use_grouped_attention(model)
         self.tokenizer = tokenizer
@@ -62,6 +74,7 @@ class Policy:
         dtype: str | None = None,
         device: str | None = None,
         acting: Acting | None = None,
+        server: SamplingServer | None = None,
     ) -> Self:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
@@ -71,18 +84,22 @@ class Policy:
             UnavailableError: it cannot be fetched or read.
         """
         loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or dtype_name(device or "")))
-        return cls(loaded.to(device or default_device()), tokenizer, model, acting)
+        return cls(loaded.to(device or default_device()), tokenizer, model, acting, server)
 
     @property
     def device(self) -> torch.device:
         """Device of the model's weights."""
         return torch.device(self.model.device)
 
+    @property
+    def version(self) -> str:
+        """A text that changes whenever the weights do, and that no other policy has."""
+        return f"{self._id}-{sum(weight._version for weight in self.model.parameters())}"
+
     def frozen_copy(self) -> Policy:
         """Return a copy of the policy that is not trained: the reference of a KL penalty."""
-        return Policy(
-            copy.deepcopy(self.model).requires_grad_(False), self.tokenizer, f"{self.name} (reference)", self.acting
-        )
+        model, name = copy.deepcopy(self.model).requires_grad_(False), f"{self.name} (reference)"
+        return Policy(model, self.tokenizer, name, self.acting, self.server)
 
     def save(self, folder: Path) -> None:
         """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it."""
@@ -107,7 +124,7 @@ class Policy:
         setting = "sampling.max_new_tokens"
         if self.acting is not None:
             setting, max_new_tokens = "environment.max_tokens", self.acting.max_tokens
-        ids = prompt_ids(self.tokenizer, prompt, self.acting.environment.tools if self.acting else ())
+        ids = prompt_ids(self.tokenizer, prompt, self.acting.tools if self.acting else ())
         if not ids:
             raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
         context = context_of(self.model.config)
@@ -124,7 +141,7 @@ class Policy:
     def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
         """Sample ``group_size`` completions for each prompt. The same seed gives the same completions.
 
-        In an environment ``max_new_tokens`` limits each turn.
+        In an environment ``max_new_tokens`` limits each turn; where tools are slow, the same seed may give others.
 
         Raises:
             InvalidError: a prompt leaves no room for ``max_new_tokens`` in the model's context.
@@ -132,9 +149,12 @@ class Policy:
         generator = torch.Generator(self.device).manual_seed(seed)
         ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
-        if self.acting is not None:
-            episodes = [self.acting.begin(prompts[place]) for place in prompt_of_B.tolist()]
-            return sample_episodes(self, (ids_QP, mask_QP, prompt_of_B), episodes, sampling, generator)
+        acting, asked = self.acting, (ids_QP, mask_QP, prompt_of_B)
+        episodes = [acting.begin(prompts[place]) for place in prompt_of_B.tolist()] if acting else []
+        if self.server is not None:
+            return self.server.sample(self, asked, episodes, sampling, seed)
+        if episodes:
+            return sample_episodes(self, asked, episodes, sampling, generator)
         sampled = self.decoding(ids_QP, mask_QP, prompt_of_B).sample(sampling, generator)
         return Rollouts(
             prompt_ids_QP=ids_QP,
@@ -164,15 +184,37 @@ class Policy:
         policy did not write; the entropy has no gradient.
         """
         first_BV, cache = self._prefill(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
-        nucleus_BTK = rollouts.nucleus_BTK
-        first_nucleus, rest_nucleus = (None, None) if nucleus_BTK is None else (nucleus_BTK[:, :1], nucleus_BTK[:, 1:])
-        parts = [token_logprobs(first_BV.unsqueeze(1), rollouts.ids_BT[:, :1], temperature, first_nucleus)]
+        written_BT, nucleus_BTK = rollouts.written_BT, rollouts.nucleus_BTK
+        logits_NV = first_BV[written_BT[:, 0]]
         if rollouts.ids_BT.shape[1] > 1:
             mask_BT = torch.cat([rollouts.prompt_mask_QP[rollouts.prompt_of_B], rollouts.mask_BT[:, :-1]], dim=-1)
-            rest_BTV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, cache)
-            parts.append(token_logprobs(rest_BTV, rollouts.ids_BT[:, 1:], temperature, rest_nucleus))
-        logp_BT, entropy_BT = (torch.cat(pieces, dim=-1) for pieces in zip(*parts, strict=True))
-        return torch.where(rollouts.written_BT, logp_BT, 0.0), torch.where(rollouts.written_BT, entropy_BT, 0.0)
+            with self._logits_at(written_BT[:, 1:]):
+                context_BT = None if rollouts.context_BT is None else rollouts.context_BT[:, :-1]
+                rest_1NV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, cache, context_BT=context_BT)
+            logits_NV = torch.cat([logits_NV, rest_1NV.squeeze(0)])
+        first_BT, rest_BT = written_BT.clone(), written_BT.clone()
+        first_BT[:, 1:], rest_BT[:, :1] = False, False
+        places = torch.cat([first_BT.nonzero(), rest_BT.nonzero()]).unbind(-1)
+        nucleus_NK = None if nucleus_BTK is None else nucleus_BTK[places]
+        logp_N, entropy_N = token_logprobs(logits_NV, rollouts.ids_BT[places], temperature, nucleus_NK)
+        zeros_BT = logp_N.new_zeros(written_BT.shape)
+        return zeros_BT.index_put(places, logp_N), zeros_BT.index_put(places, entropy_N)
+
+    @contextmanager
+    def _logits_at(self, chosen_BT: Tensor) -> Iterator[None]:
+        """Compute logits only at the chosen tokens, as [1, N, V]: tools and padding write most of an episode's tokens.
+
+        The output embeddings get the hidden states of these tokens, so that what a model does to its logits stays.
+        """
+
+        def choose(_module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return inputs[0][chosen_BT].unsqueeze(0), *inputs[1:]
+
+        hook = self.model.get_output_embeddings().register_forward_pre_hook(choose)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def _prefill(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> tuple[Tensor, DynamicCache]:
         """Process each prompt once; return the next token's logits [B, V] and keys and values for each completion."""
@@ -181,12 +223,24 @@ class Policy:
         cache.batch_select_indices(prompt_of_B)
         return logits_QV[prompt_of_B], cache
 
-    def forward(self, ids_BT: Tensor, context_mask_BT: Tensor, cache: DynamicCache, keep: int = 0) -> Tensor:
-        """Return logits [B, keep or T, V] after ``ids_BT``. The mask covers all tokens up to and including these."""
-        position_BT = (context_mask_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
+    def forward(
+        self,
+        ids_BT: Tensor,
+        context_mask_BT: Tensor,
+        cache: DynamicCache,
+        keep: int = 0,
+        context_BT: Tensor | None = None,
+    ) -> Tensor:
+        """Return logits [B, keep or T, V] after ``ids_BT``. The mask covers all tokens up to and including these.
+
+        With ``context_BT`` these tokens see those of their own context only, and the prompt before them.
+        """
+        mask, position_BT = context_mask_BT.long(), (context_mask_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
+        if context_BT is not None:
+            mask, position_BT = separate_contexts(context_mask_BT, context_BT)
         output = self.model(
             input_ids=ids_BT,
-            attention_mask=context_mask_BT.long(),
+            attention_mask=mask,
             position_ids=position_BT,
             past_key_values=cache,
             use_cache=True,

@@ -20,16 +20,21 @@ from trainer.config import SamplingConfig
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """A trajectory in an environment: its messages, counts of what happened in it, and the seconds of its tools."""
+    """A trajectory in an environment: its messages, counts of what happened in it, and the seconds of its tools.
+
+    ``leaks`` are the results of tools that held the answer (`trainer.environments.leaks`).
+    """
 
     messages: tuple[Message, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     tool_time: float = 0.0
+    leaks: tuple[Mapping[str, JsonValue], ...] = ()
 
     @property
     def sampling(self) -> dict[str, JsonValue]:
         """What a completion has of it beside the messages."""
-        return {"tools": dict(self.counts)} if self.counts else {}
+        tools: dict[str, JsonValue] = {"tools": dict(self.counts)} if self.counts else {}
+        return tools | ({"leaks": [dict(leak) for leak in self.leaks]} if self.leaks else {})
 
 
 NO_EPISODE = EpisodeRecord()
@@ -46,6 +51,9 @@ class Rollouts:
     environment wrote, which are not learned, and ``episodes`` has the trajectories. ``demonstrations`` are completions
     that the policy did not sample.
     ``nucleus_BTK`` holds the tokens that could be sampled at each position (`trainer.policies.tokens`); None means all.
+    ``context_BT`` are the contexts of the tokens where there may be several: a token sees the prompt, and the tokens
+    before it in its context (`trainer.environments.notes`).
+    ``sampled_logp_BT`` holds the log-probabilities that a server sampled with; None where the policy sampled itself.
     """
 
     prompt_ids_QP: Tensor
@@ -56,7 +64,9 @@ class Rollouts:
     truncated_B: Tensor
     texts: tuple[str, ...]
     nucleus_BTK: Tensor | None = None
+    sampled_logp_BT: Tensor | None = None
     from_environment_BT: Tensor | None = None
+    context_BT: Tensor | None = None
     episodes: tuple[EpisodeRecord, ...] | None = None
     demonstrations: tuple[Completion, ...] | None = None
 
@@ -102,7 +112,9 @@ class Rollouts:
             truncated_B=self.truncated_B[rows],
             texts=tuple(self.texts[i] for i in rows.tolist()),
             nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
+            sampled_logp_BT=None if self.sampled_logp_BT is None else self.sampled_logp_BT[rows, :width],
             from_environment_BT=None if self.from_environment_BT is None else self.from_environment_BT[rows, :width],
+            context_BT=None if self.context_BT is None else self.context_BT[rows, :width],
             episodes=None if self.episodes is None else tuple(self.episodes[i] for i in rows.tolist()),
             demonstrations=None
             if self.demonstrations is None
@@ -115,7 +127,9 @@ def join(parts: Sequence[Rollouts]) -> Rollouts:
     first = parts[0]
     offsets = list(accumulate((len(part.prompt_ids_QP) for part in parts), initial=0))
     given = [part.from_environment_BT for part in parts if part.from_environment_BT is not None]
+    contexts = [part.context_BT for part in parts if part.context_BT is not None]
     nuclei = [part.nucleus_BTK for part in parts if part.nucleus_BTK is not None]
+    sampled = [part.sampled_logp_BT for part in parts if part.sampled_logp_BT is not None]
     return Rollouts(
         prompt_ids_QP=_stacked([part.prompt_ids_QP for part in parts], left=True),
         prompt_mask_QP=_stacked([part.prompt_mask_QP for part in parts], left=True),
@@ -126,7 +140,9 @@ def join(parts: Sequence[Rollouts]) -> Rollouts:
         texts=tuple(text for part in parts for text in part.texts),
         # at padding every token is in the nucleus: the log-probabilities there are not used, but must be numbers
         nucleus_BTK=_stacked(nuclei, fill=255) if first.nucleus_BTK is not None else None,
+        sampled_logp_BT=_stacked(sampled) if sampled else None,
         from_environment_BT=_stacked(given) if given else None,
+        context_BT=_stacked(contexts) if contexts else None,
         episodes=tuple(one for part in parts for one in part.episodes or ()) if first.episodes is not None else None,
     )
 

@@ -72,23 +72,26 @@ def _bits(device: torch.device) -> Tensor:
 
 
 def token_logprobs(
-    logits_BTV: Tensor, ids_BT: Tensor, temperature: float, nucleus_BTK: Tensor | None = None
+    logits: Tensor, ids: Tensor, temperature: float, nucleus: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each token and the entropy of the distribution it was sampled from.
 
     The distribution is softmax(logits / temperature), restricted to the nucleus of `sample_tokens` and renormalised
-    where there is one (see the module). A token outside its nucleus (padding) gets -inf.
+    where there is one (see the module). A token outside its nucleus gets -inf.
+
+    Args:
+        logits: [..., V].
+        ids: The tokens [...].
+        temperature: What they were sampled at.
+        nucleus: [..., K], or None.
 
     Returns:
-        Log-probabilities [B, T] and entropies [B, T], both in nats; the entropies carry no gradient.
+        Log-probabilities and entropies, both [...] in nats; the entropies carry no gradient.
     """
     logp_N, entropy_N = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
-        logits_BTV.flatten(0, 1),
-        ids_BT.flatten(),
-        temperature,
-        None if nucleus_BTK is None else nucleus_BTK.flatten(0, 1),
+        logits.flatten(0, -2), ids.flatten(), temperature, None if nucleus is None else nucleus.flatten(0, -2)
     )
-    return logp_N.view_as(ids_BT), entropy_N.view_as(ids_BT)
+    return logp_N.view_as(ids), entropy_N.view_as(ids)
 
 
 class _TokenLogprobs(torch.autograd.Function):

@@ -18,6 +18,7 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.history import Metrics
 from trainer.recording.recorder import Recorder
+from trainer.rewards.leaks import score_sound
 from trainer.rewards.source import (
     CELERY,
     RewardSource,
@@ -59,10 +60,24 @@ class StepScorer:
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> tuple[list[ScoredRollout], Metrics]:
         """Return the results of a step, and the metrics ``scored_by``, ``score_attempts`` and ``paused_time``.
 
+        A completion to which a tool leaked the answer is not scored: its reward is null.
+
         Raises:
             UnavailableError: too little was scored, for a reason that does not pass; or the longest pause is over.
             StopRequested: a stop was requested before enough was scored.
         """
+        how: Metrics = {"scored_by": scored_by(self._rewards), "score_attempts": 0, "paused_time": 0.0}
+
+        def sound(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+            scored, how["score_attempts"], how["paused_time"] = self._scored(tasks, completions)
+            return scored
+
+        return score_sound(sound, tasks, completions), how
+
+    def _scored(
+        self, tasks: Sequence[Task], completions: Sequence[Completion]
+    ) -> tuple[list[ScoredRollout], int, float]:
+        """Return the results, the number of attempts, and the seconds of pauses."""
         paused_s = 0.0
         for attempt in itertools.count(1):
             scored = self._score(tasks, completions)
@@ -78,7 +93,7 @@ class StepScorer:
                 paused_s += self._pause(error, tasks, completions, scored, self._config.max_pause_s - paused_s)
             if self._stop.is_set():
                 raise StopRequested
-        return scored, {"scored_by": scored_by(self._rewards), "score_attempts": attempt, "paused_time": paused_s}
+        return scored, attempt, paused_s
 
     def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         return validated(self._rewards.score(tasks, completions), completions)

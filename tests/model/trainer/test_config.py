@@ -115,7 +115,7 @@ def test_load_config_names_wrong_fields(tmp_path: Path, old: str, new: str, fiel
     ("old", "new", "field", "hint"),
     [
         ("steps = 3", "group_size = 4\nsteps = 3", "group_size", "sampling.group_size"),
-        ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\nsteps = 3', "data.steps", "did you mean steps?"),
+        ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\nsteps = 3', "data.steps", "did you mean steps or"),
         ("steps = 3", "steps = 3\n[optim]\nlrr = 1", "optim.lrr", "'lr'"),
         ("steps = 3", "steps = 3\n[optim]\nbeta = 1", "optim.beta", "kl_beta"),
         ("steps = 3", 'steps = 3\nmodel = "m"', "model", "policy.model"),

@@ -22,7 +22,7 @@ from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_policy
 from trainer import history
 from trainer.data.tasks import Task
-from trainer.evaluation.baselines import BaselineRecorder, read_baselines, run_baselines
+from trainer.evaluation.baselines import BaselineRecorder, RunPolicies, read_baselines, run_baselines
 from trainer.evaluation.completions import record_of, record_of_file, write_completions
 from trainer.evaluation.evaluation import LINES
 from trainer.evaluation.evaluator import Evaluator
@@ -140,7 +140,8 @@ def test_resumed_run_records_what_was_evaluated_without_a_record(
 def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any) -> list[Metrics] | None:
     config = eval_config(out, steps=STEPS)
     recorder = BaselineRecorder(DatabaseRuns(db), key)
-    return run_baselines(config, tiny_policy, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)
+    policies = RunPolicies(tiny_policy, tiny_policy)
+    return run_baselines(config, policies, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)
 
 
 def baselines_on_record(db: Database) -> dict[str, StoredEvaluation]:

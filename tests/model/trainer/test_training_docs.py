@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.config import DataSource, EvalConfig, EvolveConfig, PromptsConfig, RunConfig, ServiceJudge
-from trainer.environments.config import EnvironmentConfig
+from trainer.config import EvalConfig, EvolveConfig, OtherPromptsConfig, RunConfig, ServiceJudge
+from trainer.data.config import DataSource, DemonstrationsConfig, PromptsConfig
+from trainer.environments.config import CurriculumStage, EnvironmentConfig, McpServer
 from trainer.loop import train
 from trainer.rewards.source import CallableRewards
 
@@ -21,8 +22,12 @@ REPLACED: dict[str, type[BaseModel] | None] = {
     "judge": ServiceJudge,
     "evolve": EvolveConfig,
     "environment": EnvironmentConfig,
+    "curriculum": CurriculumStage,
+    "mcp": McpServer,
     "eval": EvalConfig,
     "prompts": PromptsConfig,
+    "demonstrations": DemonstrationsConfig,
+    "other": OtherPromptsConfig,
     "domains": DataSource,
     "proposer": None,
     "trusted": None,

@@ -17,7 +17,7 @@ from tests.model.trainer.held_out import CountingRewards, eval_config, evaluatio
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.data.tasks import Task
-from trainer.evaluation.baselines import FOLDER, read_baselines, run_baselines
+from trainer.evaluation.baselines import FOLDER, RunPolicies, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
 from trainer.evaluation.evaluator import Evaluator
 from trainer.history import Metrics
@@ -31,7 +31,8 @@ STEPS = 8
 
 
 def baselines(config: Any, given: Evaluator | None = None, **options: Any) -> list[Metrics] | None:
-    return run_baselines(config, tiny_policy, TASKS, REWARDS, given or evaluator(config), **options)
+    policies = RunPolicies(tiny_policy, tiny_policy)
+    return run_baselines(config, policies, TASKS, REWARDS, given or evaluator(config), **options)
 
 
 def mean(line: Metrics, score: str = "reward") -> float:

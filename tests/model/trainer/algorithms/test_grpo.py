@@ -98,3 +98,15 @@ def test_advantages_are_divided_by_the_deviation_of_the_pool() -> None:
     assert found[3:].abs().max() == 0
     alone = grpo.advantages(rewards, 0.0, torch.arange(5))
     torch.testing.assert_close(alone, grpo.advantages(rewards))
+
+
+def test_loss_weights_tokens_of_a_server_by_their_probability() -> None:
+    logp, old, gains, mask, _ = batch()
+    tokens = int(mask.sum())
+    plain = grpo.loss(logp, old, gains, mask, tokens=tokens)
+    same = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old)
+    assert same.value.item() == plain.value.item()
+    half = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old + math.log(2))
+    assert half.value.item() == pytest.approx(plain.value.item() / 2, rel=1e-12)
+    capped = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old - 5)
+    assert capped.value.item() == pytest.approx(plain.value.item() * grpo.MAX_CORRECTION, rel=1e-12)

@@ -31,28 +31,36 @@ def shown(*texts: str) -> list[Task]:
     return [replace(task, demonstrations=(Completion(text=text),)) for task, text in zip(TASKS, texts, strict=False)]
 
 
-def trajectory(*texts: str) -> Completion:
-    episode = begin(Calculator(), Prompt.of("?"), EpisodeLimits())
+def trajectory(*texts: str, notes: bool = False) -> Completion:
+    episode = begin(Calculator(), Prompt.of("?"), EpisodeLimits(notes=notes))
     for text in texts:
         episode.turn(text)
     return Completion(text=episode.report, messages=tuple(episode.messages))
 
 
-def test_transcript_is_what_an_episode_has_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    acting = Acting(Calculator(), EpisodeLimits(), max_tokens=400)
-    policy = Policy.load(str(tiny_model(tmp_path, context=1024)), dtype="float32", acting=acting)
+@pytest.mark.parametrize("notes", [False, True])
+def test_transcript_is_what_an_episode_has_sampled(
+    notes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acting = Acting(Calculator(), EpisodeLimits(notes=notes), max_tokens=600)
+    policy = Policy.load(str(tiny_model(tmp_path, context=2048)), dtype="float32", acting=acting)
     turns = [call_text("calculate", expression="6 * 7"), "It is 42."]
+    turns[1:1] = [call_text("note", text="42"), call_text("calculate", expression="42")] if notes else []
     tokens = [[*policy.tokenizer(text)["input_ids"], policy.tokenizer.eos_token_id] for text in turns]
     queue = [token for row in tokens for token in row]
     monkeypatch.setattr(
         "trainer.policies.decoding.sample_tokens", lambda logits, *_: (torch.tensor([queue.pop(0)] * len(logits)), None)
     )
     rollouts = policy.sample([Prompt.of("What is 6 * 7?")], 1, SAMPLING.model_copy(update={"max_new_tokens": 99}), 0)
-    ids, given = transcript(policy.tokenizer, trajectory(*turns))
+    ids, given, contexts = transcript(policy.tokenizer, trajectory(*turns, notes=notes), notes=notes)
     assert rollouts.ids_BT[0].tolist() == ids
     assert rollouts.from_environment_BT is not None
     assert rollouts.from_environment_BT[0].tolist() == given
     assert any(given) and not all(given)
+    assert (rollouts.context_BT is not None) == notes and len(set(contexts)) == 1 + notes
+    if rollouts.context_BT is not None:
+        sampled = rollouts.context_BT[0].tolist()
+        assert [one > 0 for one in sampled] == [one > 0 for one in contexts]
 
 
 def test_transcript_leaves_out_the_report_after_its_call(tmp_path: Path) -> None:
@@ -104,7 +112,7 @@ def test_group_has_each_demonstration_once_before_any_comes_again() -> None:
 def test_demonstration_longer_than_the_context_is_refused() -> None:
     with pytest.raises(InvalidError) as caught:
         demonstrated(tiny_policy(), shown("a" * 70), 1, 0)
-    assert caught.value.path == "data.demonstrations"
+    assert caught.value.path == "demonstrations.path"
 
 
 def lines(prompts: Sequence[Prompt | None]) -> list[CompletionLine]:

@@ -7,7 +7,7 @@ import pytest
 from rubricsvc.core.prompt import Document, Prompt
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC
-from trainer.data.tasks import Task, check_apart, content_key, hold_out
+from trainer.data.tasks import Task, check_apart, content_key, hold_out, on_both_sides
 
 
 def tasks(*texts: str) -> list[Task]:
@@ -38,6 +38,25 @@ def test_hold_out_depends_on_content_and_seed_only() -> None:
     again = hold_out(given[::-1], 0.25, seed=0)[1]
     assert {task.prompt.text for task in again} == {task.prompt.text for task in held_out}
     assert hold_out(given, 0.25, seed=1)[1] != held_out
+
+
+def of_page(text: str, *pages: str, source: str | None = None, digest: str = "d") -> Task:
+    item = {"digest": digest, "pages": [[id_] for id_ in pages], **({"source": source} if source else {})}
+    return Task(Prompt.of(text, item=item), RUBRIC, text)
+
+
+def test_hold_out_keeps_the_prompts_of_a_page_on_one_side() -> None:
+    given = [of_page(f"{page} {number}", f"page {page}", "any") for page in range(12) for number in range(3)]
+    given += [of_page(f"section {page}", "target", source=f"page {page}") for page in range(12)]
+    train, held_out = hold_out(given, 0.25, seed=0)
+    assert (len(train), len(held_out)) == (36, 12)
+    assert not on_both_sides(train, held_out)
+
+
+def test_on_both_sides_finds_held_out_prompts_of_trained_pages() -> None:
+    trained = [of_page("one", "a"), of_page("two", "b", source="c"), *tasks("three")]
+    held_out = [of_page("four", "a", "x"), of_page("five", "b"), of_page("six", "c"), of_page("a", "a", digest="e")]
+    assert [task.name for task in on_both_sides(trained, [*held_out, *tasks("Three")])] == ["four", "six", "id-0"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from threading import Event
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from trainer.algorithms import grpo
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tool_calls import call_text
+from trainer.policies import episode_sampling
 from trainer.policies.episode_sampling import Acting
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts, join
@@ -45,7 +48,7 @@ class Scripted(Policy):
 
 
 def scripted(*turns: Sequence[str], dtype: torch.dtype = torch.float64) -> Scripted:
-    policy = tiny_policy(dtype=dtype, context=512)
+    policy = tiny_policy(dtype=dtype, context=1024)
     policy.__class__ = Scripted
     assert isinstance(policy, Scripted)
     policy.script = iter(turns)
@@ -97,24 +100,21 @@ def test_logprobs_of_episodes_equal_plain_forward_passes(top_p: float) -> None:
 
 
 @pytest.mark.usefixtures("ending")
-def test_tokens_of_the_environment_have_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_of_the_environment_have_no_gradient() -> None:
     policy = scripted([CALL, CALL], [CALL, "report"], ["report"])
     rollouts = sampled(policy)
     computed: list[torch.Tensor] = []
-    forward = policy.forward
 
-    def kept(*args: object, **options: object) -> torch.Tensor:
-        logits = forward(*args, **options)  # type: ignore[arg-type]
-        logits.retain_grad()
-        computed.append(logits)
-        return logits
+    def keep(_module: object, inputs: tuple[torch.Tensor, ...]) -> None:
+        inputs[0].retain_grad()
+        computed.append(inputs[0])
 
-    monkeypatch.setattr(policy, "forward", kept)
+    policy.model.get_output_embeddings().register_forward_pre_hook(keep)
     logp, _ = policy.logprobs(rollouts, 1.0)
     written = rollouts.written_BT
     loss = grpo.loss(logp, logp.detach(), torch.tensor([1.0, -1.0]), written, tokens=int(written.sum()))
     torch.autograd.backward(loss.value)
-    grad = computed[1].grad  # logits after all tokens but the last: those of tokens 1, 2, …
+    grad = computed[1].grad  # hidden states of all tokens but the last: they predict tokens 1, 2, …
     assert grad is not None
     moved = grad.abs().sum(-1) > 0
     assert torch.equal(moved, written[:, 1:])
@@ -160,3 +160,130 @@ def test_join_and_select_keep_episodes() -> None:
     assert not chosen.from_environment_BT.any()  # type: ignore[union-attr]
     assert chosen.episodes == (joined.episodes[1], joined.episodes[2])
     assert replace(chosen, episodes=None).completions("tiny", 0, SAMPLING)[0].messages == ()
+
+
+class Waiting(Reversing):
+    """Its tool does not answer the first episode before the second has called it a second time."""
+
+    def __init__(self) -> None:
+        self.begun, self.calls, self.released = 0, 0, Event()
+
+    def reset(self, prompt: Prompt) -> WaitingEpisode:
+        self.begun += 1
+        return WaitingEpisode(self, is_first=self.begun == 1)
+
+
+class WaitingEpisode:
+    report = None
+
+    def __init__(self, environment: Waiting, *, is_first: bool) -> None:
+        self.environment, self.is_first = environment, is_first
+
+    def step(self, name: str, arguments: Mapping[str, str]) -> str:
+        if self.is_first:
+            assert self.environment.released.wait(60)
+        else:
+            self.environment.calls += 1
+            if self.environment.calls == 2:
+                self.environment.released.set()
+                time.sleep(1.0)  # the thread of the first episode goes on meanwhile
+        return arguments["text"][::-1]
+
+
+@pytest.mark.usefixtures("ending")
+def test_episode_with_a_slow_tool_sits_out_and_is_sampled_as_if_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episode_sampling, "GRACE_S", 2.0)
+    prompts, greedy = [Prompt.of("say a"), Prompt.of("tell me something long")], {"top_p": 1e-9}
+    alone = sampled(scripted([CALL], ["a slow report"]), prompts[:1], **greedy)
+    policy = scripted([CALL, CALL], [CALL], ["a slow report", "a quick report"])
+    policy.acting = Acting(Waiting(), EpisodeLimits(max_turns=5, tool_timeout_s=60.0), max_tokens=80)
+    together = policy.sample(prompts, 1, SAMPLING.model_copy(update={"max_new_tokens": 3, **greedy}), seed=3)
+    assert together.texts == ("a slow report", "a quick report")
+    assert together.episodes is not None
+    assert [one.counts["turns"] for one in together.episodes] == [2, 3]
+    assert together.ids_BT[0][together.mask_BT[0]].tolist() == alone.ids_BT[0].tolist()
+
+
+NOTED = call_text("note", text="evil")
+
+
+def noting(*turns: Sequence[str], max_tokens: int = 220) -> tuple[Policy, Rollouts]:
+    policy = scripted(*turns)
+    policy.acting = Acting(Reversing(), EpisodeLimits(max_turns=6, notes=True), max_tokens)
+    return policy, policy.sample(PROMPTS[:2], 1, SAMPLING.model_copy(update={"max_new_tokens": 3}), seed=3)
+
+
+def alone(policy: Policy, rollouts: Rollouts, row: int, context: int) -> torch.Tensor:
+    """Log-probabilities of the tokens of one context after the prompt, without what the other contexts read."""
+    assert rollouts.context_BT is not None
+    here_BT = rollouts.mask_BT & (rollouts.context_BT == context)
+    full = plain_logprobs(policy, replace(rollouts, mask_BT=here_BT), row, 1.0)
+    return full.gather(-1, rollouts.ids_BT[row][here_BT[row]].unsqueeze(-1)).squeeze(-1)
+
+
+@pytest.mark.usefixtures("ending")
+def test_a_note_begins_a_context_without_what_was_read() -> None:
+    policy, rollouts = noting([CALL, CALL], [NOTED, CALL], [NOTED, "a report"], ["from notes"])
+    assert rollouts.texts == ("from notes", "a report")
+    contexts, mask = rollouts.context_BT, rollouts.mask_BT
+    assert contexts is not None
+    first = contexts[0][mask[0]].unique().tolist()
+    assert len(first) == 3 and contexts[1].unique().tolist() == [0]
+    logp, _ = policy.logprobs(rollouts, 1.0)
+    written = rollouts.written_BT[0]
+    for context in first:
+        here = (contexts[0] == context) & mask[0]
+        expected = alone(policy, rollouts, 0, context)
+        torch.testing.assert_close(logp[0][here & written], expected[written[here]])
+        assert (here & written).any(), "the policy wrote in each context, and is rewarded for it"
+    assert rollouts.episodes is not None
+    assert rollouts.episodes[0].counts["calls/note"] == 2 and len(rollouts.episodes[0].messages) == 7
+
+
+@pytest.mark.usefixtures("ending")
+def test_a_fresh_context_is_sampled_from_its_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainer.policies import decoding
+
+    drawn: list[torch.Tensor] = []
+    draw = decoding.sample_tokens
+    monkeypatch.setattr(decoding, "sample_tokens", lambda logits, *rest: (drawn.append(logits), draw(logits, *rest))[1])
+    policy, rollouts = noting([CALL, "a report"], [NOTED], ["from notes"])
+    assert rollouts.context_BT is not None
+    last = int(rollouts.context_BT[0].max())
+    ids = rollouts.ids_BT[0][rollouts.context_BT[0] == last]
+    prompt = rollouts.prompt_ids_QP[0][rollouts.prompt_mask_QP[0]]
+    given = int(rollouts.from_environment_BT[0][rollouts.context_BT[0] == last].sum())  # type: ignore[index]
+    logits = policy.model(input_ids=torch.cat([prompt, ids[:given]]).unsqueeze(0)).logits[0, -1]
+    torch.testing.assert_close(drawn[6][0], logits)  # the first token of the third turn
+
+
+@pytest.mark.usefixtures("ending")
+def test_tokens_before_a_note_have_a_gradient() -> None:
+    policy, rollouts = noting([CALL, CALL], [NOTED, NOTED], ["good", "bad"])
+    logp, _ = policy.logprobs(rollouts, 1.0)
+    written = rollouts.written_BT
+    loss = grpo.loss(logp, logp.detach(), torch.tensor([1.0, -1.0]), written, tokens=int(written.sum()))
+    logp.retain_grad()
+    torch.autograd.backward(loss.value)
+    assert logp.grad is not None and torch.equal(logp.grad != 0, written)
+    assert rollouts.context_BT is not None
+    assert all(written[rollouts.context_BT == context].any() for context in rollouts.context_BT.unique())
+
+
+@pytest.mark.usefixtures("ending")
+def test_max_tokens_limit_a_context() -> None:
+    read, note = [[call_text("reverse", text="live" * 5)] * 2 for _ in range(3)], [NOTED, NOTED]
+    _, without = noting(*read, read[0], max_tokens=90)
+    assert without.truncated_B.tolist() == [True, True]
+    _, noted = noting(*read, note, ["a", "b"], max_tokens=90)
+    assert noted.truncated_B.tolist() == [False, False]
+    assert int(noted.mask_BT[0].sum()) > 90
+
+
+@pytest.mark.usefixtures("ending")
+def test_join_and_select_keep_contexts() -> None:
+    parts = [noting([CALL, "a"], [NOTED], ["b"])[1], noting(["c", "d"])[1]]
+    joined = join(parts)
+    chosen = joined.select(torch.tensor([0, 2]))
+    assert joined.context_BT is not None and chosen.context_BT is not None
+    assert len(chosen.context_BT[0].unique()) == 2 and not chosen.context_BT[1].any()

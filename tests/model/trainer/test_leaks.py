@@ -1,0 +1,110 @@
+"""A completion to which a tool leaked the answer: no reward, no question to the judge, and a line in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.collections.near_copies import shingles
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import Reward
+from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, ending, scripted  # noqa: F401
+from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config
+from trainer.config import TrainConfig
+from trainer.data.difficulty import measure
+from trainer.data.tasks import Task
+from trainer.environments.episodes import EpisodeLimits
+from trainer.environments.leaks import LEAK, LeakGuard
+from trainer.evaluation.evaluation import Evaluation
+from trainer.evaluation.evaluator import Evaluator
+from trainer.metrics import rollout_metrics
+from trainer.policies.episode_sampling import Acting
+from trainer.policies.policy import Policy
+from trainer.policies.rollouts import Rollouts
+from trainer.recording.leak_log import LEAKS, log_leaks
+from trainer.rewards.outages import StepScorer
+from trainer.rewards.source import ScoredRollout
+
+RESULT = "evil"
+
+
+class Guarded(Reversing):
+    """An environment whose tool shows what it must not."""
+
+    def leak_guard(self, prompt: Prompt) -> LeakGuard:
+        return LeakGuard("page", frozenset({"page"}), ((RESULT, shingles(RESULT)),))
+
+
+class Counting:
+    """A reward source that gives each completion 1 and keeps how many it was asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        self.sizes.append(len(completions))
+        return [ScoredRollout(Reward(1.0, 1.0, "test")) for _ in completions]
+
+
+def sampled(policy: Policy) -> Rollouts:
+    policy.acting = Acting(Guarded(), EpisodeLimits(max_turns=3), max_tokens=80)
+    sampling = SAMPLING.model_copy(update={"max_new_tokens": 3})
+    return policy.sample([TASKS[0].prompt], 2, sampling, seed=3)
+
+
+def config(out: Path | None = None, **fields: object) -> TrainConfig:
+    return tiny_config(environment={"name": "calculator"}, max_unscored=0.0, out=out, **fields)
+
+
+@pytest.mark.usefixtures("ending")
+def test_completion_with_a_leak_is_not_scored(tmp_path: Path) -> None:
+    rollouts = sampled(scripted([CALL, "a report"], ["a second report"]))
+    assert rollouts.episodes is not None
+    assert [one.counts["leak_hits"] for one in rollouts.episodes] == [1, 0]
+    assert rollout_metrics(rollouts)["tools/leak_hits"] == 1
+    completions = rollouts.completions("tiny", 3, SAMPLING)
+    source, tasks = Counting(), [TASKS[0], TASKS[0]]
+    scored, how = StepScorer(source, config()).score(tasks, completions)
+    assert [(one.reward.value, one.reward.null_reason) for one in scored] == [(None, LEAK), (1.0, None)]
+    assert (source.sizes, how["score_attempts"]) == ([1], 1)
+    log_leaks(tmp_path, tasks, completions)
+    (line,) = map(json.loads, (tmp_path / LEAKS).read_text().splitlines())
+    assert (line["step"], line["prompt_digest"], line["source"]) == (3, TASKS[0].prompt.digest, "page")
+    assert (line["tool"], line["sentence"]) == ("reverse", RESULT)
+
+
+def test_step_of_leaks_alone_asks_no_judge() -> None:
+    source = Counting()
+    leaked = Completion(text="x", sampling={"leaks": [{"source": "page"}]})
+    scored, how = StepScorer(source, config()).score([TASKS[0]], [leaked])
+    assert ([one.reward.value for one in scored], source.sizes, how["score_attempts"]) == ([None], [], 0)
+
+
+@pytest.mark.usefixtures("ending")
+def test_difficulty_does_not_count_completions_with_a_leak() -> None:
+    policy = scripted([CALL, "a report"], ["a second report"])
+    policy.acting = Acting(Guarded(), EpisodeLimits(max_turns=3), max_tokens=80)
+    source = Counting()
+    ((found,),) = measure(policy, TASKS[:1], source, config(), samples=2, pass_reward=0.5)
+    assert (source.sizes, found.samples, found.pass_rate) == ([1], 1, 1.0)
+
+
+def test_without_leaks_there_is_no_log(tmp_path: Path) -> None:
+    log_leaks(tmp_path, [TASKS[0]], [Completion(text="x")])
+    assert not (tmp_path / LEAKS).exists()
+
+
+@pytest.mark.usefixtures("ending")
+def test_evaluation_counts_leaks_and_leaves_them_unscored(tmp_path: Path) -> None:
+    settings = config(tmp_path, eval={"share": 0.5, "samples": 2, "greedy": False})
+    policy = scripted([CALL, "a report"], ["a second report"])
+    policy.acting = Acting(Guarded(), EpisodeLimits(max_turns=3), max_tokens=80)
+    evaluation = Evaluation(Evaluator(settings, TASKS[:1], {"reward": Counting()}), tmp_path, steps=6)
+    line = evaluation.run(policy, 0, "tiny")
+    assert line is not None and line["leak_hits"] == 1
+    assert line["scores"]["reward"]["unscored_fraction"] == 0.5
+    assert line["scores"]["reward"]["mean"]["value"] == 1.0
+    assert len((tmp_path / LEAKS).read_text().splitlines()) == 1

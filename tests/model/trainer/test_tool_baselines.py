@@ -1,0 +1,78 @@
+"""Baselines of a run in an environment: no tools, tools that find nothing, and a script without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rubricsvc import collections
+from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.errors import InvalidError
+from tests.model.trainer.tiny import SAMPLING, tiny_policy
+from tests.tiny_model import tiny_model
+from trainer.environments.calculator import Calculator
+from trainer.environments.empty_results import EmptyResults
+from trainer.environments.episodes import EpisodeLimits, begin
+from trainer.environments.research import Research
+from trainer.environments.tool_calls import call_text
+from trainer.evaluation.tool_baselines import Script, with_empty_results, without_tools
+from trainer.policies.episode_sampling import Acting
+from trainer.policies.policy import Policy
+
+PAGES = [
+    Page("vacuum", "Vacuum", "A vacuum removes dead tuples from a table. It runs by itself in most installations."),
+    Page("index", "Indexes", "An index speeds up a query at the price of slower changes of the table."),
+]
+ASKED = Prompt.of("What does “Vacuum” mean? Quote the sentence, and cite the page as [id].")
+LIMITS = EpisodeLimits()
+
+
+@pytest.fixture
+def research(tmp_path: Path) -> Iterator[Research]:
+    collections.add(tmp_path, "docs", PAGES, FaultyDocuments(), source="a test")
+    environment = Research(tmp_path, "docs")
+    with environment.collection:
+        yield environment
+
+
+def test_tools_with_empty_results_still_end_the_episode(research: Research) -> None:
+    episode = begin(EmptyResults(research), ASKED, LIMITS)
+    for name, argument in (("search", {"query": "vacuum"}), ("open", {"id": "vacuum"})):
+        (answer,) = episode.turn(call_text(name, **argument))
+        assert answer.content == ""
+    episode.turn(call_text("finish", report="Nothing [vacuum]."))
+    assert (episode.done, episode.report) == (True, "Nothing [vacuum].")
+
+
+def test_script_searches_for_what_the_prompt_names(research: Research, tmp_path: Path) -> None:
+    policy = Policy.load(
+        str(tiny_model(tmp_path / "model", context=4096)), dtype="float32", acting=Acting(research, LIMITS, 2000)
+    )
+    lost = Prompt.of("What is a “zeppelin”?")
+    rollouts = Script(policy).sample([ASKED, lost], 2, SAMPLING, 0)
+    completions = rollouts.completions("ignored", 0, SAMPLING)
+    assert [one.text for one in completions] == ["“A vacuum removes dead tuples from a table” [vacuum]."] * 2 + [""] * 2
+    assert {one.policy for one in completions} == {"script"}
+    assert rollouts.prompt_of_B.tolist() == [0, 0, 1, 1]
+    assert all(one.sampling["truncated"] is False for one in completions)
+
+
+def test_baselines_leave_the_policy_as_it_is(research: Research) -> None:
+    policy = tiny_policy()
+    policy.acting = Acting(research, LIMITS, 100)
+    assert without_tools(policy).acting is None
+    changed = with_empty_results(policy).acting
+    assert changed is not None and isinstance(changed.environment, EmptyResults)
+    assert policy.acting.environment is research
+
+
+def test_script_is_one_of_research() -> None:
+    policy = tiny_policy()
+    with pytest.raises(InvalidError):
+        Script(policy)
+    policy.acting = Acting(Calculator(), LIMITS, 100)
+    with pytest.raises(InvalidError):
+        Script(policy)

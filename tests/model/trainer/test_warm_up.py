@@ -1,0 +1,103 @@
+"""The warm-up: demonstrations are learned in a run of their own, from which the run then begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.prompt import Completion
+from rubricsvc.errors import ConflictError
+from tests.model.trainer.held_out import eval_config, evaluator
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from trainer import checkpoint
+from trainer.config import TrainConfig
+from trainer.data.demonstrations import demonstrated
+from trainer.data.tasks import Task
+from trainer.evaluation.baselines import evaluate_untouched, read_baselines
+from trainer.history import Metrics
+from trainer.policies.policy import Policy
+from trainer.rewards.source import CallableRewards
+from trainer.warm_up import FOLDER, is_warmed_up, warm_up, warm_up_config, warmed_up_model
+
+REWARDS = CallableRewards(share_of_a)
+
+
+def shown(*texts: str) -> list[Task]:
+    return [replace(task, demonstrations=tuple(Completion(text=text) for text in texts)) for task in TASKS]
+
+
+def config(out: Path, **changes: Any) -> TrainConfig:
+    demonstrations = {"path": "shown.jsonl", "steps": 6, "lr": 1e-2, **changes}
+    return tiny_config(out=out, demonstrations=demonstrations, checkpoint_every=2)
+
+
+def likelihood(policy: Policy, tasks: Sequence[Task]) -> float:
+    return policy.logprobs(demonstrated(policy, tasks, 1, 0), 1.0)[0].sum().item()
+
+
+def test_warm_up_learns_the_best_demonstrations(tmp_path: Path) -> None:
+    settings, tasks = config(tmp_path), shown("aaaa", "bbbb")
+    assert not is_warmed_up(settings)
+    assert warm_up(settings, tiny_policy, tasks, REWARDS)
+    assert is_warmed_up(settings)
+    policy = tiny_policy()
+    before = [likelihood(policy, shown(text)) for text in ("aaaa", "bbbb")]
+    policy.model = policy.model.from_pretrained(warmed_up_model(settings))
+    best, other = (likelihood(policy, shown(text)) - was for text, was in zip(("aaaa", "bbbb"), before, strict=True))
+    assert best > 1 and best > other
+
+
+def test_warm_up_continues_where_it_was_stopped(tmp_path: Path) -> None:
+    steps: list[int] = []
+    stop = Event()
+
+    def on_step(step: Metrics) -> None:
+        steps.append(step["step"])
+        if step["step"] == 2:
+            stop.set()
+
+    settings, tasks = config(tmp_path), shown("aaaa")
+    assert not warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step, stop=stop)
+    assert not is_warmed_up(settings)
+    assert warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step)
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert checkpoint.steps(tmp_path / FOLDER) == [6]
+
+
+def test_warm_up_of_other_demonstrations_is_refused(tmp_path: Path) -> None:
+    stop = Event()
+    stop.set()
+    assert not warm_up(config(tmp_path), tiny_policy, shown("aaaa"), REWARDS, stop=stop)
+    with pytest.raises(ConflictError):
+        warm_up(config(tmp_path), tiny_policy, shown("bbbb"), REWARDS)
+    with pytest.raises(ConflictError):
+        warm_up(config(tmp_path, lr=1e-3), tiny_policy, shown("aaaa"), REWARDS)
+
+
+def test_settings_of_the_warm_up(tmp_path: Path) -> None:
+    found = warm_up_config(config(tmp_path), shown("aaaa", "bbbb", "cccc"))
+    assert (found.steps, found.optim.lr, found.sampling.group_size) == (6, 1e-2, 3)
+    assert (found.out, found.demonstrations, found.eval) == (tmp_path / FOLDER, None, None)
+
+
+def test_run_without_demonstrations_needs_no_warm_up() -> None:
+    assert is_warmed_up(tiny_config())
+
+
+def test_untouched_policy_is_evaluated_once(tmp_path: Path) -> None:
+    settings = eval_config(tmp_path)
+    loaded: list[str] = []
+
+    def load() -> Policy:
+        loaded.append("policy")
+        return tiny_policy()
+
+    for _ in range(2):
+        evaluate_untouched(tmp_path, load, evaluator(settings))
+    assert loaded == ["policy"]
+    assert [line["baseline"] for line in read_baselines(tmp_path)] == ["before_demonstrations"]
