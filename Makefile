@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -19,11 +19,24 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: install ## the main job: author, score, train, score again (about 10 minutes)
+demo: install ## a policy learns to search, open and cite documents, with a report (about 12 minutes)
 	$(BIN)/rubricsvc demo
 
-demo-fast: install ## the same, smaller (about 3 minutes)
+demo-fast: install ## the same, smaller (about 4 minutes)
 	$(BIN)/rubricsvc demo --fast
+
+research: install ## recipes/research.toml in the folder research-out, with its report (an hour on 2 cores; needs the Debian package postgresql-doc)
+	@mkdir -p research-out && cp recipes/research.toml research-out
+	@printf 'database_url = "sqlite:///rubricsvc.db"\ncollections_dir = "collections"\n' > research-out/rubricsvc.toml
+	cd research-out && export PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	rubricsvc judges add embedded --embedded && \
+	rubricsvc collections add python --python --replace && \
+	rubricsvc prompts synthesize python --capability define --capability changes --limit 60 --out tasks.jsonl && \
+	rubricsvc collections add postgresql --debian postgresql-doc --replace && \
+	rubricsvc prompts synthesize postgresql --capability define --limit 20 --out other.jsonl && \
+	rubricsvc runs start research.toml $$(test -d research && echo --resume) && \
+	rubricsvc runs evaluations research && \
+	rubricsvc runs report research --out report.html
 
 test: install lint ## everything: lint, types, unit and integration tests, on a real PostgreSQL and Redis (10 minutes on an idle machine)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal tests
@@ -109,6 +122,9 @@ bench-cheating: install ## cheating code and honest code under `code_cheating`; 
 bench-audit: install ## attacks on the untrained embedded model, and two shown attacks
 	$(RUN) -m tests.bench.bench_audit
 
+bench-progress: install ## judges of an agent's steps beside labels by construction (14 minutes of processor time; ARGS="--url URL --model NAME" for another)
+	$(RUN) -m tests.bench.bench_progress $(ARGS)
+
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 40 minutes)
 	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--embedded) $(ARGS)
 
@@ -155,4 +171,4 @@ gpu-smoke: install ## on a machine with a GPU: a vLLM judge, a job and three tra
 	@touch $@
 
 clean: ## remove the environments and what the demo left
-	rm -rf $(VENV) .venv-vllm .venv-trackers .venv-gpu .venv-autorubric demo-out
+	rm -rf $(VENV) .venv-vllm .venv-trackers .venv-gpu .venv-autorubric demo-out research-out

@@ -1,11 +1,11 @@
-"""A run of the demo's task at length: held-out prompts, baselines at equal compute, and the report.
+"""A run of one turn at length: held-out prompts, baselines at equal compute, and the report.
 
     python -m tests.bench.bench_run [--out FOLDER] [--steps N] [--seed N]
 
-The demo's 16 questions are split in half: 8 are trained on, 8 held out (the demo itself holds out 4, too few for
-intervals). The policy is trained through the queue by the embedded judge and the checks of the rubrics; the gold score
-is that of the checks alone, which no wording can fool as a model can be fooled. The same command continues an
-interrupted run. Printed are the evaluations and the baselines; the page is FOLDER/report.html.
+16 questions with passages in their prompts are split in half: 8 are trained on, 8 held out. The policy is trained
+through the queue by the embedded judge and the checks of the rubrics; the gold score is that of the checks alone,
+which no wording can fool as a model can be fooled. The same command continues an interrupted run. Printed are the
+evaluations and the baselines; the page is FOLDER/report.html.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rubricsvc.cli.demo.questions import Question, load_questions
 from rubricsvc.formats import native
 from rubricsvc.formats.record import Record
+from tests.bench.run_questions import Question, load_questions
 
 MOVED = ("radd", "finally", "default", "getattr")
-"""Training questions of the demo that are held out here."""
+"""Questions that are held out beside those that the file marks."""
 
 CONFIG = """\
 steps = {steps}

@@ -1,4 +1,4 @@
-"""`rubricsvc demo`: author, score, train and score again, on Python's language reference, with a report."""
+"""`rubricsvc demo`: a policy learns to search, open and cite in Python's language reference, with a report."""
 
 from rubricsvc.cli.demo.command import demo
 

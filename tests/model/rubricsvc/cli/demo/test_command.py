@@ -1,4 +1,4 @@
-"""The demo from end to end with the real model."""
+"""The demo from end to end with the real model, and its folder."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 
-from rubricsvc.cli.demo import pipeline
-from rubricsvc.cli.demo.command import run
-from rubricsvc.cli.demo.folder import DemoFolder, DemoSize
-from rubricsvc.services.recording import details
-from rubricsvc.store.session import Database
+from rubricsvc.cli.demo import command
+from rubricsvc.cli.demo.command import FAST, FULL, DemoSize, open_folder, run_demo
+from rubricsvc.errors import ConflictError
 
-TINY = DemoSize(
-    training=2, held_out=1, generated=0, samples=2, steps=1, prompts_per_step=1, group_size=2, max_new_tokens=8
-)
-
-KEYS = {
-    *("prompts", "rubrics", "completions", "verdicts", "failed_verdicts", "reward_before", "reward_after"),
-    *("heldout_before", "heldout_after", "train_steps", "seconds"),
-}
+TINY = DemoSize(steps=1, demonstration_steps=1, prompts_per_step=1, group_size=2, held_out=0.02, samples=1)
 
 
 @pytest.fixture(autouse=True)
@@ -37,57 +29,54 @@ def one_thread() -> Iterator[None]:
 def test_demo_continues_after_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = DemoFolder(tmp_path / "out", TINY, seed=3)
+    out, ran = tmp_path / "out", list[tuple[str, ...]]()
+    run_command = command.run_command
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    def interrupted(*words: str) -> None:
+        ran.append(words[:2])
+        if words[:2] == ("runs", "start"):
+            raise KeyboardInterrupt
+        run_command(*words)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(pipeline, "train_policy", interrupted)
-        run(folder)
-    assert not folder.summary.exists()
-    before = _completions(folder)
-    assert len(before) == 3 * 2
+        patched.setattr(command, "run_command", interrupted)
+        run_demo(out, TINY, 3)
+    assert ran == [("collections", "add"), ("prompts", "synthesize"), ("judges", "add"), ("runs", "start")]
+    capsys.readouterr()
 
-    figures = run(folder)
-    assert "continuing" in capsys.readouterr().err
-    after = _completions(folder)
-    assert after[: len(before)] == before
-    assert len(after) == 2 * len(before)
+    monkeypatch.setenv("RUBRICSVC_DATABASE_URL", "sqlite:////nowhere/else.db")
+    run_demo(out, TINY, 3, as_json=True)
+    printed = capsys.readouterr()
+    assert "$ rubricsvc collections add" not in printed.err
+    names = {one.get("step", one.get("name")) for one in map(json.loads, printed.out.splitlines())}
+    assert {0, 1} <= names
+    assert (out / "report.html").read_text().startswith("<!doctype html>")
+    assert not list(out.rglob("optimizer.safetensors"))
 
-    assert figures.keys() >= KEYS
-    assert json.loads(folder.summary.read_text()) == figures
-    assert (figures["prompts"], figures["rubrics"], figures["completions"]) == (3, 3, 12)
-    assert figures["verdicts"] == 12 * 10
-    assert figures["judge_figures"] and figures["judge_not_for"]
-    assert figures["failed_verdicts"] == 0
-    assert (figures["train_steps"], figures["scored_by"]) == (1, "celery")
-    assert "scored_by: celery" in folder.report.read_text()
-    assert all(0.0 <= figures[key] <= 1.0 for key in KEYS if key.startswith(("reward_", "heldout_")))
-    assert folder.report.read_text().startswith("<!doctype html>")
-    assert _run(folder) == ("finished", 1, 2, 0)
-    assert (folder.training / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
-
-    assert run(folder) == figures
-    assert "finished" in capsys.readouterr().err
+    run_demo(out, TINY, 3)
+    assert capsys.readouterr().err.count("$ rubricsvc") == 1, "only the evaluations are shown again"
 
 
-def _run(folder: DemoFolder) -> tuple[str, int, int | None, int | None]:
-    db = Database(f"sqlite:///{folder.database}")
-    try:
-        with db.read() as session:
-            run = details(session, 1)
-            return run.status, run.steps, run.rollouts, run.unscored
-    finally:
-        db.close()
+def test_run_command_fails_with_the_code_of_the_command() -> None:
+    with pytest.raises(typer.Exit) as caught:
+        command.run_command("runs", "show", "nowhere")
+    assert caught.value.exit_code == 3
 
 
-def _completions(folder: DemoFolder) -> list[tuple[int, str]]:
-    from rubricsvc.store import completions
+@pytest.mark.parametrize(("size", "seed"), [(FULL, 1), (FAST, 2)])
+def test_open_folder_refuses_another_demo_unless_fresh(tmp_path: Path, size: DemoSize, seed: int) -> None:
+    assert not open_folder(tmp_path, FAST, 1, fresh=False)
+    assert open_folder(tmp_path, FAST, 1, fresh=False)
+    with pytest.raises(ConflictError) as caught:
+        open_folder(tmp_path, size, seed, fresh=False)
+    assert "--fresh" in caught.value.hint
+    assert not open_folder(tmp_path, size, seed, fresh=True)
 
-    db = Database(f"sqlite:///{folder.database}")
-    try:
-        with db.read() as session:
-            return [(row.id, row.digest) for row in completions.page(session, limit=100, policy=pipeline.POLICY)]
-    finally:
-        db.close()
+
+def test_open_folder_fresh_removes_only_files_of_the_demo(tmp_path: Path) -> None:
+    open_folder(tmp_path, FAST, 0, fresh=False)
+    for name in ("rubricsvc.db-wal", "research/metrics.jsonl", "report.html", "thesis.tex"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    open_folder(tmp_path, FAST, 0, fresh=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"research.toml", "rubricsvc.toml", "thesis.tex"}

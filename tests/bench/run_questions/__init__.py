@@ -1,4 +1,4 @@
-"""The demo's questions, each with its rubric and the passages that answer it."""
+"""Questions about Python, each with its rubric and the passages that answer it: a task of one turn for `bench_run`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Question:
 def load_questions() -> list[Question]:
     """Load ``questions.yaml`` with the criteria of ``form.yaml`` and passages of Python's language reference."""
     (form,) = load(FORM, "native")
-    assert form.rubric is not None  # noqa: S101 - a test loads the files
+    assert form.rubric is not None
     questions = []
     with Documents(python_reference()) as documents:
         for record in load(QUESTIONS, "native"):
-            assert record.prompt is not None and record.rubric is not None  # noqa: S101
+            assert record.prompt is not None and record.rubric is not None
             text = record.prompt.text
             rule = record.rubric.by_key[RULE].reference
             changes = {
