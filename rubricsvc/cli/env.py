@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.models import ApiKeyEnv, fetch_embedded
-from rubricsvc.cli.output import Json, echo, group, print_data, print_json, progress_bar, replaced, show
+from rubricsvc.cli.output import (
+    OK,
+    WITH_FAILURES,
+    Json,
+    echo,
+    exit_with,
+    first_names,
+    group,
+    print_data,
+    print_json,
+    progress_bar,
+    replaced,
+    shorten,
+    show,
+)
 from rubricsvc.cli.rubric_targets import OfSeveral, target_of
-from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, score_and_print
+from rubricsvc.cli.run_transcripts import print_trajectory
+from rubricsvc.cli.score import (
+    JudgeOption,
+    Model,
+    Scored,
+    file_or_text,
+    judge_of,
+    no_judge,
+    plain_score,
+    print_scored,
+    score_lines,
+)
 from rubricsvc.core import strict_json
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import load, native
+from rubricsvc.formats import load, native, stream
 from rubricsvc.formats.completions import CompletionLine
 from rubricsvc.formats.record import Record
 from rubricsvc.settings import get_settings
+from workers import checks
 
 app = group("Environments: tools that a policy may call.")
 
@@ -29,6 +59,8 @@ def try_(
     prompt: Annotated[str | None, typer.Option(help="File or text.", show_default="that of the rubric")] = None,
     rubric: Annotated[str | None, typer.Option(help="File with a rubric, or a stored rubric.")] = None,
     name_of_rubric: OfSeveral = None,
+    file: Annotated[Path | None, typer.Option(help="File with prompts, and their rubrics.")] = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts of --file.")] = 3,
     collection: Annotated[str | None, typer.Option(help="Collection that `research` searches.")] = None,
     policy: Annotated[str, typer.Option(help="embedded, a folder, or a name on the hub.")] = "embedded",
     max_turns: Annotated[int, typer.Option(min=1, help="Turns of the policy.")] = 8,
@@ -42,34 +74,86 @@ def try_(
     api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
-    """Sample one trajectory of a policy, and print it turn by turn, with its reward by criterion.
+    """Sample a trajectory of a policy, and print it turn by turn, with its reward by criterion.
 
-    Exits with 1 if the reward is missing.
+    With --file it is one for each prompt; without --judge only rubrics of checks are scored there. Exits with 1 if a
+    reward is missing.
     """
     from trainer.config import SamplingConfig
     from trainer.environments.registry import make_acting
     from trainer.policies.policy import Policy
 
-    target = target_of(rubric, name_of_rubric) if rubric is not None else None
-    asked = Prompt.of(file_or_text(prompt)) if prompt is not None else target.prompt if target else None
-    if asked is None:
-        raise InvalidError("no prompt", hint="name one with --prompt, or a rubric that has one with --rubric")
-    scored_by = None
-    if target is not None:
-        scored_by = judge_of(judge, model, mode, api_key_env) if judge else no_judge(target.rubric)
+    if file is not None and (prompt is not None or rubric is not None):
+        raise InvalidError("--file excludes --prompt and --rubric", hint="the file has prompts and rubrics")
+    if file is not None:
+        records = stream(input_file(str(file)), check=checks.validate)
+        tasks = list(islice((one for one in records if one.prompt is not None), limit))
+    else:
+        tasks = [_task(prompt, rubric, name_of_rubric)]
+    if not tasks:
+        raise _no_prompts(file)
+    judges = [_judge_of(one, judge, model, mode, api_key_env, demanded=file is None) for one in tasks]
     acting = make_acting(_environment(name, collection, max_turns, max_tokens), get_settings().collections_dir)
     if policy == "embedded":
         fetch_embedded()
     sampling = SamplingConfig(max_new_tokens=max_new_tokens, temperature=temperature)
-    rollouts = Policy.load(policy, acting=acting).sample([asked], 1, sampling, seed)
-    (completion,) = rollouts.completions(policy, 0, sampling)
+    asked = [one.prompt for one in tasks if one.prompt is not None]
+    rollouts = Policy.load(policy, acting=acting).sample(asked, 1, sampling, seed)
+    completions, tokens = rollouts.completions(policy, 0, sampling), rollouts.mask_BT.sum(-1).tolist()
+    scored = [_scored(*one) for one in zip(tasks, judges, completions, strict=True)]
+    missing = any(one.reward.value is None for one in scored if one is not None)
+    with exit_with(WITH_FAILURES if missing else OK):
+        for each in zip(tasks, judges, completions, scored, tokens, strict=True):
+            _show_episode(*each, as_json=as_json)
+
+
+def _task(prompt: str | None, rubric: str | None, name_of_rubric: str | None) -> Record:
+    """Return the prompt that is given, or that of the rubric."""
+    target = target_of(rubric, name_of_rubric) if rubric is not None else None
+    asked = Prompt.of(file_or_text(prompt)) if prompt is not None else target.prompt if target else None
+    if asked is None:
+        hint = "name one with --prompt, a rubric that has one with --rubric, or a file of prompts with --file"
+        raise InvalidError("no prompt", hint=hint)
+    return Record(asked, target.rubric if target else None, name="trajectory")
+
+
+def _judge_of(
+    task: Record, judge: str | None, model: str | None, mode: str, api_key_env: str | None, *, demanded: bool
+) -> Judge | None:
+    """Return what scores a trajectory; None without a rubric, or if its judge is neither named nor demanded."""
+    if task.rubric is None or (judge is None and not demanded and _is_judged(task.rubric)):
+        return None
+    return judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(task.rubric)
+
+
+def _is_judged(rubric: Rubric) -> bool:
+    return any(criterion.kind == "judged" for criterion in rubric.criteria)
+
+
+def _scored(task: Record, judge: Judge | None, completion: Completion) -> Scored | None:
+    """Return the reward of a trajectory; None without a rubric or a judge."""
+    if task.rubric is None or task.prompt is None or judge is None:
+        return None
+    (scored,) = score_lines(judge, task.rubric, task.prompt, [(task.name, CompletionLine(completion=completion))])
+    return scored
+
+
+def _show_episode(
+    task: Record, judge: Judge | None, completion: Completion, scored: Scored | None, tokens: int, *, as_json: bool
+) -> None:
+    """Print a trajectory with its reward."""
+    prompt = task.prompt.text if task.prompt is not None else ""
     if as_json:
-        print_json({"tokens": int(rollouts.mask_BT.sum()), **completion.model_dump(mode="json", exclude_defaults=True)})
-    else:
-        _print(completion)
-    if target is not None and scored_by is not None:
-        line = CompletionLine(completion=completion)
-        score_and_print(scored_by, target.rubric, asked, [("trajectory", line)], as_json=as_json)
+        plain = completion.model_dump(mode="json", exclude_defaults=True)
+        score = plain_score(judge, scored) if judge is not None and scored is not None else None
+        print_json({"name": task.name, "prompt": prompt, "tokens": tokens, **plain, "score": score})
+        return
+    print_data(f"# {prompt}")
+    _print(completion)
+    if task.rubric is not None and judge is not None and scored is not None:
+        print_scored(task.rubric, judge, [scored], as_json=False)
+    elif task.rubric is not None:
+        echo("not scored: its rubric has judged criteria; name a judge with --judge")
 
 
 @app.command()
@@ -82,7 +166,7 @@ def demonstrate(
     max_result_chars: Annotated[int, typer.Option(min=1, help="Characters of a tool's result.")] = 2000,
     as_json: Json = False,
 ) -> None:
-    """Write demonstrations of `research` by a script, for `data.demonstrations` of a run.
+    """Write demonstrations of `research` by a script, for `demonstrations.path` of a run.
 
     The script searches, opens and cites, without a model. Prompts that it cannot answer are left out.
     """
@@ -92,28 +176,29 @@ def demonstrate(
 
     environment = Research(get_settings().collections_dir, collection)
     limits = EpisodeLimits(max_turns, max_result_chars)
-    prompts = [record.prompt for record in load(file) if record.prompt is not None]
-    if not prompts:
-        raise InvalidError(
-            f"{file} has no prompts", hint="make some: rubricsvc prompts synthesize COLLECTION --out FILE"
-        )
-    written = 0
+    records = [one for one in load(file) if one.prompt is not None]
+    if not records:
+        raise _no_prompts(file)
+    left_out: list[str] = []
     with (
         progress_bar("demonstrations") as bar,
         environment.collection,
         replaced(out) as part,
-        part.open("w", encoding="utf-8") as stream,
+        part.open("w", encoding="utf-8") as written,
     ):
-        for number, prompt in enumerate(prompts):
-            bar.update(number, len(prompts), "")
-            if (completion := play(environment, prompt, limits)) is not None:
-                written += 1
-                plain = completion.model_dump(mode="json", exclude_defaults=True)
-                stream.write(strict_json.dump(native.plain(Record(prompt, None)) | plain) + "\n")
-        bar.update(len(prompts), len(prompts), "")
-        if not written:
+        for number, record in enumerate(records):
+            bar.update(number, len(records), "")
+            assert record.prompt is not None  # noqa: S101 - records without one are left out above
+            if (completion := play(environment, record.prompt, limits)) is None:
+                left_out.append(record.id or shorten(record.prompt.text))
+                continue
+            plain = completion.model_dump(mode="json", exclude_defaults=True)
+            written.write(strict_json.dump(native.plain(Record(record.prompt, None)) | plain) + "\n")
+        bar.update(len(records), len(records), "")
+        if len(left_out) == len(records):
             raise InvalidError("the script reached no report", hint="raise --max-turns, or name other prompts")
-    show({"prompts": len(prompts), "demonstrations": written, "file": str(out)}, as_json)
+    counts = {"prompts": len(records), "demonstrations": len(records) - len(left_out), "file": str(out)}
+    show(counts | {"left_out": left_out if as_json else first_names(left_out) if left_out else ""}, as_json)
 
 
 def _environment(name: str, collection: str | None, max_turns: int, max_tokens: int) -> Any:
@@ -126,14 +211,16 @@ def _environment(name: str, collection: str | None, max_turns: int, max_tokens: 
         return EnvironmentConfig.model_validate(given)
     except ValidationError as error:
         message = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
-        hint = "`rubricsvc env try research --collection NAME`; `rubricsvc collections list` names them"
+        hint = "expected research --collection NAME (`rubricsvc collections list` names them), or calculator"
         raise InvalidError(message, hint=hint) from error
 
 
+def _no_prompts(file: Path | None) -> InvalidError:
+    return InvalidError(f"{file} has no prompts", hint="make some: rubricsvc prompts synthesize COLLECTION --out FILE")
+
+
 def _print(completion: Completion) -> None:
-    for message in completion.messages:
-        print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]")
-        print_data(message.text)
+    print_trajectory(completion.messages)
     if not completion.text:
         echo("the episode ended without a report")
     counts: Any = completion.sampling.get("tools", {})

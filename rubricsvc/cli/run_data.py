@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.output import counted, echo
+from rubricsvc.cli.run_policy import acting_of
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
@@ -18,16 +19,23 @@ from rubricsvc.services.rubric_records import stored_records
 from workers import checks
 
 if TYPE_CHECKING:
-    from trainer.config import DataSource, RunConfig
+    from trainer.config import RunConfig
+    from trainer.data.config import DataSource
     from trainer.data.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """The prompts to train on, and those that are held out."""
+    """The prompts to train on, and those that are held out.
+
+    ``demonstrated`` are those to train on that have demonstrations, with these; ``other`` are prompts of another
+    collection.
+    """
 
     train: list[Task]
     held_out: list[Task]
+    demonstrated: list[Task] = field(default_factory=list)
+    other: list[Task] = field(default_factory=list)
 
 
 def run_tasks(config: RunConfig) -> RunTasks:
@@ -37,10 +45,12 @@ def run_tasks(config: RunConfig) -> RunTasks:
         InvalidError: A source has no prompt with a rubric, or a held-out prompt is trained on.
         NotFoundError: A stored rubric does not exist.
     """
-    from trainer.data.tasks import check_apart, hold_out
+    from trainer.data.config import DataSource
+    from trainer.data.tasks import check_apart, hold_out, names_of, on_both_sides
 
     train = data_tasks(config)
     held_out: list[Task] = []
+    other: list[Task] = []
     if config.eval is not None:
         if config.eval.share is not None:
             tasks, (train, held_out) = train, hold_out(train, config.eval.share, config.seed)
@@ -49,9 +59,15 @@ def run_tasks(config: RunConfig) -> RunTasks:
         else:
             held_out = _tasks(config.eval, "eval")
         check_apart(train, held_out)
+        if shared := on_both_sides(train, held_out):
+            count = f"{len(shared)} of {counted(len(held_out), 'held-out prompt')}"
+            echo(f"warning: contamination: pages of {count} are those of training prompts: {names_of(shared)}")
         if len(held_out) < MIN_CLUSTERS:
             echo(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
-    return RunTasks(_demonstrated(_selected(train, config), config), held_out)
+        if config.eval.other is not None:
+            other = _tasks(DataSource(path=config.eval.other.path), "eval.other")
+    train = _selected(train, config)
+    return RunTasks(train, held_out, _demonstrated(train, config), other)
 
 
 def data_tasks(config: RunConfig) -> list[Task]:
@@ -66,16 +82,34 @@ def data_tasks(config: RunConfig) -> list[Task]:
 
 
 def _demonstrated(tasks: list[Task], config: RunConfig) -> list[Task]:
-    """Keep the prompts with ``data.demonstrations``, if the run learns from these."""
-    if config.data.demonstrations is None:
-        return tasks
+    """Return the prompts with ``demonstrations``, with these; none if the run has none."""
+    if config.demonstrations is None:
+        return []
     from trainer.data.demonstrations import with_demonstrations
 
-    chosen = with_demonstrations(tasks, read_all(input_file(str(config.data.demonstrations))))
+    if (path := config.demonstrations.path) is None:
+        chosen = _scripted(tasks, config)
+    else:
+        chosen = with_demonstrations(tasks, read_all(input_file(str(path))))
     count = sum(len(task.demonstrations) for task in chosen)
     echo(f"{counted(count, 'demonstration')} of {len(chosen)} of {counted(len(tasks), 'prompt')}")
-    hint = "add demonstrations of its prompts, or remove the domain"
-    _check_domains(tasks, chosen, config, hint, "data.demonstrations")
+    return chosen
+
+
+def _scripted(tasks: list[Task], config: RunConfig) -> list[Task]:
+    """Return the prompts that the script of `research` answers, with its trajectories."""
+    from trainer.environments.research import Research
+    from trainer.environments.scripted import demonstrate
+
+    acting = acting_of(config)
+    assert acting is not None  # noqa: S101 - the configuration was checked
+    research = acting.own_environment
+    assert isinstance(research, Research)  # noqa: S101 - see above
+    played = [(task, demonstrate(research, task.prompt, acting.limits)) for task in tasks]
+    chosen = [replace(task, demonstrations=(one,)) for task, one in played if one is not None]
+    if not chosen:
+        hint = "raise environment.max_turns, or set demonstrations.path"
+        raise InvalidError("the script answers no prompt of the data", hint=hint, path="demonstrations")
     return chosen
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_if_embedded
-from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
+from rubricsvc.cli.output import Json, counted, echo, print_data, print_json, print_table
 from rubricsvc.cli.run_rewards import stored_judge
 from rubricsvc.cli.run_samples import read_evaluations
 from rubricsvc.cli.run_views import Run, find
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.core.run_evaluation import REWARD, column_of, in_order, measure_rows
 from rubricsvc.errors import NotFoundError
 from workers.engines.local.adapter_judges import with_adapter_fields
 
@@ -101,15 +101,15 @@ def evaluation_of(evaluator: Evaluator | None, config: RunConfig, recorder: Eval
 
 def is_evaluated(config: RunConfig) -> bool:
     """Return whether the last evaluation of a run and its baselines are done, or it has none."""
-    from trainer.evaluation.baselines import SUPERVISED, read_baselines
+    from trainer.evaluation.baselines import missing_baselines, read_baselines
     from trainer.evaluation.evaluation import LINES
     from trainer.history import read
 
     if config.eval is None:
         return True
-    last = [line.get("baseline") for line in read_baselines(config.out) if line["step"] == config.steps]
-    is_compared = not config.eval.baselines or SUPERVISED in last  # the last baseline
-    return is_compared and any(line["step"] == config.steps for line in read(config.out, LINES))
+    if config.eval.baselines and missing_baselines(config, read_baselines(config.out)):
+        return False
+    return any(line["step"] == config.steps for line in read(config.out, LINES))
 
 
 def evaluations(run: Run, as_json: Json = False) -> None:
@@ -135,6 +135,12 @@ def show_evaluations(lines: Sequence[Metrics], as_json: bool) -> None:
         return
     columns = ("policy", "step", "score", "mean", "difference", "max_at_k", "worst_of_k", "greedy", "unscored")
     print_table(columns, [row for line in lines for row in _rows(line)])
+    ordered = in_order(lines)
+    if measures := measure_rows(ordered):
+        print_data("")
+        print_table(("mean", *map(column_of, ordered)), [[name, *map(_cell, row)] for name, row in measures])
+    if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
+        echo(f"leak_hits: {sum(guarded)}")
 
 
 def _rows(line: Metrics) -> Iterator[list[Any]]:

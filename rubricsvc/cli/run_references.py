@@ -10,7 +10,8 @@ from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.store import judges, rubrics
 
 if TYPE_CHECKING:
-    from trainer.config import DataSource, RunConfig
+    from trainer.config import RunConfig
+    from trainer.data.config import DataSource
 
 Lookup = Callable[[Any, str], object]
 

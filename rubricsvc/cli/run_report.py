@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +13,9 @@ from pydantic import ValidationError
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
+from rubricsvc.cli.run_alarms import with_alarms
 from rubricsvc.cli.run_folders import read_record
-from rubricsvc.cli.run_samples import MOST_ROWS, of_several_prompts, with_evaluations
+from rubricsvc.cli.run_samples import MOST_ROWS, TRANSCRIPTS, of_several_prompts, with_evaluations
 from rubricsvc.cli.run_views import Run, find, last_steps
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_report import RunReport, Sample
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 500
 _CAPTION_CHARS = 110
+_SCORES_NOTE = "Mean by evaluation. Bands are 95 % intervals over prompts; fewer than 5 have none."
 
 
 def report(
@@ -54,24 +57,18 @@ def plot(
     *,
     out: Annotated[Path, typer.Option(help="Picture to write: .svg or .png.", show_default=False)],
     metric: Annotated[list[str] | None, typer.Option(help="Metric; repeat it.", show_default="reward")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All curves of the report, side by side.")] = False,
 ) -> None:
     """Write metrics of a run over its steps as a picture."""
     with needs_extra("charts"):
         import vl_convert
-    from rubricsvc.web.charts import WIDTHS, styled
-    from rubricsvc.web.run_charts import band_note, curve, metric_points
 
     if (kind := out.suffix.lower()) not in (".svg", ".png"):
         raise InvalidError(f"{out} is neither .svg nor .png", hint="name the file chart.svg or chart.png")
-    names = metric or ["reward"]
-    steps = read_report(run).steps
-    known = sorted(name for name in {name for step in steps for name in step} if metric_points(steps, [name]))
-    missing = [name for name in names if name not in known]
-    if missing:
-        hint = closest(missing[0], known) if known else "no step is finished yet"
-        raise NotFoundError(f"the run has no numbers of {', '.join(missing)}", hint=hint)
-    chart = curve(names[0] if len(names) == 1 else "value", metric_points(steps, names), height=300)
-    picture = styled(chart(WIDTHS["wide"]).properties(title=_caption(band_note(steps, names))))
+    if all_ and metric:
+        raise InvalidError("--all and --metric exclude each other", hint="leave out one of them")
+    found = read_report(run)
+    picture = _all_curves(found) if all_ else _curve(found.steps, metric or ["reward"])
     picture.config.background = "white"
     specification = picture.to_json()
     with output.replaced(out) as part:
@@ -81,6 +78,33 @@ def plot(
             part.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))
 
 
+def _curve(steps: Sequence[Mapping[str, Any]], names: list[str]) -> Any:
+    """Return a chart of metrics by their names."""
+    from rubricsvc.web.charts import WIDTHS, styled
+    from rubricsvc.web.run_charts import band_note, curve, metric_points
+
+    known = sorted(name for name in {name for step in steps for name in step} if metric_points(steps, [name]))
+    missing = [name for name in names if name not in known]
+    if missing:
+        hint = closest(missing[0], known) if known else "no step is finished yet"
+        raise NotFoundError(f"the run has no numbers of {', '.join(missing)}", hint=hint)
+    chart = curve(names[0] if len(names) == 1 else "value", metric_points(steps, names), height=300)
+    return styled(chart(WIDTHS["wide"]).properties(title=_caption(band_note(steps, names))))
+
+
+def _all_curves(found: RunReport) -> Any:
+    """Return the curves of the report, side by side; first the scores on held-out prompts."""
+    from rubricsvc.web.charts import configured
+    from rubricsvc.web.run_charts import score_points
+    from rubricsvc.web.run_curves import Curve, curves, side_by_side
+
+    scores = Curve("Mean score on held-out prompts", _SCORES_NOTE, score_points(found.evaluations))
+    shown = [one for one in (scores, *curves(found.steps)) if one.points]
+    if not shown:
+        raise NotFoundError(f"run {found.name} has no curves", hint="no step is finished yet")
+    return configured(side_by_side(shown))
+
+
 def _caption(note: str) -> dict[str, Any]:
     """Return a title below a chart."""
     lines = textwrap.wrap(note, _CAPTION_CHARS)
@@ -88,8 +112,8 @@ def _caption(note: str) -> dict[str, Any]:
     return {"text": lines, **style}
 
 
-def read_report(ref: str) -> RunReport:
-    """Return what is known of a run: its record, and its folder where that is here.
+def read_report(ref: str, transcripts: int = TRANSCRIPTS) -> RunReport:
+    """Return what is known of a run: its record, and its folder where that is here, with so many transcripts.
 
     Raises:
         NotFoundError: There is no such run.
@@ -100,14 +124,16 @@ def read_report(ref: str) -> RunReport:
         found = find(db, ref)
         steps = last_steps(db, found, MOST_ROWS)
         if isinstance(found, Path):
-            return with_evaluations(RunReport(ref, read_record(found), steps), db, found)
+            made = RunReport(ref, read_record(found), steps)
+            return with_alarms(with_evaluations(made, db, found, transcripts), db, found)
         with db.read() as session:
             one = recording.details(session, found)
             highest = _highest(session, found)
             passport, missing = _passport(session, one)
         config = one.config or {}
         made = RunReport(str(found), config, steps, highest=highest, passport=passport, status=one.status)
-        return with_evaluations(replace(made, passport_missing=missing), db, found)
+        made = with_evaluations(replace(made, passport_missing=missing), db, found, transcripts)
+        return with_alarms(made, db, found)
 
 
 def _passport(session: Session, run: StoredRun) -> tuple[Passport | None, str]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rubricsvc.cli.run_folders import is_run, stored_name
-from rubricsvc.core.run_evaluation import BASELINES, REWARD, STEP, StoredEvaluation
-from rubricsvc.core.run_report import RunReport, Sample
+from rubricsvc.core.prompt import Message
+from rubricsvc.core.run_evaluation import BASELINES, BEFORE, EQUAL_COMPUTE, OTHER, REWARD, STEP, StoredEvaluation
+from rubricsvc.core.run_report import RunReport, Sample, Transcript, transcripts_of
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -24,7 +25,8 @@ MOST_ROWS = 1_000_000
 SHOWN = 5
 """Samples with the highest reward, and as many with the largest gap."""
 SHOWN_PROMPTS = 8
-_, _BEST, _ = BASELINES
+TRANSCRIPTS = 3
+_BEST = EQUAL_COMPUTE[1]
 
 
 @dataclass(frozen=True)
@@ -58,18 +60,21 @@ def read_evaluations(db: Database, found: int | Path) -> RunEvaluations:
     if is_here and not (lines and baseline_lines):
         of_folder, others = _in_folder(folder)
         lines = lines or of_folder
-        baseline_lines = baseline_lines or [one for one in others if not lines or one["setup"] == lines[-1]["setup"]]
+        baseline_lines = baseline_lines or [
+            one for one in others if not lines or one["setup"] == lines[-1]["setup"] or one["baseline"] in OTHER
+        ]
     recorded = {_column(one.line): one.id for one in (*steps, *baselines)}
     return RunEvaluations(lines, baseline_lines, found, recorded, folder if is_here else None)
 
 
 def _comparable(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[StoredEvaluation]]:
-    """Return the evaluations by step, and the baselines, with the setup of the newest."""
+    """Return the evaluations by step, and the baselines, with the setup of the newest; other prompts have their own."""
     of_steps = [one for one in stored if one.name == STEP]
     newest = max(of_steps or stored, key=lambda one: one.id, default=None)
     same = [one for one in stored if newest is not None and one.line.get("setup") == newest.line.get("setup")]
     steps = sorted((one for one in same if one.name == STEP), key=lambda one: one.step)
-    baselines = [one for one in same if one.name in BASELINES]
+    elsewhere = [one for one in stored if one.name in OTHER]
+    baselines = [one for one in same if one.name in BASELINES and one.name not in OTHER] + elsewhere
     return steps, sorted(baselines, key=lambda one: BASELINES.index(one.name))
 
 
@@ -86,29 +91,44 @@ def _column(line: Mapping[str, Any]) -> str:
     return str(line.get("baseline", f"step {line['step']}")).replace("_", " ")
 
 
-def with_evaluations(report: RunReport, db: Database, found: int | Path) -> RunReport:
-    """Add the evaluations and baselines of a run, and the completions to read of them."""
+def with_evaluations(report: RunReport, db: Database, found: int | Path, transcripts: int = TRANSCRIPTS) -> RunReport:
+    """Add the evaluations and baselines of a run, and the completions and so many transcripts to read of them."""
     evaluations = read_evaluations(db, found)
     lines = evaluations.lines
     report = replace(report, evaluations=lines, baselines=evaluations.baselines)
     if not lines:
         return report
     gold = str(lines[-1]["gold"])
-    shown = [*lines, *(line for line in evaluations.baselines if line.get("baseline") == _BEST)]
+    named = {line.get("baseline"): line for line in evaluations.baselines}
+    shown = [*filter(None, (named.get(BEFORE),)), *lines, *filter(None, (named.get(_BEST),))]
     with db.read() as session:
         samples = {_column(line): _samples(session, evaluations, line) for line in shown}
         after_start = [one for line in lines[1:] for one in samples[_column(line)]]
         of_policy = [one for line in lines for one in samples[_column(line)]]
         widest = [] if gold == REWARD else _by((REWARD, gold), after_start)
-        side_by_side = _side_by_side(samples)
-        verdicts = _verdicts(session, [*widest, *(one for each in side_by_side.values() for one in each.values())])
+        by_prompt = _side_by_side(samples)
+        trajectories = _transcripts(by_prompt, _column(shown[0]), _column(lines[-1]), gold, transcripts)
+        side_by_side = dict(list(by_prompt.items())[:SHOWN_PROMPTS])
+        of_pages = [one for each in side_by_side.values() for one in each.values()]
+        verdicts = _verdicts(session, [*widest, *of_pages, *(one for each in trajectories for one in each.samples)])
     return replace(
         report,
         highest=report.highest or _by((REWARD,), of_policy),
         widest=[verdicts(one) for one in widest],
         columns=list(samples),
+        transcripts=[replace(each, samples=tuple(map(verdicts, each.samples))) for each in trajectories],
         samples={prompt: {name: verdicts(one) for name, one in each.items()} for prompt, each in side_by_side.items()},
     )
+
+
+def _transcripts(
+    by_prompt: Mapping[str, Mapping[str, Sample]], first: str, last: str, gold: str, most: int
+) -> list[Transcript]:
+    """Return transcripts of two evaluations, given the completions of each prompt by evaluation."""
+    before, after = (
+        {prompt: each[name] for prompt, each in by_prompt.items() if name in each} for name in (first, last)
+    )
+    return transcripts_of(before, after, gold, most)
 
 
 def _verdicts(session: Session, shown: Iterable[Sample]) -> Callable[[Sample], Sample]:
@@ -148,6 +168,7 @@ def _on_record(session: Session, run_id: int, evaluation_id: int, name: str) -> 
             truncated=row.truncated,
             greedy=row.greedy,
             evaluation_row=row.id,
+            messages=texts[row.completion_id][1].messages,
         )
 
 
@@ -160,7 +181,8 @@ def of_completions_file(path: Path, name: str) -> Iterator[Sample]:
         where = f"{name}, {'greedy' if row['greedy'] else 'sampled'}, held-out prompt {row['prompt']}"
         prompt = row.get("prompt_text") or row["prompt"]
         marks = {"truncated": row["truncated"], "greedy": row["greedy"]}
-        yield Sample(prompt, row["text"], where, row["rewards"], **marks)
+        messages = tuple(Message.model_validate(one) for one in row.get("messages", ()))
+        yield Sample(prompt, row["text"], where, row["rewards"], messages=messages, **marks)
 
 
 def _by(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
@@ -194,4 +216,4 @@ def _side_by_side(samples: Mapping[str, Sequence[Sample]]) -> dict[str, dict[str
             columns = found.setdefault(one.prompt, {})
             if name not in columns or one.greedy:
                 columns[name] = one
-    return dict(list(found.items())[:SHOWN_PROMPTS])
+    return found

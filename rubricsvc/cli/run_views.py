@@ -54,18 +54,30 @@ def show_(
     last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show a run, or the metrics of its last steps."""
+    """Show a run with its alarms, or the metrics of its last steps."""
     with database() as db:
         found = find(db, run)
-        if isinstance(found, int) and not last:
-            show(_record(db, found), as_json)
+        if not last:
+            record = _record(db, found) if isinstance(found, int) else folder_record(found)
+            _show_with_alarms(record, _alarms(db, found), as_json)
             return
         steps = last_steps(db, found, last)
-    if not isinstance(found, int) and not last:
-        show(folder_record(found), as_json)
-        return
     rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
     show_list(rows, as_json, empty="no step is finished yet")
+
+
+def _show_with_alarms(record: dict[str, Any], alarms: list[str], as_json: bool) -> None:
+    show(record | ({"alarms": alarms} if as_json else {}), as_json)
+    for alarm in () if as_json else alarms:
+        echo(f"alarm: {alarm}")
+
+
+def _alarms(db: Database, found: int | Path) -> list[str]:
+    """Return the alarms of a run that `find` has found."""
+    from rubricsvc.cli.run_samples import MOST_ROWS, read_evaluations
+    from rubricsvc.stats.run_alarms import alarms
+
+    return [one.text for one in alarms(last_steps(db, found, MOST_ROWS), read_evaluations(db, found).lines)]
 
 
 def watch(run: Run, as_json: Json = False) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import run_comparison, run_report, run_views
+from rubricsvc.cli import run_comparison, run_report, run_transcripts, run_views
 from rubricsvc.cli.db import database
 from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
@@ -34,10 +33,11 @@ from rubricsvc.cli.run_evaluation import (
 )
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_invocation, run_name
-from rubricsvc.cli.run_policy import acting_of, load_policy
+from rubricsvc.cli.run_policy import acting_of, is_in_warm_up, load_policy, warm_up_of
 from rubricsvc.cli.run_recording import baseline_recorder, complete_record, recorder_of, tracking_of
 from rubricsvc.cli.run_references import check_references
 from rubricsvc.cli.run_rewards import LocalQueue, reward_source, stored_judge, uses_database
+from rubricsvc.cli.run_warnings import no_signal, print_warnings
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
@@ -55,12 +55,6 @@ if TYPE_CHECKING:
 
 app = group("Training runs.")
 
-VETOED, NO_SIGNAL = "all completions vetoed", "no group with a signal"
-FIXES = {
-    VETOED: "reword the required criteria so that some completions meet them, or start from a better policy",
-    NO_SIGNAL: "raise sampling.group_size or sampling.temperature, or use criteria that tell completions apart",
-}
-
 
 @app.command()
 def start(
@@ -75,6 +69,7 @@ def start(
     telemetry.configure("WARNING", human=True)
 
     loaded = load_config(config)
+    resume = resume and not is_in_warm_up(loaded)
     if _is_finished(loaded, resume):
         complete_record(loaded)
         show(folder_record(loaded.out), as_json)
@@ -90,7 +85,6 @@ def start(
 
     start_time = time.monotonic()
     check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
-    policy = load_policy(run)
     name = run_name(run.out, resume)
     with (
         checkpoint.locked(run.out),
@@ -104,24 +98,30 @@ def start(
 
         def on_step(step: Metrics) -> None:
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
-            bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step, run.algorithm)))))
+            bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, no_signal(step, run.algorithm)))))
 
+        if not warm_up_of(run, tasks.demonstrated, rewards, evaluator, bar=bar, stop=stop):
+            _stopped(config)
         bar.update((checkpoint.steps(run.out) or [0])[-1] if resume else 0, run.steps, "")
         record = audit.record | {RUN: name, **invocation(config)}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
         options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run, recorder)}
         options |= {"recorder": recorder, "tracking": tracking_of(run, name)}
-        history = train(policy, tasks.train, rewards, run, **options)
+        history = train(load_policy(run), tasks.train, rewards, run, **options)
         if not (stopped := history.stopped) and evaluator is not None and run.eval is not None and run.eval.baselines:
-            del policy  # its memory
-            stopped = not baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
+            options = {"source_of": prepared.rewards, "bar": bar, "stop": stop, "recorder": recorder}
+            stopped = not baselines_of(run, tasks, rewards, evaluator, **options)
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
     show({"id": recorder.run_id} | folder_record(run.out) | seconds, as_json)
-    for reason, count in Counter(filter(None, (_no_signal(step, run.algorithm) for step in history.steps))).items():
-        echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
+    print_warnings(history, run.algorithm)
     if stopped:
-        echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
-        raise typer.Exit(INTERRUPTED)
+        _stopped(config)
+
+
+def _stopped(config: Path) -> NoReturn:
+    """Say how to continue, and exit."""
+    echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
+    raise typer.Exit(INTERRUPTED)
 
 
 @app.command()
@@ -130,7 +130,7 @@ def baselines(
     allow_drafts: Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Evaluate baselines at equal compute: the untouched policy, best-of-n of it, and best-of-n supervised.
+    """Evaluate the baselines that `eval.baselines` names, or all of them.
 
     What is missing in the folder of the run is done; run the command again to continue after an interrupt.
     """
@@ -155,7 +155,8 @@ def baselines(
         baseline_recorder(run) as recorder,
     ):
         assert evaluator is not None  # noqa: S101 - the run has [eval]
-        lines = baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop, recorder=recorder)
+        options: dict[str, Any] = {"source_of": prepared.rewards, "bar": bar, "stop": stop, "recorder": recorder}
+        lines = baselines_of(run, tasks, rewards, evaluator, **options)
     if lines is None:
         echo(f"stopped; continue with: rubricsvc runs baselines {config}")
         raise typer.Exit(INTERRUPTED)
@@ -177,12 +178,14 @@ def difficulty(
     Prompts that the file (difficulty.jsonl) has already are not measured again.
     """
     from trainer.config import load_config
+    from trainer.local_only import check_local
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config, measures_difficulty=True)
     check_references(loaded)
     judge, audit, repeatability = _judge(loaded)
     run = loaded.model_copy(update={"judge": judge})
+    check_local(run)
     prepared = PreparedRun(run, judge, audit, repeatability, RunTasks([], []), allow_drafts=True)
     path = out or loaded.data.difficulty or config.with_name("difficulty.jsonl")
     show_difficulty(run, prepared.rewards, path, DifficultyOptions(samples, pass_reward, stored), as_json=as_json)
@@ -208,9 +211,12 @@ class PreparedRun:
 
 def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
     """Find the judges and the prompts of a run, before anything is loaded."""
+    from trainer.local_only import check_local
+
     check_references(loaded)
     judge, audit, repeatability = _judge(loaded)
     run = with_eval_judges(with_judges(loaded.model_copy(update={"judge": judge})))
+    check_local(run)
     tasks = run_tasks(run)
     if not allow_drafts:
         _reject_drafts(loaded, [*tasks.train, *tasks.held_out])
@@ -242,18 +248,14 @@ def resume(
         start(file, resume=True, allow_drafts=allow_drafts, as_json=as_json)
 
 
-def _no_signal(step: Metrics, algorithm: str) -> str | None:
-    """Return why the rewards of a step taught the policy nothing; None if they did. Only GRPO needs them to differ."""
-    if step.get("vetoed_fraction") == 1.0:
-        return VETOED
-    return NO_SIGNAL if algorithm == "grpo" and step["frac_reward_zero_std"] == 1.0 else None
-
-
 def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeatability | None]:
     """Return the judge, its newest audit and its repeatability. The run's record has the whole judge, not its name.
 
     The repeatability of a service's judge comes with its rewards.
     """
+    from trainer.local_only import check_local
+
+    check_local(config)  # once more where stored judges are in place of their names
     judge = config.judge
     if not isinstance(judge, Judge | str):
         return judge, status_at_service(judge), None
@@ -384,4 +386,5 @@ app.command()(run_views.delete)
 app.command()(evaluations)
 app.command()(run_report.report)
 app.command()(run_report.plot)
+app.command()(run_transcripts.transcripts)
 app.command()(run_comparison.compare)

@@ -96,13 +96,24 @@ def score_and_print(
     as_json: bool,
 ) -> None:
     """Score completions of one prompt, print verdicts and rewards, and exit: with 1 if a reward is missing."""
+    scored = score_lines(judge, rubric, prompt, lines, min_coverage)
+    with exit_with(WITH_FAILURES if any(one.reward.value is None for one in scored) else OK):
+        print_scored(rubric, judge, scored, as_json)
+
+
+def score_lines(
+    judge: Judge,
+    rubric: Rubric,
+    prompt: Prompt,
+    lines: Sequence[tuple[str, CompletionLine]],
+    min_coverage: float | None = None,
+) -> list[Scored]:
+    """Return the verdicts and rewards of named completions of one prompt."""
     verdicts = score_all(judge, rubric, prompt, [line.completion for _, line in lines])
-    scored = [
+    return [
         Scored(name, found, reward_or_null(rubric, found, min_coverage=min_coverage))
         for (name, _), found in zip(lines, verdicts, strict=True)
     ]
-    with exit_with(WITH_FAILURES if any(one.reward.value is None for one in scored) else OK):
-        _print(rubric, judge, scored, as_json)
 
 
 def completions_of(judge: Judge, files: Sequence[str], of_all: Sequence[str]) -> list[tuple[str, CompletionLine]]:
@@ -199,18 +210,23 @@ class Scored(NamedTuple):
     reward: Reward
 
 
-def _print(rubric: Rubric, judge: Judge, scored: Sequence[Scored], as_json: bool) -> None:
+def print_scored(rubric: Rubric, judge: Judge, scored: Sequence[Scored], as_json: bool) -> None:
+    """Print verdicts and rewards: of several completions side by side, and as JSON a line for each."""
     if as_json:
-        asked = {name: getattr(judge, name) for name in ("name", "engine", "model", "digest")}
         for one in scored:
-            fields = asdict(one.reward)
-            verdicts = [plain_verdict(verdict) for verdict in one.verdicts]
-            head = {"name": one.name, "reward": fields.pop("value")}
-            print_json({**head, **fields, "judge": asked, "verdicts": verdicts})
+            print_json({"name": one.name, **plain_score(judge, one)})
     elif len(scored) == 1:
         _print_one(rubric, scored[0])
     else:
         _print_several(rubric, scored)
+
+
+def plain_score(judge: Judge, scored: Scored) -> dict[str, Any]:
+    """Return the reward of a completion, how it was computed, the judge and the verdicts, as plain data."""
+    fields = asdict(scored.reward)
+    asked = {name: getattr(judge, name) for name in ("name", "engine", "model", "digest")}
+    verdicts = [plain_verdict(verdict) for verdict in scored.verdicts]
+    return {"reward": fields.pop("value"), **fields, "judge": asked, "verdicts": verdicts}
 
 
 def _print_one(rubric: Rubric, scored: Scored) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -15,10 +16,40 @@ from rubricsvc.core.verdict import Verdict
 
 STEP = "step"
 """The name of an evaluation of the policy that the run trains."""
-BASELINES = ("start", "best_of_n", "best_of_n_supervised")
+BEFORE = "before_demonstrations"
+"""The evaluation of the untouched policy, in a run that begins with demonstrations."""
+EQUAL_COMPUTE = ("start", "best_of_n", "best_of_n_supervised")
+"""Baselines at equal compute: the starting policy, the best of its samples, and the policy that learned these."""
+OF_TOOLS = ("without_tools", "empty_results", "script")
+"""Baselines of a run in an environment: the trained policy without tools, and with tools that find nothing; and a
+script without a model.
+"""
+OTHER = ("other_start", "other")
+"""The starting and the trained policy on other prompts, in another collection."""
+BASELINES = (BEFORE, *EQUAL_COMPUTE, *OF_TOOLS, *OTHER)
 """The names of the evaluations of baselines, in the order of a report."""
 REWARD = "reward"
 """The score that the policy is trained with."""
+
+
+MEASURES = ("behaviour", "criteria")
+"""The entries of an evaluation with estimates beside the scores: of calls and citations, and of each criterion."""
+
+
+def column_of(line: Mapping[str, Any]) -> str:
+    """Return what an evaluation is called beside others."""
+    return str(line.get("baseline") or f"step {line['step']}").replace("_", " ")
+
+
+def in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return evaluations with that of the untouched policy first, then those of the run, then its other baselines."""
+    return sorted(lines, key=lambda line: ("baseline" in line) - 2 * (line.get("baseline") == BEFORE))
+
+
+def measure_rows(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return the measures by name, each with its estimate in each evaluation, None where there is none."""
+    names = dict.fromkeys((kind, name) for kind in MEASURES for line in lines for name in line.get(kind, {}))
+    return [(name, [line.get(kind, {}).get(name) for line in lines]) for kind, name in names]
 
 
 class EvaluationReward(Value):

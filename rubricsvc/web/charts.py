@@ -23,11 +23,15 @@ def render_svg(chart: Callable[[int], Any]) -> dict[str, str]:
 
 
 def styled(chart: Any) -> Any:
-    """Return a chart in the style of the pages."""
+    """Return a chart in the style of the pages, as wide as it says with its axes."""
+    return configured(chart.properties(padding=2, autosize={"type": "fit-x", "contains": "padding"}))
+
+
+def configured(chart: Any) -> Any:
+    """Return a chart, or several side by side, in the style of the pages."""
     axis = {"labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": "#88888844"}
     return (
-        chart.properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
-        .configure(background="transparent", font="system-ui, sans-serif")
+        chart.configure(background="transparent", font="system-ui, sans-serif")
         .configure_axis(**axis, labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
         .configure_view(stroke=None)
         .configure_legend(labelColor=INK, labelFontSize=12, orient="top")

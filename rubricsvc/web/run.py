@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rubricsvc import __version__
-from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.core.run_evaluation import REWARD, column_of, in_order, measure_rows
 from rubricsvc.core.run_report import RunReport, flat
-from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.passport import MEASURES
 from rubricsvc.web.run_charts import (
@@ -16,44 +15,35 @@ from rubricsvc.web.run_charts import (
     criterion_names,
     criterion_points,
     drawn,
-    metric_points,
     score_points,
 )
+from rubricsvc.web.run_curves import curves
+from rubricsvc.web.transcripts import shown_turns
 
 CRITERIA_A_CHART = 6
 MAX_CRITERIA = 24
-CURVES = (
-    ("Reward", "reward", "Mean training reward of a step's completions"),
-    ("Divergence from the starting policy", "kl/start", "Nats a token"),
-    ("Length of completions", "completions/mean_length", "Tokens"),
-    ("Entropy", "entropy", "Nats a token"),
-    ("Completions without a reward", "unscored_fraction", "Share of a step's completions"),
-)
-"""Headings, metrics, and what is measured in which unit."""
 
 
 def render_run(report: RunReport) -> str:
     """Return the page as HTML. Texts are escaped, and the page loads nothing."""
-    curves = [
-        (heading, f"{unit}, by step. {band_note(report.steps, [name])}", drawn(heading.lower(), points))
-        for heading, name, unit in CURVES
-        if (points := metric_points(report.steps, [name]))
-    ]
     names = criterion_names(report.steps)[:MAX_CRITERIA]
     parts = [names[at : at + CRITERIA_A_CHART] for at in range(0, len(names), CRITERIA_A_CHART)]
     scores = score_points(report.evaluations)
+    evaluations = in_order([*report.evaluations, *report.baselines])
     return render(
         "run.html.j2",
         report=report,
-        alarms=alarms(report.steps, report.evaluations),
         sentence=result_sentence(report.evaluations),
+        shown_turns=shown_turns,
         has_bands=any(one.low is not None for one in scores),
         scores=drawn("mean score", scores) if scores else None,
-        curves=curves,
+        curves=[(one.heading, one.note, drawn(one.heading.lower(), one.points)) for one in curves(report.steps)],
         criteria=[
             (band_note(report.steps, part), drawn("mean value", criterion_points(report.steps, part))) for part in parts
         ],
         figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
+        columns=[column_of(line) for line in evaluations],
+        behaviour=measure_rows(evaluations),
         measures=MEASURES,
         config=list(flat(report.config)),
         reward=REWARD,

@@ -11,8 +11,8 @@ from rubricsvc.core.run_comparison import RunComparison
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.run_report import RunReport, Sample
 from rubricsvc.web.pages import render
-from rubricsvc.web.run import CURVES
 from rubricsvc.web.run_charts import Point, band_note, drawn, metric_points, score_points
+from rubricsvc.web.run_curves import CURVES
 
 Chart = tuple[str, dict[str, Any]]
 """The run or runs in a chart, and the chart."""

@@ -45,14 +45,16 @@ def test_run_tasks_refuses_a_share_that_holds_out_a_domain(tmp_path: Path) -> No
     assert without_a in paths and ["", "", ""] in paths
 
 
-def test_run_tasks_refuses_demonstrations_of_one_domain(tmp_path: Path) -> None:
-    lines = [{"prompt": f"What is {name}?", "text": "It."} for name in ("b1", "b2", "a")]
-    settings = 'algorithm = "best_of_n_supervised"\ndata.demonstrations = "shown.jsonl"\n'
-    shown = tmp_path / "shown.jsonl"
-    shown.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert [task.domain for task in tasks(tmp_path, settings).train] == ["a", "b", "b"]
-    shown.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
+def test_run_tasks_divides_demonstrations_among_prompts(tmp_path: Path) -> None:
+    lines = [{"prompt": f"What is {name}?", "text": text} for name in ("b1", "a") for text in ("It.", "That.")]
+    (tmp_path / "shown.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = tasks(tmp_path, 'demonstrations.path = "shown.jsonl"\n')
+    assert [(task.domain, len(task.demonstrations)) for task in found.demonstrated] == [("a", 2), ("b", 2)]
+    assert len(found.train) > 2 and not any(task.demonstrations for task in found.train)
+
+
+def test_run_tasks_refuses_demonstrations_of_other_prompts(tmp_path: Path) -> None:
+    (tmp_path / "shown.jsonl").write_text(json.dumps({"prompt": "Another one?", "text": "It."}) + "\n")
     with pytest.raises(InvalidError) as caught:
-        tasks(tmp_path, settings)
-    assert caught.value.path == "data.demonstrations"
-    assert len(tasks(tmp_path, f"{settings}prompts.weights = {{b = 1}}\n").train) == 2
+        tasks(tmp_path, 'demonstrations.path = "shown.jsonl"\n')
+    assert caught.value.path == "demonstrations.path"

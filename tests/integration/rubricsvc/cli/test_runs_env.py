@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_run_in_an_environment_records_trajectories(cli: Cli, config: Path, tmp_
     assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()]
     assert [line["tools/turns"] for line in lines] == [1.0, 1.0]
-    assert lines[0]["tools/calls"] == 0
+    assert lines[0]["tools/calls"] == lines[0]["tools/used_fraction"] == 0
     (shown,) = cli("completions", "show", 1, "--json").lines
     stored = shown["completion"]
     assert stored["sampling"]["tools"] == {"turns": 1}
@@ -51,7 +52,9 @@ def test_run_in_an_environment_records_trajectories(cli: Cli, config: Path, tmp_
 
 def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
     (tmp_path / "rubrics.yaml").write_text(CHECKED)
-    settings = CONFIG.replace("group_size = 2, max_new_tokens = 8", "group_size = 4, max_new_tokens = 24") + CALCULATOR
+    staged = "[[environment.curriculum]]\nsteps = 1\nmax_turns = 1\nmax_tokens = 32\n"
+    wider = CONFIG.replace("group_size = 2, max_new_tokens = 8", "group_size = 4, max_new_tokens = 24")
+    settings = wider + CALCULATOR + staged
     config.write_text(settings)
     assert cli("runs", "start", config).code == 0
     lines = (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
@@ -73,14 +76,38 @@ def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Pa
         ('name = "research"', 2, "environment"),
         ('name = "calculator"\ncollection = "x"', 2, "environment"),
         ('name = "calculater"', 2, "environment.name"),
+        ('name = "mcp"', 2, "[tools] mcp"),
+        ('name = "mcp"\n[tools]\nmcp = [{name = "x"}]', 2, "tools.mcp"),
+        ('name = "calculator"\n[tools]\nmcp = [{name = "x", command = ["/nowhere"]}]', 3, "/nowhere"),
         ('name = "research"\ncollection = "nowhere"', 3, "nowhere"),
         ('name = "calculator"\nmax_tokens = 1024', 2, "environment.max_tokens"),
+        ('name = "calculator"\n[[environment.curriculum]]\nsteps = 1\ntools = ["search"]', 2, "environment.curriculum"),
+        ('name = "calculator"\n[[environment.curriculum]]\nsteps = 1\nmax_turns = 9', 2, "curriculum.0.max_turns"),
     ],
 )
 def test_wrong_environment_is_refused(cli: Cli, config: Path, table: str, code: int, path: str) -> None:
     config.write_text(f"{CONFIG}[environment]\n{table}\n")
     ran = cli("runs", "start", config)
     assert (ran.code, path in ran.err) == (code, True), ran.err
+
+
+def test_run_has_the_tools_of_an_mcp_server(cli: Cli, config: Path, tmp_path: Path) -> None:
+    server = json.dumps([sys.executable, str(Path(__file__).parents[3] / "mcp_server.py")])
+    config.write_text(f'{CONFIG}[environment]\nname = "mcp"\n[tools]\nmcp = [{{name = "tests", command = {server}}}]\n')
+    config.write_text(config.read_text().replace('name = "mcp"', 'name = "mcp"\nmax_tokens = 64'))
+    ran = cli("runs", "start", config)
+    assert ran.code == 0, ran.err
+    metrics = (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["tools/turns"] for line in metrics] == [1.0, 1.0]
+
+
+def test_local_run_refuses_a_stored_judge_elsewhere(cli: Cli, config: Path) -> None:
+    judge = {"name": "far", "model": "m", "endpoint": {"base_url": "http://10.1.2.3:8000/v1"}}
+    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+    lines = [line for line in CONFIG.splitlines() if not line.startswith("judge")]
+    config.write_text("\n".join(['judge = "far"', "local_only = true", *lines]))
+    ran = cli("runs", "start", config)
+    assert (ran.code, "10.1.2.3" in ran.err) == (2, True), ran.err
 
 
 def test_env_try_prints_a_trajectory(cli: Cli, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +121,7 @@ def test_env_try_prints_a_trajectory(cli: Cli, config: Path, monkeypatch: pytest
     tried = cli(*asked)
     assert tried.code == 0, tried.err
     assert tried.out.splitlines() == [
+        "# What is 6 * 7?",
         "[assistant]",
         '[calls calculate({"expression": "6 * 7"})]',
         "[tool calculate]",
@@ -107,3 +135,75 @@ def test_env_try_without_prompt_is_refused(cli: Cli) -> None:
     assert cli("env", "try", "calculator").code == 2
     assert cli("env", "try", "research", "--prompt", "?").code == 2
     assert cli("env", "try", "research", "--prompt", "?", "--collection", "nowhere").code == 3
+
+
+RESEARCH = """
+[environment]
+name = "research"
+collection = "docs"
+max_turns = 3
+max_tokens = 600
+
+[demonstrations]
+steps = 1
+lr = 0.1
+
+[eval]
+path = "held-out.yaml"
+every = 2
+samples = 1
+greedy = false
+baselines = ["without_tools", "empty_results", "script", "other"]
+
+[eval.other]
+path = "elsewhere.yaml"
+collection = "notes"
+"""
+PAGES = {"vacuum": "A vacuum removes dead tuples from a table.", "index": "An index speeds up a query of a table."}
+
+
+def asked(page: str) -> str:
+    criteria = "[{text: Cites a page., check: cites}, {text: Has letters.}]"
+    return f"- {{prompt: What does “{page}” mean? Cite the page., criteria: {criteria}}}\n"
+
+
+def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_path: Path, rubric_file: Path) -> None:
+    tiny_model(tmp_path / "policy", context=4096)
+    for collection, pages in (("docs", PAGES), ("notes", {"note": "A note is a short text about something."})):
+        (tmp_path / collection).mkdir()
+        for name, text in pages.items():
+            (tmp_path / collection / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
+        assert cli("collections", "add", collection, tmp_path / collection).code == 0
+    (tmp_path / "rubrics.yaml").write_text(asked("vacuum"))
+    (tmp_path / "held-out.yaml").write_text(asked("index"))
+    (tmp_path / "elsewhere.yaml").write_text(asked("note"))
+    config = tmp_path / "first.toml"
+    config.write_text(CONFIG.replace("prompts_per_step = 2", "prompts_per_step = 1") + RESEARCH)
+    (tmp_path / "runs" / "first" / "demonstrations").mkdir(parents=True)  # as after a stop in the warm-up
+    ran = cli("runs", "start", config, "--resume")
+    assert ran.code == 0, ran.err
+    assert "1 demonstration of 1 of 1 prompt" in ran.err
+    found = {line.get("baseline", line["step"]): line for line in cli("runs", "evaluations", "1", "--json").lines}
+    names = ["before_demonstrations", "start", "without_tools", "empty_results", "script", "other_start", "other"]
+    assert list(found) == [0, 2, *names]
+    run = tmp_path / "runs" / "first"
+    before, after = (run / name for name in ("baselines/before_demonstrations.jsonl", "eval/step-000000.jsonl"))
+    assert json.loads(before.read_text())["messages"] != json.loads(after.read_text())["messages"], "it was learned"
+    assert found["script"]["scores"]["reward"]["mean"]["value"] > found[2]["scores"]["reward"]["mean"]["value"]
+    assert found["other"]["setup"] != found["script"]["setup"]
+    assert cli("runs", "start", config, "--resume").code == 0, "nothing is left to do"
+    (shown,) = cli("runs", "transcripts", "1", "--prompt", "INDEX", "--json").lines
+    assert "index" in shown["prompt"]
+    before_demonstrations, last = shown["episodes"]
+    assert [one["content"] for one in before_demonstrations["messages"]] == [
+        one["content"] for one in json.loads(before.read_text())["messages"]
+    ]
+    assert len(last["verdicts"]) == 2 and last["where"].startswith("step 2,")
+    assert cli("runs", "transcripts", "1").out.count("[assistant]") >= 2
+    assert cli("runs", "transcripts", "1", "--prompt", "nowhere").code == 3
+    assert (found[2]["leak_hits"], found["script"]["leak_hits"]) == (0, 0)
+    steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [step["tools/leak_hits"] for step in steps] == [0, 0] and not (run / "leaks.jsonl").exists()
+    assert "leak_hits: 0" in cli("runs", "evaluations", "1").err
+    assert cli("runs", "report", "1", "--out", tmp_path / "report.html").code == 0
+    assert (tmp_path / "report.html").read_text().count('data-name="leak_hits">0<') == 2

@@ -11,7 +11,7 @@ import pytest
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from rubricsvc.cli.run_report import read_report
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.run_evaluation import BASELINES
+from rubricsvc.core.run_evaluation import EQUAL_COMPUTE
 from rubricsvc.services import run_evaluations
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges, runs
@@ -79,6 +79,9 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     assert "entropy" in Path("run.svg").read_text()
     assert cli("runs", "plot", 1, "--out", "run.png").code == 0
     assert Path("run.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("runs", "plot", 1, "--out", "all.svg", "--all").code == 0
+    assert "Mean score on held-out prompts" in Path("all.svg").read_text()
+    assert cli("runs", "plot", 1, "--out", "all.svg", "--all", "--metric", "entropy").code == 2
     assert cli("runs", "plot", 1, "--out", "run.svg", "--metric", "entrpy").code == 3
     assert cli("runs", "plot", 1, "--out", "run.gif").code == 2
 
@@ -127,7 +130,7 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     shutil.rmtree(tmp_path / "runs")
     again = cli("runs", "evaluations", 1, "--json")
     assert (again.lines, again.err) == (lines, "")
-    assert [line.get("baseline", line["step"]) for line in lines] == [0, 2, 3, *BASELINES]
+    assert [line.get("baseline", line["step"]) for line in lines] == [0, 2, 3, *EQUAL_COMPUTE]
     assert cli("runs", "report", 1, "--out", "run.html").code == 0
     page = Path("run.html").read_text()
     for text in ("best of n supervised", "What is three?", "step 3"):

@@ -20,7 +20,8 @@ def test_alarms_name_the_steps_without_a_signal() -> None:
     loud = [{"step": 1, **quiet}] + [{"step": 2 + at, **quiet, name: 1.0} for at, name in enumerate(names)]
     found = alarms(loud, [])
     assert len(found) == 4
-    assert all(f"In 1 of 5 steps (the last is {2 + at})" in text for at, text in enumerate(found))
+    assert all(f"In 1 of 5 steps (the last is {2 + at})" in one.text for at, one in enumerate(found))
+    assert [one.step for one in found] == [2, 3, 4, 5]
     assert alarms([{"step": 1, "kl/start": None}], []) == []
 
 
@@ -35,3 +36,10 @@ def test_gap_growth_is_paired_by_prompt() -> None:
     assert alarms([], [after, before]) == []
     assert gap_growth([before]) is None
     assert gap_growth([before, evaluation(gold, gold, "reward")]) is None
+
+
+def test_gap_growth_of_an_evaluation_without_the_training_reward_is_none() -> None:
+    whole = evaluation([0.1], [0.1])
+    without = {"gold": "strong", "values": {"strong": {"mean": [0.5]}}}
+    assert gap_growth([without, whole]) is gap_growth([whole, without]) is None
+    assert alarms([], [whole, without]) == []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rubricsvc.core.run_report import RunReport, Sample
+from rubricsvc.core.prompt import Message, ToolCall
+from rubricsvc.core.run_report import RunReport, Sample, Transcript
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.web.run import render_run, result_sentence
+from rubricsvc.web.transcripts import ShownCall, ShownTurn, shown_turns
 
 CONFIG = {"steps": 2, "policy": {"model": "<b>m</b>"}, "judge": {"name": "j"}, "eval": None}
 
@@ -64,3 +66,39 @@ def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -
         assert "improved" not in result_sentence([first, evaluation(2, low, high)])
     for lines in ([], [first]):
         assert "improved" not in result_sentence(lines)
+
+
+def call(name: str, arguments: str) -> Message:
+    return Message(role="assistant", content="", tool_calls=(ToolCall(name=name, arguments=arguments),))
+
+
+EPISODE = Sample(
+    "Why?",
+    "So [a].",
+    "step 2",
+    {"reward": 0.5},
+    messages=(
+        call("search", '{"query": "<i>why"}'),
+        Message(role="tool", content="[a] <script>"),
+        call("open", "no JSON"),
+        Message(role="tool", content='{"error": "no such document"}'),
+        call("finish", '{"report": "So [a]."}'),
+        Message(role="assistant", content="So [a]."),
+    ),
+    verdicts=(Verdict.scored("cites", 0.25, rationale="1 of 4 <b>resolve"),),
+)
+
+
+def test_shown_turns_have_calls_with_results_and_the_report_once() -> None:
+    assert shown_turns(EPISODE) == [
+        ShownTurn("", (ShownCall("search", (("query", "<i>why"),), "[a] <script>", False),)),
+        ShownTurn("", (ShownCall("open", (("", "no JSON"),), '{"error": "no such document"}', True),)),
+        ShownTurn("", (ShownCall("finish", (), None, False),)),
+    ]
+
+
+def test_render_run_shows_transcripts_escaped() -> None:
+    page = render_run(RunReport("1", CONFIG, [], transcripts=[Transcript("Why?", (EPISODE, EPISODE))]))
+    assert page.count("&lt;i&gt;why") == page.count("1 of 4 &lt;b&gt;resolve") == page.count("So [a].") == 2
+    assert "<script" not in page and "<i>why" not in page
+    assert "turn by turn" not in render_run(RunReport("1", CONFIG, []))

@@ -1,0 +1,84 @@
+"""Alarms of a run in an environment, from histories both with and without a reason."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rubricsvc.stats.tool_alarms import tool_alarms
+
+EPISODES = 16
+
+
+def history(
+    used: Sequence[float], valid: Sequence[float | None] | None = None, reported: Sequence[float] | None = None
+) -> list[dict[str, Any]]:
+    """Steps with shares as they are measured of a step's episodes, seeded."""
+    noise = random.Random(0)
+
+    def share(chance: float) -> float:
+        return sum(noise.random() < chance for _ in range(EPISODES)) / EPISODES
+
+    return [
+        {
+            "step": 1 + at,
+            "tools/used_fraction": share(chance),
+            "tools/valid_fraction": None
+            if valid is not None and valid[at] is None
+            else share((valid or used)[at] or 0),
+            "tools/reported_fraction": share((reported or [0.9] * len(used))[at]),
+        }
+        for at, chance in enumerate(used)
+    ]
+
+
+STEADY = [0.9] * 40
+
+
+@pytest.mark.parametrize(
+    "used",
+    [STEADY, [0.1] * 40, [at / 40 for at in range(40)], [*[0.9] * 30, 0.0, *[0.9] * 9], [0.5] * 40, [0.9] * 9],
+    ids=["steady", "rarely", "learning", "one bad step", "half", "short"],
+)
+def test_tool_alarms_are_silent_without_a_sustained_fall(used: list[float]) -> None:
+    assert tool_alarms(history(used, valid=[0.9] * len(used))) == []
+
+
+@pytest.mark.parametrize("used", [[0.9] * 20 + [0.1] * 10, [0.9 - at / 45 for at in range(40)]])
+def test_tool_alarms_report_a_policy_that_stops_calling_its_tools(used: list[float]) -> None:
+    (alarm,) = tool_alarms(history(used, valid=[0.9] * len(used)))
+    assert (alarm.sign, alarm.step) == ("no_call", len(used))
+
+
+def test_tool_alarms_report_a_fall_after_the_rise() -> None:
+    used = [0.1] * 10 + [0.9] * 10 + [0.2] * 10
+    assert [one.sign for one in tool_alarms(history(used, valid=[0.9] * 30))] == ["no_call"]
+    recovered = [*used, *[0.9] * 10]
+    assert tool_alarms(history(recovered, valid=[0.9] * 40)) == []
+
+
+def test_tool_alarms_report_calls_that_get_worse() -> None:
+    valid: list[float | None] = [0.95] * 20 + [0.5] * 10
+    (alarm,) = tool_alarms(history([0.9] * 30, valid))
+    assert (alarm.sign, alarm.step) == ("malformed", 30)
+    assert tool_alarms(history([0.9] * 30, valid[::-1])) == [], "they get better"
+
+
+def test_tool_alarms_of_steps_without_calls_leave_these_out() -> None:
+    valid: list[float | None] = [0.95] * 20 + [None] * 10
+    assert tool_alarms(history([0.9] * 30, valid)) == []
+
+
+def test_tool_alarms_report_steps_without_any_report() -> None:
+    steps = history(STEADY, valid=list(STEADY), reported=[0.9] * 38 + [0.0] * 2)
+    steps[-1]["completions/clipped_ratio"] = 1.0
+    (alarm,) = tool_alarms(steps)
+    assert (alarm.sign, alarm.step) == ("no_report", 40)
+    assert "In 2 of 40 steps" in alarm.text and "in 1 of them" in alarm.text
+
+
+def test_tool_alarms_of_a_run_without_an_environment_are_none() -> None:
+    assert tool_alarms([{"step": at, "reward": 0.5, "completions/clipped_ratio": 1.0} for at in range(40)]) == []
