@@ -13,6 +13,7 @@ from platformdirs import user_cache_path, user_data_path
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from rubricsvc.core.judge import Network
 from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
@@ -77,6 +78,10 @@ class Settings(BaseSettings):
     require_approval: ApprovalPolicy = Field(
         "generated", description="rubrics that are drafts until they are approved: generated, all or none"
     )
+    local_only: bool = Field(
+        False, description="refuse judges, tools and trackers that are not on this machine or in local_networks"
+    )
+    local_networks: tuple[Network, ...] = Field((), description='networks that count as local, as JSON: ["10.0.0.0/8"]')
     sandbox: Literal["bwrap", "none"] = Field("bwrap", description="sandbox for code that checks run")
     vllm_options: dict[str, Any] = Field(
         default_factory=dict, description='vLLM engine arguments as JSON: {"tensor_parallel_size": 2}'

@@ -20,7 +20,9 @@ from collections.abc import Callable
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.settings import get_settings
 from workers.engines.base import Engine
+from workers.engines.local_only import check_addresses, judge_addresses
 from workers.engines.panel import PanelEngine
 
 Factory = Callable[[Judge], Engine]
@@ -39,12 +41,15 @@ def make_engine(judge: Judge) -> Engine:
     """Return the engine of a judge, or the ``PanelEngine`` of its members. Requests open connections and load models.
 
     Raises:
-        InvalidError: The engine is unknown, or the judge's endpoint or API key is invalid.
+        InvalidError: The engine is unknown, the judge's endpoint or API key is invalid, or the project is
+            ``local_only`` and the endpoint is not.
         UnavailableError: The engine requires a package that is not installed.
     """
     if judge.members:
         return PanelEngine(*map(make_engine, judge.members))
     factory = factory_of(judge)
+    if (settings := get_settings()).local_only:
+        check_addresses(judge_addresses(judge), settings.local_networks)
     try:
         return factory(judge)
     except ImportError as error:

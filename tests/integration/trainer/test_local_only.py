@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from rubricsvc.errors import InvalidError
+from rubricsvc.settings import read_settings
 from trainer.config import RunConfig
 from trainer.local_only import check_local
 
@@ -94,3 +95,12 @@ def test_wandb_offline_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_network_must_be_one() -> None:
     with pytest.raises(ValidationError):
         run(local_networks=["10.0.0.1/8"])
+
+
+def test_project_may_be_local_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUBRICSVC_LOCAL_ONLY", "true")
+    monkeypatch.setattr("trainer.local_only.get_settings", read_settings)
+    with pytest.raises(InvalidError, match="'far'"):
+        check_local(run(judge=FAR, local_only=False))
+    monkeypatch.setenv("RUBRICSVC_LOCAL_NETWORKS", '["10.0.0.0/8"]')
+    check_local(run(judge=FAR, local_only=False))

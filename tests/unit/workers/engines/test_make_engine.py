@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib.util import find_spec
 
 import pytest
 
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import Settings
 from workers.engines import ENGINES, make_engine
 from workers.engines.base import Engine
+from workers.engines.panel import PanelEngine
 
 
 def test_make_engine_rejects_unknown_name_and_lists_the_known() -> None:
@@ -34,6 +36,29 @@ def test_make_engine_passes_the_judge_to_the_factory(monkeypatch: pytest.MonkeyP
         make_engine(judge)
     assert seen == [judge]
     assert "pip install" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "networks", "refused"),
+    [
+        ("http://127.0.0.1:8000/v1", (), False),
+        ("http://10.1.2.3:8000/v1", (), True),
+        ("http://10.1.2.3:8000/v1", ("10.0.0.0/8",), False),
+        (None, (), True),
+    ],
+)
+def test_make_engine_of_a_local_project(
+    monkeypatch: pytest.MonkeyPatch, url: str | None, networks: tuple[str, ...], refused: bool
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("workers.engines.get_settings", lambda: Settings(local_only=True, local_networks=networks))
+    made: list[Judge] = []
+    monkeypatch.setitem(ENGINES, "openai_http", lambda judge: made.append(judge) or PanelEngine())
+    judge = Judge(name="far", model="m", endpoint=Endpoint(base_url=url))
+    with pytest.raises(InvalidError, match="'far'") if refused else nullcontext():
+        make_engine(judge)
+    assert bool(made) is not refused
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
