@@ -82,11 +82,13 @@ def vllm_server(
     threads: int,
     model: str = "embedded",
     gpu_share: float | None = None,
+    cache_gib: int = 4,
     options: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Replies are greedy and have at most ``reply_tokens`` unless a request says otherwise; ``options`` are vLLM's.
 
-    On a CPU ``block_size`` is a multiple of 32. On a GPU the server takes ``gpu_share`` of its memory.
+    On a CPU ``block_size`` is a multiple of 32, and the cache of prefixes has ``cache_gib``. On a GPU the server takes
+    ``gpu_share`` of its memory.
     """
     port = free_port()
     defaults = {"temperature": 0.0, "max_new_tokens": reply_tokens}
@@ -99,7 +101,7 @@ def vllm_server(
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else it keeps a core free of arithmetic
-        "VLLM_CPU_KVCACHE_SPACE": "4",
+        "VLLM_CPU_KVCACHE_SPACE": str(cache_gib),
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache

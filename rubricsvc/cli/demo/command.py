@@ -66,7 +66,7 @@ def run_demo(out: Path, size: DemoSize, seed: int, *, fresh: bool = False, as_js
         import_module(package)  # fail now rather than after ten minutes
     begun = open_folder(out, size, seed, fresh=fresh)
     echo(f"{'continuing' if begun else 'beginning'} the demo in {out}; it ends with {out / REPORT}")
-    with _project(out):
+    with project(out):
         for command in commands():
             with redirect_stdout(sys.stderr):
                 run_command(*command)
@@ -126,7 +126,7 @@ def open_folder(out: Path, size: DemoSize, seed: int, *, fresh: bool) -> bool:
 
 
 @contextmanager
-def _project(folder: Path) -> Iterator[None]:
+def project(folder: Path) -> Iterator[None]:
     """Work in the folder, with its settings."""
     from rubricsvc.settings import get_settings
 
