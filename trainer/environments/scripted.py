@@ -39,6 +39,7 @@ def demonstrate(
     """
     episode = begin(environment, prompt, limits)
     cited: list[str] = []
+    reference = (prompt.reference or "") if informed else ""
     for query, wanted in _plan(environment, prompt) if informed else _queries(prompt.text):
         hits = _HIT.findall(_answer(episode.turn(call_text("search", query=query))))
         found = next((id_ for id_ in hits if not wanted or id_ in wanted), None)
@@ -47,7 +48,7 @@ def demonstrate(
         text = _answer(episode.turn(call_text("open", id=found)))
         if episode.done:
             return None
-        cited.append(f"“{_sentence(text, query)}” [{found}].")
+        cited.append(f"“{_sentence(text, query, reference)}” [{found}].")
         if limits.notes:
             episode.turn(call_text(NOTE.name, text=cited[-1]))
             if episode.done:
@@ -92,11 +93,17 @@ def _keywords(text: str) -> str:
     return " ".join(dict.fromkeys(word for word in re.findall(r"[\w.]+", text) if len(word) > MIN_CHARS))[:200]
 
 
-def _sentence(text: str, query: str) -> str:
-    """Return the sentence that shares most words with the query, one with its version first; cut, no full stop."""
+def _sentence(text: str, query: str, reference: str) -> str:
+    """Return the sentence that shares most words with the query; cut, no full stop.
+
+    The longest one that stands in the reference comes first, then one with the version of the query.
+    """
     words, prose = _words(query), _HEADING.sub("", text)
     sentences = [" ".join(one.split()) for one in _SENTENCE.split(prose) if len(one.split()) >= 4] or [text]
-    best = max(sentences, key=lambda one: (_versions(query) in one, len(words & _words(one))))
+    best = max(
+        sentences,
+        key=lambda one: (len(one) * (one in reference), _versions(query) in one, len(words & _words(one))),
+    )
     return " ".join(best.split()[:MAX_WORDS]).rstrip(".:;,")
 
 

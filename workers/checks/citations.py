@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from difflib import SequenceMatcher
 from itertools import pairwise
+from statistics import fmean
+from typing import Annotated
 
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.prose import BRACKETS, QUOTATION, QUOTED, WORD, cited_ids, occurs_in, paragraphs, plain, sentences
+from workers.checks.prose import (
+    BRACKETS,
+    QUOTATION,
+    QUOTED,
+    WORD,
+    cited_ids,
+    occurs_in,
+    paragraphs,
+    plain,
+    report_citations,
+    sentences,
+)
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sources import sources
 
@@ -20,14 +34,14 @@ class Cites(Args):
     min: int = Field(default=1, ge=1)
 
 
-@check("cites", Cites, version=5)
+@check("cites", Cites, version=6)
 def cites(completion: Completion, prompt: Prompt, args: Cites) -> float:
     """Return min(1, cited/min) × cited/(cited + unknown), over distinct ids.
 
     Citations are ``[id]``, ``[a, b]`` and ``[a; b]``. Code, links and subscripts (``a[i]``) are not.
     """
     known = sources(prompt, completion).keys()
-    named = cited_ids("\n".join(paragraphs(completion.text)), known)
+    named = report_citations(completion.text, known)
     cited = len(named & known)
     return min(1.0, cited / args.min) * cited / len(named) if named else 0.0
 
@@ -35,18 +49,22 @@ def cites(completion: Completion, prompt: Prompt, args: Cites) -> float:
 class Quotes(Args):
     """``min``: true quotations for full credit. ``words``: shorter passages in quotation marks do not count.
 
+    ``passages``: what must be quoted, in place of ``min``.
     ``cited``: a passage must occur in half or more of the documents that are cited with it: in its sentence, else in
     its paragraph. Otherwise in any document.
     """
 
     min: int = Field(default=1, ge=1)
     words: int = Field(default=4, ge=1)
+    passages: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(default=None, min_length=1)
     cited: bool = True
 
 
 @check("quotes", Quotes, version=9)
 def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     """Return min(1, true/min) × true/all, over distinct passages in quotation marks and block quotes.
+
+    With ``passages`` the first factor is the mean share of their words that one true quotation has in a row.
 
     A passage is true where it occurs word for word in the document that is cited with it, or, so that a list of
     citations does not find it a source, in half of them. White space, case, the shape
@@ -65,8 +83,17 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
                 false[passage] = "not in the document cited" if ids else "no document cited"
     count = len(true | false.keys())
     lines = [f"{problem}: {passage[:120]}" for passage, problem in sorted(false.items()) if passage not in true]
-    value = min(1.0, len(true) / args.min) * len(true) / count if count else 0.0
+    shares = [max((_shared(passage, one, args.words) for one in true), default=0) for passage in args.passages or ()]
+    first = fmean(shares) if shares else min(1.0, len(true) / args.min)
+    value = first * len(true) / count if count else 0.0
     return CheckResult(value, "\n".join([f"{len(true)} of {count} quoted passages", *lines[:20]]))
+
+
+def _shared(passage: str, quotation: str, least: int) -> float:
+    """Return the share of a passage's words that a quotation has in a row; 0 for fewer words than ``least``."""
+    words = WORD.findall(plain(passage))
+    run = SequenceMatcher(None, words, WORD.findall(quotation), autojunk=False).find_longest_match().size
+    return run / len(words) if run >= min(least, len(words)) else 0.0
 
 
 def _quoted(text: str, known: Collection[str]) -> Iterator[tuple[str, set[str]]]:

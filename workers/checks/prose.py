@@ -67,6 +67,12 @@ def cited_ids(text: str, known: Collection[str]) -> set[str]:
     return ids
 
 
+def report_citations(text: str, known: Collection[str]) -> set[str]:
+    """Return the ids that a text cites; in quotations brackets with an unknown id are the source's own."""
+    prose = "\n".join(paragraphs(text))
+    return cited_ids(QUOTED.sub(" ", prose), known) | (cited_ids(prose, known) & set(known))
+
+
 def occurs_in(text: str, passage: str) -> bool:
     """Return whether whole words match: ``art of war`` does not occur in ``the start of war``."""
     return passage in text and re.search(rf"(?<!\w){re.escape(passage)}(?!\w)", text) is not None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.prose import BRACKETS, INLINE_CODE, WORD, cited_ids, paragraphs, plain, sentences
+from workers.checks.prose import BRACKETS, INLINE_CODE, WORD, paragraphs, plain, report_citations, sentences
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sources import sources
 
@@ -28,7 +28,7 @@ class CitesPages(Args):
     measure: Literal["f1", "recall", "precision"] = "f1"
 
 
-@check("cites_pages", CitesPages)
+@check("cites_pages", CitesPages, version=2)
 def cites_pages(completion: Completion, prompt: Prompt, args: CitesPages) -> CheckResult:
     """Return recall and precision of the citations, over distinct ids; alternatives count once.
 
@@ -40,7 +40,7 @@ def cites_pages(completion: Completion, prompt: Prompt, args: CitesPages) -> Che
         raise ValueError("nothing to compare with: set `pages`, or the pages of the prompt's item")
     pages = args.pages or _PAGES.validate_python(item["pages"])
     known = sources(prompt, completion).keys()
-    named = cited_ids("\n".join(paragraphs(completion.text)), known) - {item.get("source")}
+    named = report_citations(completion.text, known) - {item.get("source")}
     found = sum(not named.isdisjoint(known & set(alternatives)) for alternatives in pages)
     wrong = sorted(named - (known & {id_ for alternatives in pages for id_ in alternatives}))
     missing = [alternatives[0] for alternatives in pages if named.isdisjoint(known & set(alternatives))]

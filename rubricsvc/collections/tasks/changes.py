@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rubricsvc.collections.page import Page
-from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, fact, prose_sentences
+from rubricsvc.collections.tasks.task import Library, Task, cites, fact, faults, prose_sentences, quotation, quotes
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 
 MAX_NOTES = 8
@@ -68,7 +68,8 @@ def _alternatives(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:
 def _task(library: Library, page: Page, version: str, notes: tuple[Note, ...], alternatives: tuple[str, ...]) -> Task:
     question = (
         f"What is new, changed or deprecated in version {version} in what the page “{page.title}” describes? Name"
-        " everything that the documentation names, and nothing of other versions. Cite the page as [id]."
+        " everything that the documentation names, and nothing of other versions. Quote the notes on it in quotation"
+        " marks, and cite the page as [id]."
     )
     stated = [
         fact(f"note-{place}", f"Says what this note says: “{note.text}”", note.text, page.id)
@@ -79,16 +80,17 @@ def _task(library: Library, page: Page, version: str, notes: tuple[Note, ...], a
         key="terms",
         text="Names " + ", ".join(terms) + ".",
         weight=2.0,
-        check=Check(name="contains", args={"terms": terms, "mode": "share", "case": True}),
+        check=Check(name="mentions", args={"terms": [*terms]}),
     )
     wrong = f"Presents a change as one of version {version} that its note says is of another version."
     criteria = (
         *stated,
         *([named] if terms else []),
         Criterion(key="other-version", text=wrong, weight=-3.0),
-        cites("page", page.title, alternatives),
-        cites_known(1),
+        quotes([note.text for note in notes]),
+        cites([alternatives], [page.title]),
+        *faults([note.text for note in notes]),
     )
-    reference = " ".join(note.text for note in notes) + f" [{page.id}]"
+    reference = " ".join(quotation(note.text, page.id) for note in notes)
     prompt = library.prompt("changes", question, reference, [alternatives])
     return Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (alternatives,))

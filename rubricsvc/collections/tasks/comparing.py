@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from rubricsvc.collections.page import Page
-from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, fact
+from rubricsvc.collections.tasks.task import Library, Task, cites, fact, faults, quotation
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 
 MAX_IN_VAIN = 200
@@ -52,25 +52,24 @@ def _task(library: Library, pages: tuple[Page, Page], leads: tuple[str, str]) ->
         " in brackets of its own."
     )
     sides = list(zip(("first", "second"), pages, leads, alternatives, strict=True))
-    reference = " ".join(f"“{lead}” [{page.id}]" for _, page, lead, _ in sides)
+    reference = " ".join(quotation(lead, found[0]) for _, _, lead, found in sides)
     stated = [
         fact(name, f"Says of “{page.title}”, in its own words or quoted: “{lead}”", lead, page.id)
         for name, page, lead, _ in sides
     ]
-    cited = [cites(f"cites-{name}", page.title, found) for name, page, _, found in sides]
     criteria = (
         *stated,
         Criterion(key="difference", text=f"Names a difference between “{a}” and “{b}”.", weight=3.0),
         Criterion(key="in-common", text=f"Names something that “{a}” and “{b}” have in common.", weight=2.0),
         Criterion(key="mixed-up", text=f"Says of “{a}” what is true only of “{b}”, or the reverse.", weight=-3.0),
-        *cited,
+        cites(alternatives, (a, b)),
         Criterion(
             key="quotes",
             text="Quotes two sentences word for word, each with the page that it is from.",
             weight=2.0,
             check=Check(name="quotes", args={"min": 2}),
         ),
-        cites_known(2),
+        *faults(leads),
     )
     prompt = library.prompt("compare", question, reference, alternatives)
     return Task(f"compare-{pages[0].id}-{pages[1].id}", prompt, Rubric(criteria=criteria), alternatives)

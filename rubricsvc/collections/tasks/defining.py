@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from rubricsvc.collections.page import Page
-from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, fact, prose_sentences
-from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.collections.tasks.task import Library, Task, cites, fact, faults, prose_sentences, quotation, quotes
+from rubricsvc.core.rubric import Criterion, Rubric
 
 MIN_TERM_CHARS = 3
 _DEFINES = re.compile(r"\b(?:is|are|was|means?|refers? to|consists? of|denotes?|describes?)\b")
@@ -54,14 +54,13 @@ def _task(library: Library, page: Page, term: str, sentence: str, alternatives: 
         f"What does “{term}” mean in these documents? Quote the sentence that defines it in quotation marks,"
         " explain it in your own words, and cite the page as [id]."
     )
-    quoted = Check(name="quotes", args={"min": 1})
     criteria = (
         fact("definition", f"Says what this sentence says: “{sentence}”", sentence, page.id, weight=3.0),
         Criterion(key="explains", text="Explains the definition in words of its own.", weight=2.0),
-        Criterion(key="quotes", text="Quotes the page that it cites word for word.", weight=2.0, check=quoted),
-        cites("page", page.title, alternatives, weight=2.0),
-        cites_known(1),
+        quotes([sentence]),
+        cites([alternatives], [page.title]),
+        *faults([sentence]),
     )
-    prompt = library.prompt("define", question, f"“{sentence}” [{page.id}]", [alternatives])
+    prompt = library.prompt("define", question, quotation(sentence, page.id), [alternatives])
     name = page.id if term == page.title else f"{page.id}-{term}"
     return Task(f"define-{name}", prompt, Rubric(criteria=criteria), (alternatives,))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from rubricsvc.collections.page import Page
 from rubricsvc.collections.parts import split
-from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, cites_others
+from rubricsvc.collections.tasks.task import Library, Task, cites, faults
 from rubricsvc.core.rubric import Rubric
 
 MAX_LINKS = 8
@@ -56,11 +56,8 @@ def _task(library: Library, page: Page, number: int, shown: str, targets: tuple[
         f" of its own.\n\n{shown}"
     )
     reference = "The section links to " + ", ".join(f"“{library.pages[one[0]].title}” [{one[0]}]" for one in targets)
-    criteria = [
-        cites(f"link-{place}", library.pages[alternatives[0]].title, alternatives, weight=2.0)
-        for place, alternatives in enumerate(targets, start=1)
-    ]
-    others = cites_others({id_ for one in targets for id_ in one} | {page.id}, -float(len(targets)))
-    rubric = Rubric(criteria=(*criteria, cites_known(len(targets)), *([others] if others else [])))
+    cited = cites(targets, [library.pages[alternatives[0]].title for alternatives in targets], required=False)
     prompt = library.prompt("find-links", question, f"{reference}.", targets, page.id)
-    return Task(f"find-links-{page.id}-{number}", prompt, rubric, targets, source=page.id)
+    return Task(
+        f"find-links-{page.id}-{number}", prompt, Rubric(criteria=(cited, *faults([]))), targets, source=page.id
+    )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from rubricsvc.collections.page import Page
-from rubricsvc.collections.tasks.task import Library, Task, cites_known
+from rubricsvc.collections.tasks.task import Library, Task, faults
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 
 MIN_WORKS, MAX_WORKS = 3, 100
@@ -40,14 +40,15 @@ def _task(library: Library, page: Page, shown: str, works: list[str]) -> Task:
     reference = "Related works are " + ", ".join(f"“{library.pages[one].title}” [{one}]" for one in works) + "."
     recall = Check(name="cites_pages", args={"measure": "recall"})
     precision = Check(name="cites_pages", args={"measure": "precision"})
+    known = f"Cites {MIN_WORKS} documents that it was given or has opened, and no other."
     criteria = (
         Criterion(key="recall", text="Cites the works that the paper cites.", weight=4.0, check=recall),
         Criterion(key="precision", text="Cites works that the paper cites, and no other.", weight=2.0, check=precision),
-        cites_known(MIN_WORKS),
+        Criterion(key="known", text=known, required=True, check=Check(name="cites", args={"min": MIN_WORKS})),
         Criterion(key="themes", text="Groups the works by theme.", weight=2.0),
         Criterion(key="contributions", text="Says of each work that it cites what that work contributes.", weight=2.0),
         Criterion(key="differs", text="Says how the paper differs from the works that it discusses.", weight=2.0),
-        Criterion(key="copied", text="Copies its sources.", weight=-3.0, check=Check(name="copied", args={})),
+        *faults([]),
     )
     prompt = library.prompt("related-work", question, reference, pages, page.id)
     return Task(f"related-work-{page.id}", prompt, Rubric(criteria=criteria), pages, source=page.id)

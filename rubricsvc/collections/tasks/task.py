@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -20,13 +20,14 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
 
 LEADS = 2
 """Paragraphs among whose first sentences the one is that says what a page is about."""
-MAX_PATTERN = 900
-"""Characters of a pattern in the check ``regex``, which takes 1,000."""
+MAX_COPIED = 50
+"""Words that a report may copy, besides the passages that answer."""
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 _NO_PROSE = re.compile(r"::=|^\s*(?:>>>|\+-|\||```|#{1,6} |[*-] )|^([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
 _POINTING = re.compile(r"(?:This|These|The following|They|It|See|To|In this|For)\b")
 _WORD = re.compile(r"\w{3,}")
+_INNER_QUOTES = str.maketrans(dict.fromkeys('"“”„«»', "'"))
 
 
 OnPage = Callable[[int, int], None]
@@ -128,33 +129,52 @@ def _is_complete(sentence: str) -> bool:
 
 
 def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.0) -> Criterion:
-    """Return a criterion for a judge about a fact, with the passage that states it."""
+    """Return a criterion for a judge about a fact, which quotes the passage that states it.
+
+    The passage is no evidence of the criterion: a judge would find in it what the completion does not say.
+    """
     source = Source(document=document, passage=passage)
-    return Criterion(key=key, text=text, weight=weight, passages=(passage,), sources=(source,))
+    return Criterion(key=key, text=text, weight=weight, sources=(source,))
 
 
-def cites(key: str, title: str, alternatives: Iterable[str], *, weight: float = 1.0) -> Criterion:
-    """Return a criterion that a check decides: one of these documents is cited."""
-    terms = [f"[{id_}]" for id_ in alternatives]
-    args: dict[str, JsonValue] = {"terms": [*terms], "mode": "any", "case": True}
-    check = Check(name="contains", args=args)
-    return Criterion(key=key, text=f"Cites the page “{title}”: {' or '.join(terms)}.", weight=weight, check=check)
+def cites(
+    pages: Sequence[Iterable[str]], titles: Iterable[str], *, weight: float = 2.0, required: bool = True
+) -> Criterion:
+    """Return a criterion that a check decides: these documents, given or opened, are cited, and no others.
+
+    If it is required, a report without them gets no reward: a judge may find in it what it does not say.
+    """
+    alternatives = [list(one) for one in pages]
+    named = (
+        f"“{title}” ({' or '.join(f'[{id_}]' for id_ in one)})" for title, one in zip(titles, alternatives, strict=True)
+    )
+    text = f"Cites {' and '.join(named)}, which it was given or has opened, and nothing else."
+    check = Check(name="cites_pages", args={"pages": [[*one] for one in alternatives]})
+    return Criterion(key="cites", text=text, weight=weight, required=required, check=check)
 
 
-def cites_known(least: int) -> Criterion:
-    """Return a criterion that a check decides: what is cited was given or opened."""
-    text = f"Cites at least {least} of the documents that it was given or has opened, and no other."
-    return Criterion(key="known", text=text, weight=1.0, check=Check(name="cites", args={"min": least}))
+def quotes(passages: Iterable[str], *, weight: float = 3.0) -> Criterion:
+    """Return a criterion that a check decides: these passages are quoted, each with its document."""
+    check = Check(name="quotes", args={"passages": [*passages]})
+    text = "Quotes what answers word for word, with the page that it is from."
+    return Criterion(key="quotes", text=text, weight=weight, check=check)
 
 
-def cites_others(allowed: Iterable[str], weight: float) -> Criterion | None:
-    """Return a fault that a check decides: another document is cited; None if there are too many to name."""
-    names = "|".join(re.escape(id_) for id_ in sorted(allowed))
-    pattern = rf"\[(?!(?:{names})\])[\w./#:@-]+\](?!\()"
-    if len(pattern) > MAX_PATTERN:
-        return None
-    check = Check(name="regex", args={"pattern": pattern})
-    return Criterion(key="others", text="Cites another page than those that answer.", weight=weight, check=check)
+def faults(passages: Iterable[str]) -> tuple[Criterion, ...]:
+    """Return the faults, which checks decide, that leave a report without a reward; it may quote these passages."""
+    words = MAX_COPIED + sum(len(passage.split()) for passage in passages)
+    found = {
+        "copied": ("Copies its sources at length.", Check(name="copied", args={"max": words})),
+        "invented": ("Claims actions that never happened.", Check(name="invented_actions", args={})),
+    }
+    return tuple(
+        Criterion(key=key, text=text, weight=-5.0, required=True, check=check) for key, (text, check) in found.items()
+    )
+
+
+def quotation(passage: str, document: str) -> str:
+    """Return a passage in quotation marks, those in it as apostrophes, with its citation."""
+    return f"“{passage.translate(_INNER_QUOTES)}” [{document}]"
 
 
 def attach(task: Task, library: Library, count: int, rng: random.Random) -> Task:

@@ -26,6 +26,9 @@ PROMPT = Prompt.of(
         ("", 1, 0),
         ("a[i] = b(x)[0], `[j]`, [link](http://x) and\n```\n[k]\n```\n[numeric-types]", 1, 1),
         ("[some remark of mine] [numeric-types]", 1, 1),
+        ("“So it is [1]” [numeric-types].", 1, 1),
+        ("“So it is [numeric-types].”", 1, 1),
+        ("“So it is” [1] [numeric-types].", 1, 0.5),
     ],
 )
 def test_cites(text: str, minimum: int, value: float) -> None:
@@ -77,6 +80,31 @@ def test_cites_and_quotes_score_0_without_documents() -> None:
 )
 def test_quotes_needs_the_passage_in_the_document_cited(text: str, value: float) -> None:
     assert quotes(Completion(text=text), PROMPT, Quotes()).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('"These methods are called to implement the binary arithmetic operations." [numeric-types]', 1),
+        ('"Methods are called to implement the binary arithmetic operations" [numeric-types], it says.', 0.9),
+        ('"These methods are called to implement" [numeric-types]', 0.6),
+        ('"It is called to implement the binary" [numeric-types]', 0),
+        ('"These methods are called to implement" [numeric-types] and "one of those methods doesn’t" [doc 2]', 0.6),
+        ('"These methods are called to implement" [numeric-types] and "one of these methods doesn’t" [doc 2]', 0.3),
+        ('"one of those methods doesn’t support the operation" [doc 2]', 0),
+        ('"These methods are called to implement the binary arithmetic operations" [doc 2]', 0),
+        ("These methods are called to implement the binary arithmetic operations [numeric-types]", 0),
+    ],
+)
+def test_quotes_of_passages_counts_the_share_of_their_words(text: str, value: float) -> None:
+    args = Quotes(passages=("These methods are called to implement the binary arithmetic operations.",))
+    assert quotes(Completion(text=text), PROMPT, args).value == pytest.approx(value)
+
+
+def test_quotes_of_passages_is_the_mean_over_them() -> None:
+    args = Quotes(passages=("These methods are called to implement", "it should return it"), words=4)
+    text = '"If one says so, it should return it." [doc 2] "It should return it" [doc 2].'
+    assert quotes(Completion(text=text), PROMPT, args).value == pytest.approx(0.25)
 
 
 TRUE, FALSE = "to implement the binary arithmetic operations", "to implement the unary arithmetic operations"
