@@ -31,6 +31,7 @@ from workers.checks import (  # noqa: F401 - they register their checks
     cheating,
     citations,
     code,
+    confidence,
     graders,
     ifbench,
     ifeval,

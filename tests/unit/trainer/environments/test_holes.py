@@ -10,13 +10,14 @@ import pytest
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments
 from rubricsvc.collections.python_reference import python_pages
-from rubricsvc.collections.tasks import Task, synthesize
+from rubricsvc.collections.tasks import Capability, Task, synthesize
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from tests.report_holes import HOLES, Report, answer, completion, script
 from trainer.environments.research import Research
 from workers import checks
 
+CAPABILITIES: tuple[Capability, ...] = ("define", "changes")
 PER_CAPABILITY = 3
 PAGE_WORDS = range(200, 3000)
 """A shorter page may be quoted whole, a longer one has more parts than an episode opens."""
@@ -38,8 +39,8 @@ def tasks(research: Research) -> list[Task]:
     def readable(task: Task) -> bool:
         return len(research.collection.open(task.pages[0][0]).text.split()) in PAGE_WORDS
 
-    defined, changed = (filter(readable, synthesize(research.collection, [one])) for one in ("define", "changes"))
-    return [task for pair in zip(defined, changed, strict=False) for task in pair][: 2 * PER_CAPABILITY]
+    made = [list(filter(readable, synthesize(research.collection, [one]))) for one in CAPABILITIES]
+    return [task for tasks in made for task in tasks[:PER_CAPABILITY]]
 
 
 def earned(task: Task, one: Completion) -> float:
@@ -51,7 +52,7 @@ def earned(task: Task, one: Completion) -> float:
 
 
 def test_answer_earns_what_the_checks_give(research: Research, tasks: list[Task]) -> None:
-    assert len(tasks) == 2 * PER_CAPABILITY
+    assert len(tasks) == len(CAPABILITIES) * PER_CAPABILITY
     assert [earned(task, completion(research, task, answer)) for task in tasks] == [1.0] * len(tasks)
 
 
