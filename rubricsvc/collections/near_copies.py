@@ -1,34 +1,17 @@
 """Pages that repeat another page: chapters and their sections, single-page versions, mirrors.
 
-Two pages are near copies if one has `THRESHOLD` of the other's shingles, the different runs of `WIDTH` words
-(containment, Broder 1997), wherever in the page they are. Case, punctuation and line breaks do not count.
+Two pages are near copies if one has `THRESHOLD` of the other's shingles (`core.shingles`), wherever in the page they
+are.
 """
 
 from __future__ import annotations
 
-import re
 from array import array
 
 from rubricsvc.collections.index import Collection
+from rubricsvc.core.shingles import Shingles, shingles
 
-WIDTH = 5
 THRESHOLD = 0.6
-_WORD = re.compile(r"\w+")
-
-Shingles = frozenset[int]
-"""The different shingles of a text, as numbers that are equal in this process only."""
-
-
-def shingles(text: str) -> Shingles:
-    """Return the shingles of a text; the whole text is one if it has fewer words."""
-    words = _WORD.findall(text.casefold())
-    width = min(WIDTH, len(words))
-    return frozenset(map(hash, zip(*(words[place:] for place in range(width)), strict=False)))
-
-
-def containment(part: Shingles, whole: Shingles) -> float:
-    """Return the share of the shingles of one text that another has; 0 where there are none."""
-    return len(part & whole) / len(part) if part else 0.0
 
 
 class NearCopies:

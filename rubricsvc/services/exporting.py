@@ -1,23 +1,20 @@
-"""Rows of a job's results, page by page, and preference pairs: memory does not grow with the job."""
+"""Rows of a job's results, page by page: memory does not grow with the job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core import strict_json
 from rubricsvc.services import job_items
 from rubricsvc.services.job_items import ItemDetail
-from rubricsvc.store import jobs, pairs
+from rubricsvc.store import jobs
 
 if TYPE_CHECKING:
     from rubricsvc.core.contributions import Contribution
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
-
-GROUPS_PER_PAGE = 100
 
 Row = dict[str, Any]
 
@@ -110,37 +107,3 @@ def _share(part: Contribution) -> Row:
 def plain_verdict(verdict: Verdict) -> Row:
     """Return a verdict as JSON data, without the fields that are not set."""
     return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
-
-
-@dataclass
-class PairCounts:
-    """How many pairs were written, and left out because rewards are ``close`` or texts the ``same``."""
-
-    written: int = 0
-    close: int = 0
-    same: int = 0
-
-
-def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float) -> PairCounts:
-    """Write a JSON line for each two completions of a prompt whose rewards differ by at least ``min_margin``.
-
-    A line has prompt, chosen and rejected as lists of messages, as TRL reads them.
-
-    Raises:
-        NotFoundError: no such job.
-    """
-    counts, after = PairCounts(), (0, 0)
-    while True:
-        with db.read() as session:
-            job = jobs.scoring(session, job_id)
-            page = pairs.groups(session, job_id, after=after, limit=GROUPS_PER_PAGE)
-            for group in page:
-                found = pairs.of_group(session, job, group, min_margin)
-                for pair in found.preferences:
-                    stream.write(strict_json.dump(found.line(pair)) + "\n")
-                counts.written += len(found.preferences)
-                counts.close += found.close
-                counts.same += found.same
-        if not page:
-            return counts
-        after = page[-1]

@@ -1,22 +1,24 @@
 """Files of results: JSON lines, CSV, Parquet, and folders for Hugging Face's ``datasets``.
 
-Each function takes pages of rows as `exporting.result_pages` yields them, and holds one page at a time.
+Each function takes pages of rows as `exporting.result_pages` and `training_examples.example_pages` yield them, and
+holds one page at a time.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from rubricsvc.core import strict_json
-from rubricsvc.errors import InvalidError
 from rubricsvc.formats.csv_cells import neutralized
-from rubricsvc.formats.parquet_records import write_card
+from rubricsvc.formats.parquet_records import write_card, writer
 
 ResultFormat = Literal["jsonl", "csv", "parquet", "datasets"]
+
+RowKind = Literal["completion", "verdict", "sft", "dpo", "kto", "pairs"]
+"""What a row is: a completion, a verdict, or an example for a trainer (`training_examples`)."""
 
 ROWS_PER_SHARD = 50_000
 """Rows of one Parquet file of a folder."""
@@ -42,6 +44,24 @@ _VERDICT_FIELDS = {
     **dict.fromkeys(("reason", "detail", "rationale", "fingerprint"), "string"),
 }
 """Further columns of a verdict. Votes, token counts and raw replies are in JSON lines only."""
+
+
+_FROM = {
+    "prompt_id": "int64",
+    **dict.fromkeys(("prompt_external_id", "rubric", "formula", "judge"), "string"),
+}
+_ONE = {"reward": "float64", **_FROM, "completion_id": "int64", "policy": "string"}
+_TWO = {
+    **dict.fromkeys(("margin", "chosen_reward", "rejected_reward"), "float64"),
+    **_FROM,
+    **dict.fromkeys(("chosen_completion_id", "rejected_completion_id"), "int64"),
+}
+_EXAMPLES = {
+    "sft": {"prompt": "messages", "completion": "messages", **_ONE},
+    "kto": {"prompt": "messages", "completion": "messages", "label": "bool_", **_ONE},
+    **{kind: {"prompt": "messages", "chosen": "messages", "rejected": "messages", **_TWO} for kind in ("dpo", "pairs")},
+}
+"""Columns of examples."""
 
 
 def write_json_lines(pages: Pages, stream: TextIO) -> None:
@@ -81,29 +101,30 @@ def _verdict_cells(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def write_parquet(pages: Pages, path: Path, *, long: bool) -> None:
+def write_parquet(pages: Pages, path: Path, *, kind: RowKind) -> None:
     """Write one Parquet file with a row group for each page.
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed.
         InvalidError: A row does not fit the types of the columns.
     """
-    with _parquet_file(path, long=long) as write:
+    with writer(path, _schema(kind)) as write:
         for page in pages:
             write(page)
 
 
-def write_dataset(pages: Pages, folder: Path, *, long: bool, title: str) -> None:
+def write_dataset(pages: Pages, folder: Path, *, kind: RowKind, title: str) -> None:
     """Write a folder that ``datasets.load_dataset`` reads: Parquet files of up to about `ROWS_PER_SHARD` rows.
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed.
         InvalidError: A row does not fit the types of the columns.
     """
+    schema = _schema(kind)
     (folder / "data").mkdir(parents=True)
     remaining = iter(pages)
     for number, page in enumerate(remaining):
-        with _parquet_file(folder / "data" / f"train-{number:05}.parquet", long=long) as write:
+        with writer(folder / "data" / f"train-{number:05}.parquet", schema) as write:
             rows = len(page)
             write(page)
             while rows < ROWS_PER_SHARD and (following := next(remaining, None)) is not None:
@@ -112,37 +133,24 @@ def write_dataset(pages: Pages, folder: Path, *, long: bool, title: str) -> None
     write_card(folder, title, "jobs export --format datasets")
 
 
-@contextmanager
-def _parquet_file(path: Path, *, long: bool) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    schema = _schema(pa, long=long)
-    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-
-        def write(rows: list[dict[str, Any]]) -> None:
-            try:
-                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise InvalidError(f"a row does not fit into Parquet: {error}", hint="write JSON lines") from error
-
-        yield write
-
-
-def _schema(pa: Any, *, long: bool) -> Any:
+def _schema(kind: RowKind) -> Any:
     """Return the Arrow schema of the rows."""
-    quote = pa.struct({"quote": pa.string(), "start": pa.int64(), "end": pa.int64()})
-    verdict = {"weight": pa.float64(), **_typed(pa, _VERDICT_FIELDS), "evidence": pa.list_(quote)}
-    fields = _typed(pa, _FIELDS)
-    if long:
-        return pa.schema({**fields, "criterion": pa.string(), "criterion_text": pa.string(), **verdict})
+    import pyarrow as pa
+
     function = pa.struct({"name": pa.string(), "arguments": pa.string()})
     call = pa.struct({"id": pa.string(), "type": pa.string(), "function": function})
     texts = dict.fromkeys(("role", "content", "name", "tool_call_id"), pa.string())
     messages = pa.list_(pa.struct({**texts, "tool_calls": pa.list_(call)}))
+
+    def typed(columns: dict[str, str]) -> dict[str, Any]:
+        return {name: messages if of == "messages" else getattr(pa, of)() for name, of in columns.items()}
+
+    if kind in _EXAMPLES:
+        return pa.schema(typed(_EXAMPLES[kind]))
+    quote = pa.struct({"quote": pa.string(), "start": pa.int64(), "end": pa.int64()})
+    verdict = {"weight": pa.float64(), **typed(_VERDICT_FIELDS), "evidence": pa.list_(quote)}
+    fields = typed(_FIELDS)
+    if kind == "verdict":
+        return pa.schema({**fields, "criterion": pa.string(), "criterion_text": pa.string(), **verdict})
     verdicts = pa.list_(pa.struct({"criterion": pa.string(), "text": pa.string(), **verdict}))
     return pa.schema({**fields, "prompt_messages": messages, "completion_messages": messages, "verdicts": verdicts})
-
-
-def _typed(pa: Any, columns: dict[str, str]) -> dict[str, Any]:
-    return {name: getattr(pa, type_)() for name, type_ in columns.items()}

@@ -12,7 +12,7 @@ from typing import Any, TypeVarTuple
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.store import items, jobs, prompts
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow
 
@@ -52,6 +52,11 @@ class PreferencePairs:
     same: int
 
     @cached_property
+    def prompt_messages(self) -> list[dict[str, Any]]:
+        """The prompt as a policy is asked: with its documents."""
+        return [message.openai for message in with_documents(self.prompt.value).messages]
+
+    @cached_property
     def by_chosen(self) -> dict[int, list[Preference]]:
         """The pairs by the id of the chosen item."""
         found: dict[int, list[Preference]] = {row.id: [] for row in self.rows}
@@ -63,7 +68,7 @@ class PreferencePairs:
         """Return one pair as it is exported."""
         chosen, rejected = self.rows[pair.chosen], self.rows[pair.rejected]
         return {
-            "prompt": [message.openai for message in self.prompt.value.messages],
+            "prompt": self.prompt_messages,
             "chosen": self.messages[pair.chosen],
             "rejected": self.messages[pair.rejected],
             "margin": pair.margin,
@@ -79,10 +84,12 @@ class PreferencePairs:
         }
 
 
-def groups(session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100) -> list[Group]:
-    """Return up to ``limit`` groups of a job above ``after``, ascending, of those with two rewards or more."""
+def groups(session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100, least: int = 2) -> list[Group]:
+    """Return up to ``limit`` groups of a job above ``after``, ascending, of those with ``least`` rewards or more."""
     group = (CompletionRow.prompt_id, ItemRow.rubric_id)
-    query = _rewarded(select(*group), job_id).where(tuple_(*group) > after).group_by(*group).having(func.count() > 1)
+    query = (
+        _rewarded(select(*group), job_id).where(tuple_(*group) > after).group_by(*group).having(func.count() >= least)
+    )
     return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query.order_by(*group).limit(limit))]
 
 

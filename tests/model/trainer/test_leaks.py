@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.collections.near_copies import shingles
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
+from rubricsvc.core.shingles import shingles
 from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, ending, scripted  # noqa: F401
 from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config
 from trainer.config import TrainConfig

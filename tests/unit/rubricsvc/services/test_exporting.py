@@ -1,4 +1,4 @@
-"""Files of results, and lines of preference pairs."""
+"""Files of results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyarrow import parquet
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services import exporting, job_items, result_files
-from rubricsvc.services.exporting import PairCounts, ResultCounts, export_pairs, result_pages
+from rubricsvc.services import job_items, result_files
+from rubricsvc.services.exporting import ResultCounts, result_pages
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
@@ -27,7 +27,6 @@ from tests.rows import RUBRIC, item_result, submit_job
 def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     """A job over four completions: rewards 0, 0.5 and 0.5, and a failed one. Read in pages of one, and in one page."""
     monkeypatch.setattr(job_items, "ITEMS_PER_PAGE", request.param)
-    monkeypatch.setattr(exporting, "GROUPS_PER_PAGE", request.param)
     job_id = submit_job(db, 4, judge=Judge(name="test", model="m"))
     with db.write() as session:
         claimed = leases.claim(session, 1, limit=4, worker="w", seconds=60)
@@ -114,7 +113,7 @@ def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
 @pytest.mark.parametrize("long", [False, True])
 def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp_path: Path, long: bool) -> None:
     path = tmp_path / "rewards.parquet"
-    result_files.write_parquet(pages(db, job, long=long), path, long=long)
+    result_files.write_parquet(pages(db, job, long=long), path, kind="verdict" if long else "completion")
     assert parquet.ParquetFile(path).num_row_groups == 4 // job_items.ITEMS_PER_PAGE or 1
     rows = [row for page in pages(db, job, long=long) for row in page]
     read = parquet.read_table(path).to_pylist()
@@ -129,7 +128,7 @@ def test_write_dataset_splits_into_shards(
     db: Database, job: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result_files, "ROWS_PER_SHARD", 2)
-    result_files.write_dataset(pages(db, job), tmp_path / "set", long=False, title="Job")
+    result_files.write_dataset(pages(db, job), tmp_path / "set", kind="completion", title="Job")
     shards = sorted((tmp_path / "set" / "data").iterdir())
     assert len(shards) == 4 // max(2, job_items.ITEMS_PER_PAGE) or 1
     assert [row["completion_id"] for shard in shards for row in parquet.read_table(shard).to_pylist()] == [1, 2, 3, 4]
@@ -140,17 +139,9 @@ def test_write_dataset_splits_into_shards(
 
 def test_write_parquet_refuses_numbers_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InvalidError):
-        result_files.write_parquet([[{"step": 2**70}]], tmp_path / "x.parquet", long=True)
-
-
-def test_export_pairs_leaves_out_ties(db: Database, job: int, stream: io.StringIO) -> None:
-    assert export_pairs(db, job, stream, min_margin=0.1) == PairCounts(written=2, close=1)
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert {(line["chosen_completion_id"], line["rejected_completion_id"]) for line in lines} == {(2, 1), (3, 1)}
+        result_files.write_parquet([[{"step": 2**70}]], tmp_path / "x.parquet", kind="verdict")
 
 
 def test_export_rejects_unknown_job(db: Database) -> None:
     with pytest.raises(NotFoundError):
         list(pages(db, 7))
-    with pytest.raises(NotFoundError):
-        export_pairs(db, 7, io.StringIO(), min_margin=0.0)
