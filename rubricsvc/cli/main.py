@@ -37,6 +37,7 @@ COMMANDS = {
     "env": "Environments: tools that a policy may call.",
     "judges": "Judges: models that score completions.",
     "jobs": "Jobs: completions to score, rubrics to generate.",
+    "bestofn": "Best-of-n: what choosing by a judge's rewards gives.",
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "Labels: people's verdicts, to compare judges with.",
     "evolve": "Evolutions: rubrics that labels or training runs improve.",

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
+from rubricsvc.cli.pictures import check_picture, write_picture
 from rubricsvc.cli.run_alarms import with_alarms
 from rubricsvc.cli.run_folders import read_record
 from rubricsvc.cli.run_samples import MOST_ROWS, TRANSCRIPTS, of_several_prompts, with_evaluations
@@ -60,22 +61,12 @@ def plot(
     all_: Annotated[bool, typer.Option("--all", help="All curves of the report, side by side.")] = False,
 ) -> None:
     """Write metrics of a run over its steps as a picture."""
-    with needs_extra("charts"):
-        import vl_convert
-
-    if (kind := out.suffix.lower()) not in (".svg", ".png"):
-        raise InvalidError(f"{out} is neither .svg nor .png", hint="name the file chart.svg or chart.png")
+    check_picture(out)
     if all_ and metric:
         raise InvalidError("--all and --metric exclude each other", hint="leave out one of them")
     found = read_report(run)
     picture = _all_curves(found) if all_ else _curve(found.steps, metric or ["reward"])
-    picture.config.background = "white"
-    specification = picture.to_json()
-    with output.replaced(out) as part:
-        if kind == ".svg":
-            part.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
-        else:
-            part.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))
+    write_picture(picture, out)
 
 
 def _curve(steps: Sequence[Mapping[str, Any]], names: list[str]) -> Any:

@@ -32,8 +32,13 @@ class Point:
     high: float | None = None
 
 
-def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[int], Any]:
-    """Chart points over steps: a line, with a band, for each series."""
+def curve(
+    title: str, points: Sequence[Point], height: int = 220, *, over: str = "step", doubling: bool = False
+) -> Callable[[int], Any]:
+    """Chart points over steps, or another number: a line, with a band, for each series.
+
+    With ``doubling`` each doubling of the number has the same width.
+    """
     import altair as alt
 
     rows = [
@@ -47,6 +52,9 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
     def chart(width: int) -> Any:
         count = max(width // 60, 2)
         values = whole_steps if len(whole_steps := _whole_steps(points)) <= count else alt.Undefined
+        if doubling:
+            values = sorted({one.step for one in points})
+        x_scale = alt.Scale(type="log", base=2) if doubling else alt.Undefined
         axis = alt.Axis(values=values, tickCount=count, format="d", grid=False)
         legend = (
             alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
@@ -54,7 +62,7 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
             else None
         )
         base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("step:Q", title="step", axis=axis),
+            x=alt.X("step:Q", title=over, axis=axis, scale=x_scale),
             color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
         )
         is_zero = all(row["value"] == 0 for row in rows)
@@ -145,9 +153,9 @@ def _whole_steps(points: Sequence[Point]) -> list[int]:
     return list(range(math.floor(min(steps)), math.ceil(max(steps)) + 1)) if steps else []
 
 
-def drawn(title: str, points: Sequence[Point]) -> dict[str, Any]:
-    """Return a chart of points as SVG, by the name of its width, for a template."""
+def drawn(title: str, points: Sequence[Point], **options: Any) -> dict[str, Any]:
+    """Return a chart of points as SVG, by the name of its width, for a template; with options of `curve`."""
     from markupsafe import Markup
 
-    chart: Callable[[int], Any] = curve(title, points)
+    chart: Callable[[int], Any] = curve(title, points, **options)
     return {width: Markup(svg) for width, svg in render_svg(chart).items()}  # noqa: S704 - vega made it, and escapes names

@@ -34,12 +34,12 @@ class Curve(NamedTuple):
     points: list[Point]
 
 
-def side_by_side(shown: Sequence[Curve]) -> Any:
-    """Chart curves with their headings and notes, two in a row."""
+def side_by_side(shown: Sequence[Curve], **options: Any) -> Any:
+    """Chart curves with their headings and notes, two in a row; with options of `curve`."""
     import altair as alt
 
     charts = [
-        curve("", one.points, height=200)(PANEL_WIDTH).properties(
+        curve("", one.points, height=200, **options)(PANEL_WIDTH).properties(
             title=alt.Title(one.heading, subtitle=textwrap.wrap(one.note, NOTE_CHARS), anchor="start")
         )
         for one in shown

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.reward import check_formula
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.reward import rubric_of_checks
 from rubricsvc.errors import InvalidError
 from trainer.config import CHECKS
 from trainer.data.tasks import Task, names_of
@@ -24,7 +22,8 @@ class CheckRewards:
     """
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._rubrics = {digest: rubric for digest, rubric in map(_checked, tasks) if rubric is not None}
+        checked = ((task.rubric.digest, rubric_of_checks(task.rubric)) for task in tasks)
+        self._rubrics = {digest: rubric for digest, rubric in checked if rubric is not None}
         if without := [task for task in tasks if task.rubric.digest not in self._rubrics]:
             raise InvalidError(
                 f"the rubrics of {len(without)} of {len(tasks)} held-out prompts have no check with a positive weight: "
@@ -44,18 +43,3 @@ class CheckRewards:
 
     def __exit__(self, *error: object) -> None:
         self._rewards.__exit__(*error)
-
-
-def _checked(task: Task) -> tuple[str, Rubric | None]:
-    """Return the digest of a task's rubric and the rubric of its checks; None if there is no reward by them."""
-    criteria = [
-        one.model_copy(update={"group": (), "required": False}) for one in task.rubric.criteria if one.check is not None
-    ]
-    if not any(one.weight for one in criteria):
-        return task.rubric.digest, None
-    rubric = Rubric(criteria=tuple(criteria))
-    try:
-        check_formula(rubric)
-    except FormulaError:
-        return task.rubric.digest, None
-    return task.rubric.digest, rubric

@@ -1,0 +1,261 @@
+"""Best-of-n from stored rewards: what judges would choose among the samples of each prompt. No judge is asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from rubricsvc.core.best_of_n import BestOfN, JudgeCurves
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.reward import reward_or_null, rubric_of_checks
+from rubricsvc.core.shingles import copy_groups
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.stats import OnProgress
+from rubricsvc.store import completions, items, jobs, rubrics, verdict_values
+from rubricsvc.store.verdict_values import Selection
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.stats.intervals import Floats, Ints
+    from rubricsvc.store.tables import JobRow
+
+Scores = dict[int, float]
+"""A score by completion id."""
+
+LABELS, CHECKS = "labels", "checks"
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """The samples of a prompt, N of them: proxies [J, N], gold [N], and which are the same answer [N]."""
+
+    proxies: Floats
+    gold: Floats
+    groups: Ints
+
+
+def best_of_n(
+    session: Session,
+    job_ids: Sequence[int],
+    gold: str,
+    *,
+    most: int | None = None,
+    answer: str | None = None,
+    on_progress: OnProgress = lambda done, total, note: None,
+) -> BestOfN:
+    """Return the curves of best-of-n by the rewards of each job, on the completions that all of them scored.
+
+    Args:
+        session: A session.
+        job_ids: Jobs whose rewards choose.
+        gold: The id of another job, ``labels``, or ``checks``: those of the first job.
+        most: The largest n; prompts with fewer samples are left out. None is the fewest samples of a prompt.
+        answer: Pattern of the answer, of which completions vote: its first group, or all of it, at its last match.
+            None, or without a match, it is the whole text, and near copies are one answer.
+        on_progress: Called with the prompts that are done.
+
+    Raises:
+        NotFoundError: There is no such job.
+        InvalidError: The gold is the reward of one of the jobs, there is no gold, or too few samples.
+        UnavailableError: The extra ``judging`` is not installed.
+    """
+    rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(job_ids)]
+    proxies = [_rewards(session, job.id) for job in rows]
+    source, scores = _gold(session, rows, gold)
+    left_out = Counter[str]()
+    of_prompt = _of_prompts(session, proxies, scores, left_out)
+    ns = _numbers([len(ids) for ids in of_prompt.values()], most)
+    left_out["of a prompt with fewer samples"] = sum(len(ids) for ids in of_prompt.values() if len(ids) < ns[-1])
+    kept = [ids for ids in of_prompt.values() if len(ids) >= ns[-1]]
+    samples = []
+    for number, ids in enumerate(kept):
+        samples.append(_samples(session, ids, proxies, scores, answer))
+        on_progress(number + 1, len(kept), "")
+    found = _curves(rows, samples, ns)
+    return found.model_copy(
+        update={
+            "gold_source": source,
+            "samples": (min(map(len, kept)), max(map(len, kept))),
+            "left_out": {reason: count for reason, count in left_out.items() if count},
+        }
+    )
+
+
+def _rewards(session: Session, job_id: int) -> Scores:
+    """Return the rewards of a job by completion: the mean, where several rubrics apply."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for item in items.rewards(session, job_id):
+        if item.reward is not None:
+            found[item.completion_id].append(item.reward)
+    return {id_: fmean(rewards) for id_, rewards in found.items()}
+
+
+def _gold(session: Session, rows: Sequence[JobRow], gold: str) -> tuple[str, Scores]:
+    """Return where the gold is from, and the gold of completions.
+
+    Raises:
+        InvalidError: It is the reward of one of the jobs, or there is none.
+    """
+    if gold.isdecimal():
+        job = jobs.scoring(session, int(gold))
+        for row in rows:
+            if row.judge.digest == job.judge.digest and _versions(session, row.id) & _versions(session, job.id):
+                raise InvalidError(
+                    f"the gold, job {job.id}, is of the judge of job {row.id}, under the same rubric",
+                    hint="choose a job of another judge, `--gold labels` or `--gold checks`",
+                    path="gold",
+                )
+        return f"job {job.id}, judge {job.judge.name}", _rewards(session, job.id)
+    if gold not in (LABELS, CHECKS):
+        raise InvalidError(f"unknown gold {gold!r}", hint="use the id of a job, labels, or checks", path="gold")
+    found = _by_labels(session, rows[0]) if gold == LABELS else _by_checks(session, rows[0])
+    if not found:
+        hint = "import labels of these completions: `rubricsvc labels import FILE`"
+        if gold == CHECKS:
+            hint = "the rubrics need checks with a positive weight (docs/checks.md)"
+        raise InvalidError(f"no completion of job {rows[0].id} has a gold by {gold}", hint=hint, path="gold")
+    return gold, found
+
+
+def _versions(session: Session, job_id: int) -> set[int]:
+    return {item.rubric_id for item in items.rewards(session, job_id)}
+
+
+def _by_labels(session: Session, job: JobRow) -> Scores:
+    """Return people's mean overall score, else the reward of the mean labels on the criteria of the rubric."""
+    found: Scores = {}
+    for row in rubrics.many(session, _versions(session, job.id)).values():
+        by_key: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for id_, key, value in verdict_values.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
+            by_key[id_][key].append(value)
+        for id_, values in by_key.items():
+            given = [Verdict.scored(key, fmean(several)) for key, several in values.items()]
+            if (reward := reward_or_null(row.value, given).value) is not None:
+                found[id_] = reward
+    overall: dict[int, list[float]] = defaultdict(list)
+    for id_, _, value in verdict_values.overall_labels(session, job.id):
+        overall[id_].append(value)
+    return found | {id_: fmean(values) for id_, values in overall.items()}
+
+
+def _by_checks(session: Session, job: JobRow) -> Scores:
+    """Return the weighted mean of the checked criteria, from stored verdicts."""
+    from rubricsvc.services.verdict_matrix import read_matrices
+    from rubricsvc.stats.rewards import reward_vector
+
+    found: Scores = {}
+    for matrix in read_matrices(session, Selection(job.judge_id, job.id)):
+        if (checked := rubric_of_checks(matrix.rubric)) is not None:
+            columns = [place for place, one in enumerate(matrix.rubric.criteria) if one.check]
+            rewards = reward_vector(checked, matrix.values[:, columns]).tolist()
+            pairs = zip(matrix.completions.tolist(), rewards, strict=True)
+            found |= {id_: reward for id_, reward in pairs if not isnan(reward)}
+    return found
+
+
+def _of_prompts(
+    session: Session, proxies: Sequence[Scores], gold: Scores, left_out: Counter[str]
+) -> dict[int, list[int]]:
+    """Return the completions that have all scores, by prompt."""
+    every = set[int]().union(*proxies)
+    judged = every.intersection(*proxies)
+    left_out["without a reward of each judge"] = len(every - judged)
+    left_out["without gold"] = len(judged - gold.keys())
+    found: dict[int, list[int]] = defaultdict(list)
+    for id_, (prompt_id, _) in sorted(completions.many(session, judged & gold.keys()).items()):
+        found[prompt_id].append(id_)
+    return found
+
+
+def _numbers(sizes: Sequence[int], most: int | None) -> list[int]:
+    """Return each n of the curves.
+
+    Raises:
+        InvalidError: No prompt has as many samples.
+    """
+    several = [size for size in sizes if size > 1]
+    largest = max(several, default=1)
+    wanted = min(several, default=2) if most is None else most
+    if wanted > largest:
+        raise InvalidError(
+            f"best of {wanted} needs {wanted} completions of a prompt with rewards and gold, found at most {largest}",
+            hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
+            path="n",
+        )
+    from rubricsvc.stats.best_of_n import numbers
+
+    return numbers(wanted)
+
+
+def _samples(
+    session: Session, ids: Sequence[int], proxies: Sequence[Scores], gold: Scores, answer: str | None
+) -> _Samples:
+    import numpy as np
+
+    stored = completions.many(session, ids)
+    texts = [stored[id_][1].full_text for id_ in ids]
+    copies = copy_groups(texts)
+    answers = [_answer(text, answer) or f"\0{copy}" for text, copy in zip(texts, copies, strict=True)]
+    return _Samples(
+        np.array([[scores[id_] for id_ in ids] for scores in proxies]),
+        np.array([gold[id_] for id_ in ids]),
+        np.unique(answers, return_inverse=True)[1].astype(np.int64),
+    )
+
+
+def _answer(text: str, pattern: str | None) -> str | None:
+    matches = list(re.finditer(pattern, text)) if pattern else []
+    return " ".join(matches[-1].group(1 if matches[-1].re.groups else 0).split()) if matches else None
+
+
+def _curves(rows: Sequence[JobRow], samples: Sequence[_Samples], ns: Sequence[int]) -> BestOfN:
+    with needs_extra("judging"):
+        from rubricsvc.stats.best_of_n import JUDGE_CURVES, SAMPLE_CURVES, kl_bound, slope
+        from rubricsvc.stats.policy_scores import over_prompts, paired_difference
+
+    def over_n(values: Sequence[Sequence[float]]) -> tuple[Estimate, ...]:
+        """Return the estimates of values [P][n]."""
+        return tuple(over_prompts(at_n) for at_n in zip(*values, strict=True))
+
+    shared = {
+        name: [[curve(one.gold, one.groups, n) for n in ns] for one in samples] for name, curve in SAMPLE_CURVES.items()
+    }
+    oracle_gain = fmean(values[-1] - values[0] for values in shared["oracle"])
+    judges: list[JudgeCurves] = []
+    first: list[float] = []
+    for number, job in enumerate(rows):
+        own = {
+            name: [[curve(one.proxies[number], one.gold, one.groups, n) for n in ns] for one in samples]
+            for name, curve in JUDGE_CURVES.items()
+        }
+        last, single = [values[-1] for values in own["gold"]], [values[0] for values in own["gold"]]
+        first = first or last
+        gain = paired_difference(last, single)
+        judges.append(
+            JudgeCurves(
+                job_id=job.id,
+                judge=job.judge.name,
+                **{name: over_n(values) for name, values in own.items()},
+                gain=gain,
+                oracle_share=(gain.value or 0.0) / oracle_gain if oracle_gain > 0 else None,
+                slope=over_prompts([slope(values, ns) for values in own["gold"]]),
+                difference=paired_difference(last, first) if number else None,
+            )
+        )
+    return BestOfN(
+        gold_source="",
+        prompts=len(samples),
+        samples=(0, 0),
+        left_out={},
+        n=tuple(ns),
+        kl_bound=tuple(map(kl_bound, ns)),
+        **{name: over_n(values) for name, values in shared.items()},
+        judges=tuple(judges),
+    )

@@ -1,0 +1,165 @@
+"""Best-of-n over jobs: which samples and gold scores are used, and what judges' curves are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rubricsvc.core.best_of_n import BestOfN
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import OVERALL, Label
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services.best_of_n import best_of_n
+from rubricsvc.store import completions, items, jobs, judges, labels, leases, prompts, rubrics
+from rubricsvc.store.session import Database
+from tests.rows import item_result
+
+PROMPTS, SAMPLES = 6, 4
+GOLD = np.random.default_rng(0).random((PROMPTS, SAMPLES))
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(key="judged", text="Is good.", weight=1),
+        Criterion(key="checked", text="Is long.", weight=3, check={"name": "words", "args": {"min": 4}}),
+    )
+)
+
+
+def submit(db: Database, name: str, rewards: Sequence[Sequence[float | None]], *, model: str = "") -> int:
+    """Score the same completions by a judge; return the job's id."""
+    with db.write() as session:
+        judge = judges.add(session, Judge(name=name, model=model or name))
+        rubric = rubrics.add(session, RUBRIC, name="r").id
+        ids: list[int] = []
+        for number, row in enumerate(rewards):
+            prompt = prompts.add(session, Prompt.of(f"question {number}")).id
+            texts = [f"words {number} {'x ' * sample}" for sample in range(len(row))]
+            ids += completions.add_many(session, [(prompt, Completion(text=text)) for text in texts])
+        job = jobs.submit(session, judge_id=judge.id, items=[(id_, rubric) for id_ in ids]).id
+        for row, reward in zip(items.page(session, job, limit=1000), np.concatenate(rewards), strict=True):
+            row.reward = reward
+        return job
+
+
+def record(db: Database, job: int) -> None:
+    """Record the verdicts of a job: 0.5 for what is judged, the gold for what is checked."""
+    with db.write() as session:
+        claimed = leases.claim(session, job, limit=100, worker="w", seconds=60)
+        for lease, score in zip(claimed, GOLD.ravel().tolist(), strict=True):
+            verdicts = [Verdict.scored("judged", 0.5), Verdict.scored("checked", score)]
+            leases.record(session, [item_result(lease, RUBRIC, verdicts)])
+
+
+def found(db: Database, job_ids: Sequence[int], gold: object, **options: object) -> BestOfN:
+    with db.read() as session:
+        return best_of_n(session, job_ids, str(gold), **options)
+
+
+def values(curve: Sequence[object]) -> list[float]:
+    return [one.value for one in curve]
+
+
+def test_best_of_n_ranks_judges_by_what_they_choose(db: Database) -> None:
+    gold = submit(db, "gold", GOLD)
+    perfect, opposite, constant = (submit(db, f"j{n}", one) for n, one in enumerate((GOLD, -GOLD, 0 * GOLD)))
+    result = found(db, [perfect, opposite, constant], gold)
+    assert (result.n, result.prompts, result.samples, result.left_out) == ((1, 2, 4), 6, (4, 4), {})
+    assert result.kl_bound == pytest.approx([0.0, np.log(2) - 0.5, np.log(4) - 0.75])
+    best, worst, same = result.judges
+    assert values(best.gold) == values(result.oracle) == values(best.proxy)
+    assert values(best.gold)[2] == pytest.approx(GOLD.max(1).mean())
+    assert values(worst.gold) == pytest.approx(values(result.worst))
+    assert values(same.gold) == pytest.approx([GOLD.mean()] * 3)
+    assert best.oracle_share == pytest.approx(1.0) and same.oracle_share == pytest.approx(0.0)
+    assert best.slope.value > 0 > worst.slope.value and same.slope.value == pytest.approx(0.0)
+    assert best.difference is None
+    assert worst.difference.high < 0 and worst.difference.value == pytest.approx((GOLD.min(1) - GOLD.max(1)).mean())
+    assert best.gain.low < best.gain.value == pytest.approx((GOLD.max(1) - GOLD.mean(1)).mean())
+    assert (best.judge, best.job_id) == ("j0", perfect)
+
+
+def test_best_of_n_leaves_out_and_counts_what_lacks_a_score(db: Database) -> None:
+    proxy, gold = GOLD.tolist(), GOLD.tolist()
+    proxy[0][0], gold[1][1], gold[1][2] = None, None, None
+    jobs_ = submit(db, "proxy", proxy), submit(db, "other", GOLD.tolist())
+    by = submit(db, "gold", gold)
+    reasons = {"without a reward of each judge": 1, "without gold": 2}
+    result = found(db, jobs_, by)
+    assert (result.prompts, result.samples, result.n, result.left_out) == (6, (2, 4), (1, 2), reasons)
+    result = found(db, jobs_, by, most=3)
+    assert (result.prompts, result.n) == (5, (1, 2, 3))
+    assert result.left_out == reasons | {"of a prompt with fewer samples": 2}
+
+
+def test_best_of_n_refuses_more_than_the_samples(db: Database) -> None:
+    ids = submit(db, "proxy", GOLD), submit(db, "gold", GOLD)
+    with pytest.raises(InvalidError) as raised:
+        found(db, ids[:1], ids[1], most=5)
+    assert raised.value.path == "n" and "found at most 4" in raised.value.message
+    single = submit(db, "one", GOLD[:, :1]), submit(db, "gold of one", GOLD[:, :1])
+    with pytest.raises(InvalidError) as raised:
+        found(db, single[:1], single[1])
+    assert raised.value.path == "n"
+
+
+def test_best_of_n_refuses_its_own_judge_as_gold(db: Database) -> None:
+    first, second = submit(db, "proxy", GOLD, model="m"), submit(db, "another name", GOLD, model="m")
+    for gold in (first, second, "people"):
+        with pytest.raises(InvalidError) as raised:
+            found(db, [first], gold)
+        assert raised.value.path == "gold"
+    with pytest.raises(NotFoundError):
+        found(db, [first], 99)
+    with pytest.raises(NotFoundError):
+        found(db, [99], first)
+
+
+def test_gold_by_labels_is_the_overall_score_or_that_of_the_criteria(db: Database) -> None:
+    job = submit(db, "proxy", GOLD)
+    with pytest.raises(InvalidError) as raised:
+        found(db, [job], "labels")
+    assert raised.value.path == "gold"
+    record(db, job)
+    with db.write() as session:
+        rows = items.page(session, job, limit=1000)
+        given = []
+        for row, score in zip(rows, GOLD.ravel().tolist(), strict=True):
+            if row.completion.prompt_id == rows[0].completion.prompt_id:  # (score + 3 · 0) / 4
+                pairs = [("ann", "judged", score), ("ann", "checked", 0.0)]
+            else:
+                pairs = [("ann", OVERALL, score), ("ben", OVERALL, 0.5), ("ben", "judged", 1.0)]
+            given += [
+                (row.completion_id, row.rubric_id, Label(criterion=key, annotator=who, value=value))
+                for who, key, value in pairs
+            ]
+        labels.add_many(session, given)
+    result = found(db, [job], "labels")
+    expected = np.vstack([GOLD[:1] / 4, (GOLD[1:] + 0.5) / 2])
+    assert values(result.oracle)[-1] == pytest.approx(expected.max(1).mean())
+    assert result.gold_source == "labels"
+
+
+def test_gold_by_checks_is_the_mean_of_the_checked_criteria(db: Database) -> None:
+    job = submit(db, "proxy", GOLD)
+    with pytest.raises(InvalidError) as raised:
+        found(db, [job], "checks")
+    assert raised.value.path == "gold"
+    record(db, job)
+    result = found(db, [job], "checks")
+    assert values(result.oracle)[-1] == pytest.approx(GOLD.max(1).mean())
+    assert values(result.judges[0].proxy)[-1] == pytest.approx(GOLD.max(1).mean() * 0.75 + 0.125)
+
+
+def test_votes_are_on_the_answer_of_the_pattern(db: Database) -> None:
+    ids = submit(db, "proxy", GOLD), submit(db, "gold", GOLD)
+    apart = found(db, ids[:1], ids[1])
+    assert values(apart.distinct)[-1] == 4.0  # texts of two to five words are no copies
+    same = found(db, ids[:1], ids[1], answer=r"words (\d+)")
+    assert values(same.distinct) == [1.0, 1.0, 1.0]
+    assert values(same.vote) == pytest.approx([GOLD.mean()] * 3)
+    none = found(db, ids[:1], ids[1], answer=r"never (\d+)")
+    assert none.distinct == apart.distinct

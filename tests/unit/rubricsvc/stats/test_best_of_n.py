@@ -1,0 +1,127 @@
+"""Best-of-n: estimates from N samples against enumeration, of subsets and of a whole policy."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from math import comb, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricsvc.stats import best_of_n
+from rubricsvc.stats.best_of_n import chosen_mean, distinct_mean, kl_bound, numbers, slope, voted_mean
+
+EXACT = {"abs": 1e-12, "rel": 1e-12}
+PROXY = np.array([0.2, 0.9, 0.9, -0.4, 0.5, 0.2])
+GOLD = np.array([0.1, 0.0, 1.0, 0.7, 0.9, 0.3])
+GROUPS = np.array([0, 1, 1, 2, 0, 3])
+
+POLICY = {"a": 0.5, "b": 0.3, "c": 0.2}
+"""A policy with three completions, and their probabilities."""
+REWARDS = {"a": (0.1, 0.4), "b": (0.6, 0.9), "c": (0.6, 0.2)}
+"""Proxy and gold of each; b and c are a tie."""
+
+
+def enumerated(proxy: np.ndarray, gold: np.ndarray, n: int) -> float:
+    """The mean over all subsets of n of the mean gold of those with the highest proxy."""
+    values = []
+    for subset in combinations(range(len(proxy)), n):
+        best = max(proxy[i] for i in subset)
+        values.append(np.mean([gold[i] for i in subset if proxy[i] == best]))
+    return float(np.mean(values))
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+def test_chosen_mean_is_the_mean_over_all_subsets(n: int) -> None:
+    assert chosen_mean(PROXY, GOLD, n) == pytest.approx(enumerated(PROXY, GOLD, n), **EXACT)
+    assert chosen_mean(PROXY, PROXY, n) == pytest.approx(enumerated(PROXY, PROXY, n), **EXACT)
+    assert -chosen_mean(-GOLD, -GOLD, n) == pytest.approx(-enumerated(-GOLD, -GOLD, n), **EXACT)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_chosen_mean_is_unbiased_for_a_policy(n: int) -> None:
+    """Its expectation over all draws of N = 4 samples is the value of n samples, which is enumerated as well."""
+
+    def expectation(size: int, value: object) -> float:
+        found = 0.0
+        for draw in product(POLICY, repeat=size):
+            probability = np.prod([POLICY[one] for one in draw])
+            found += float(probability) * value(*(np.array([REWARDS[one][i] for one in draw]) for i in (0, 1)))
+        return found
+
+    truth = expectation(n, lambda proxy, gold: float(gold[proxy == proxy.max()].mean()))
+    assert expectation(4, lambda proxy, gold: chosen_mean(proxy, gold, n)) == pytest.approx(truth, **EXACT)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=2, max_size=7), st.data())
+def test_chosen_mean_with_ties_is_the_mean_over_all_subsets(
+    samples: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    proxy, gold = (np.array([one[i] for one in samples], float) for i in (0, 1))
+    n = data.draw(st.integers(1, len(samples)))
+    assert chosen_mean(proxy, gold, n) == pytest.approx(enumerated(proxy, gold, n), abs=1e-12)
+
+
+def test_chosen_mean_of_many_samples_stays_finite() -> None:
+    proxy = np.arange(3000) / 2999
+    assert chosen_mean(proxy, proxy, 1500) == pytest.approx(1500 / 1501 * 3001 / 2999 - 1 / 2999, rel=1e-9)
+    assert chosen_mean(proxy, -proxy, 3000) == -1.0
+
+
+@pytest.mark.parametrize("n", [0, 7])
+def test_chosen_mean_refuses_more_than_the_samples(n: int) -> None:
+    with pytest.raises(ValueError, match="samples"):
+        chosen_mean(PROXY, GOLD, n)
+
+
+def test_kl_bound_is_the_divergence_of_distinct_rewards_in_the_limit() -> None:
+    assert kl_bound(1) == 0.0
+    assert kl_bound(4) == pytest.approx(log(4) - 0.75, **EXACT)
+    size, n = 4000, 4  # a uniform policy over as many completions, all of different rewards
+    best = np.diff((np.arange(size + 1) / size) ** n)
+    divergence = float((best * np.log(best * size)).sum())
+    assert divergence <= kl_bound(n) == pytest.approx(divergence, abs=1e-3)
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+def test_distinct_mean_is_the_mean_over_all_subsets(n: int) -> None:
+    counts = [len({int(GROUPS[i]) for i in subset}) for subset in combinations(range(6), n)]
+    assert distinct_mean(GROUPS, n) == pytest.approx(np.mean(counts), **EXACT)
+
+
+def voted(weights: np.ndarray, subset: tuple[int, ...]) -> float:
+    """The gold of the answer with the most votes in one subset, written out."""
+    votes: dict[int, float] = {}
+    for i in subset:
+        votes[int(GROUPS[i])] = votes.get(int(GROUPS[i]), 0.0) + max(float(weights[i]), 0.0)
+    first = max(votes.values())
+    winners = [group for group, vote in votes.items() if vote > first - 1e-12]
+    return float(np.mean([np.mean([GOLD[i] for i in subset if GROUPS[i] == group]) for group in winners]))
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+@pytest.mark.parametrize("weights", [PROXY, np.ones(6)])
+def test_voted_mean_is_the_mean_over_all_subsets(n: int, weights: np.ndarray) -> None:
+    expected = np.mean([voted(weights, subset) for subset in combinations(range(6), n)])
+    assert voted_mean(weights, GOLD, GROUPS, n) == pytest.approx(expected, **EXACT)
+
+
+def test_voted_mean_draws_subsets_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = voted_mean(PROXY, GOLD, GROUPS, 3)
+    monkeypatch.setattr(best_of_n, "MOST_SUBSETS", 19)
+    assert comb(6, 3) == 20
+    drawn = [voted_mean(PROXY, GOLD, GROUPS, 3, seed=seed) for seed in range(400)]
+    assert len(set(drawn)) > 1
+    assert np.mean(drawn) == pytest.approx(exact, abs=4 * np.std(drawn) / 20)
+
+
+def test_slope_is_that_of_a_line_over_the_root_of_the_bound() -> None:
+    ns = [1, 2, 4, 8]
+    assert slope([0.3 + 0.2 * kl_bound(n) ** 0.5 for n in ns], ns) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(2, [1, 2]), (8, [1, 2, 4, 8]), (11, [1, 2, 4, 8, 11])])
+def test_numbers_are_powers_of_two_and_the_last(most: int, expected: list[int]) -> None:
+    assert numbers(most) == expected
