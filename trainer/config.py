@@ -333,12 +333,14 @@ class RunConfig(TrainConfig):
         return self
 
 
-def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
+def load_config(
+    path: Path, *, measures_difficulty: bool = False, changes: Mapping[str, Any] | None = None
+) -> RunConfig:
     """Return the run that a TOML file describes. Its paths are relative to the file; ``out`` is ``runs/<name>``.
 
     ``policy.model`` is an absolute path where there is such a folder: it names the policy wherever the file is read.
 
-    With ``measures_difficulty`` the file ``data.difficulty`` need not exist yet.
+    With ``measures_difficulty`` the file ``data.difficulty`` need not exist yet; ``changes`` as in `read_toml`.
 
     Raises:
         NotFoundError: there is no such file.
@@ -346,7 +348,9 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
             message names all of them.
     """
     files = ("path",) if measures_difficulty else ("path", "difficulty")
-    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files))
+    config = read_toml(
+        path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files), changes
+    )
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
     folder = path.parent

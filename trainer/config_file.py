@@ -6,7 +6,7 @@ Each error has its path, the nearest name of a misspelt field, and where a mispl
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,9 +34,15 @@ Check = Callable[[Mapping[str, Any], Path], Iterable[FieldMessage]]
 
 
 def read_toml(
-    path: Path, model: type[Config], defaults: Mapping[str, Any], check: Check = lambda _data, _folder: ()
+    path: Path,
+    model: type[Config],
+    defaults: Mapping[str, Any],
+    check: Check = lambda _data, _folder: (),
+    changes: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Return the values of a TOML file; ``defaults`` are those of fields that it leaves out.
+    """Return the values of a TOML file.
+
+    ``defaults`` are those of fields that it leaves out; ``changes`` are in place of its own, by dotted path.
 
     Raises:
         NotFoundError: there is no such file.
@@ -45,6 +51,8 @@ def read_toml(
     """
     try:
         data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))
+        for name, value in (changes or {}).items():
+            _set(data, name.split("."), value)
     except OSError as error:
         raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -55,6 +63,16 @@ def read_toml(
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path))
     return config
+
+
+def _set(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a field in plain data; a table on its way that is missing is added."""
+    *tables, name = path
+    for table in tables:
+        data = data.setdefault(table, {})
+        if not isinstance(data, dict):
+            raise InvalidError(f"{'.'.join(path)} is not in a table", hint=f"{table} is a value", path=".".join(path))
+    data[name] = value
 
 
 def config_problems(model: type[Model], data: Mapping[str, Any]) -> tuple[Model | None, list[FieldMessage]]:

@@ -29,7 +29,7 @@ from rubricsvc.cli.output import (
     show_list,
 )
 from rubricsvc.cli.passport import figure_fields, figure_texts, measured_texts
-from rubricsvc.cli.runs import stop_on_interrupt
+from rubricsvc.cli.run_training import stop_on_interrupt
 from rubricsvc.errors import ConflictError, cut
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from rubricsvc.errors import InvalidError, NotFoundError
 
 RUN = "run"
 """The entry of a run's ``config.json`` with its name in databases: that of its record, and of its criterion buffers."""
-_CONFIG_FILE, _WORKING_FOLDER = "config_file", "working_folder"
-"""The entries with the path of the TOML file as it was given, and with the folder that it was given in."""
+_CONFIG_FILE, _WORKING_FOLDER, _CHANGES = "config_file", "working_folder", "config_changes"
+"""The entries with the path of the TOML file as it was given, the folder that it was given in, and changed fields."""
 
 _MOST_RUN_CHARS = 80
 
@@ -53,13 +54,14 @@ def run_name(out: Path, resume: bool) -> str:
     return (stored_name(out) if resume else None) or f"{words[:_MOST_RUN_CHARS]}-{secrets.token_hex(6)}"
 
 
-def invocation(config: Path) -> dict[str, str]:
+def invocation(config: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of ``config.json`` by which `runs resume` starts the run again."""
-    return {_CONFIG_FILE: str(config), _WORKING_FOLDER: str(Path.cwd())}
+    given = {_CHANGES: dict(changes)} if changes else {}
+    return {_CONFIG_FILE: str(config), _WORKING_FOLDER: str(Path.cwd()), **given}
 
 
-def read_invocation(folder: Path) -> tuple[Path, Path]:
-    """Return the working folder in which a run was started, and the path of its TOML file there.
+def read_invocation(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """Return the working folder in which a run was started, the path of its TOML file there, and the changed fields.
 
     Raises:
         InvalidError: ``config.json`` is damaged.
@@ -70,7 +72,7 @@ def read_invocation(folder: Path) -> tuple[Path, Path]:
     if not (working_folder / file).is_file():
         message = f"no configuration file of the run in {folder}: {working_folder / file}"
         raise NotFoundError(message, hint="`rubricsvc runs start CONFIG.toml --resume` names it")
-    return working_folder, file
+    return working_folder, file, record.get(_CHANGES, {})
 
 
 def audited(config: dict[str, Any]) -> str | None:

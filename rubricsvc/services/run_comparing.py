@@ -94,7 +94,7 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[ConfigChang
     first, second = dict(flat(a)), dict(flat(b))
     for path in dict.fromkeys([*first, *second]):
         name = path.rpartition(".")[2]
-        if path in _IDENTITY or name in _TIMES:
+        if path in _IDENTITY or name in _TIMES or path.startswith("config_changes."):
             continue
         values = [side.get(path) for side in (first, second)]
         compared = [PurePath(value).name if name in _FILES and value else value for value in values]

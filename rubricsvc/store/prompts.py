@@ -43,6 +43,14 @@ def get(session: Session, ref: int | str) -> PromptRow:
     return row
 
 
+def ids_of(session: Session, digests: Iterable[str]) -> set[int]:
+    """Return the ids of the stored prompts among these."""
+    found: set[int] = set()
+    for part in batched(list(digests)):
+        found |= set(session.scalars(select(PromptRow.id).where(PromptRow.digest.in_(part))))
+    return found
+
+
 def get_as_in_file(session: Session, ref: int | str) -> PromptRow:
     """Return the prompt that a file refers to: text is first an external id, a number only a database id.
 

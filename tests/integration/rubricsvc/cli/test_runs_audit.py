@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.cli.runs import status_at_service
+from rubricsvc.cli.run_judge import status_at_service
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.store import audits, judges

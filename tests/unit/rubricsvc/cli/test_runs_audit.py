@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.cli.runs import status_of_stored
+from rubricsvc.cli.run_judge import status_of_stored
 from rubricsvc.core.audit import Audit, Rate, StoredAudit, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.store.base import utcnow

@@ -1,0 +1,63 @@
+"""Is a judge better than chance, by its audit and its passport?"""
+
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.core.audit import Audit, SuiteResult
+from rubricsvc.core.passport import UNTRAINED
+from rubricsvc.services.preflight import Measured, judge_checks
+from rubricsvc.stats.intervals import rate
+from rubricsvc.stats.preflight import MIN_LABELS, of_audit, of_passport
+from workers.engines.local.adapter_judges import shipped_passport
+
+
+def audit(wrongly_met: int, missed: int, n: int = 33) -> Audit:
+    suites = (
+        SuiteResult(name="plain", measure="met", rate=rate(wrongly_met, n), max_rate=0.2),
+        SuiteResult(name="missed", measure="missed", rate=rate(missed, n), max_rate=0.5),
+    )
+    return Audit(digest="d", fingerprint="f", suites=suites)
+
+
+@pytest.mark.parametrize(
+    ("wrongly_met", "missed", "above"),
+    [(2, 8, True), (18, 13, False), (33, 0, False), (0, 33, False), (0, 0, True)],
+    ids=["trained", "untrained", "yes to all", "no to all", "right"],
+)
+def test_of_audit_says_who_is_above_chance(wrongly_met: int, missed: int, above: bool) -> None:
+    found = of_audit(audit(wrongly_met, missed))
+    assert found is not None
+    assert found.above_chance is above
+    assert found.estimate.value == pytest.approx(1 - (wrongly_met + missed) / 66)
+
+
+def test_of_audit_needs_enough_findings() -> None:
+    assert of_audit(audit(0, 0, n=MIN_LABELS // 2 - 1)) is None
+    assert of_audit(Audit(digest="d", fingerprint="f", suites=())) is None
+
+
+def test_of_audit_covers_the_balanced_accuracy() -> None:
+    """Of simulated judges with error rates of 0.3 and 0.4, about 95 % of the intervals hold 0.65."""
+    import numpy as np
+
+    draws = np.random.default_rng(0)
+    counts = zip(draws.binomial(33, 0.3, 400), draws.binomial(33, 0.4, 400), strict=True)
+    found = [of_audit(audit(int(plain), int(missed))) for plain, missed in counts]
+    held = [one.estimate.low < 0.65 < one.estimate.high for one in found if one is not None and one.estimate.low]
+    assert 0.92 < sum(map(bool, held)) / 400 < 0.99
+
+
+def test_of_passport_tells_the_shipped_judge_from_its_base() -> None:
+    passport = shipped_passport()
+    trained, untrained = of_passport(passport), of_passport(passport, UNTRAINED)
+    assert trained is not None and trained.above_chance
+    assert untrained is not None and not untrained.above_chance
+
+
+def test_accuracy_is_by_the_audit_before_the_passport() -> None:
+    measured = Measured("j", audit=audit(33, 0), passport=shipped_passport())
+    accuracy = judge_checks(measured)[0]
+    assert (accuracy.name, accuracy.passed, accuracy.refuses) == ("accuracy", False, True)
+    assert "audit" in accuracy.value
+    assert judge_checks(Measured("j"))[0].passed is None
