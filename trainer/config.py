@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Discriminator,
@@ -17,12 +17,11 @@ from pydantic import (
 
 from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.run_evaluation import OF_TOOLS, REWARD
-from rubricsvc.core.validation_messages import FieldMessage, closest
+from rubricsvc.core.validation_messages import closest
 from trainer.config_file import ConfigSection, read_toml
+from trainer.config_paths import missing_files, resolved
 from trainer.data.config import DataConfig, DataSource, DemonstrationsConfig, PromptsConfig
 from trainer.environments.config import EnvironmentConfig, ToolsConfig
-
-Source = TypeVar("Source", bound="DataSource")
 
 CHECKS = "checks"
 """The score of the checks alone; `REWARD` is that of the training."""
@@ -221,6 +220,15 @@ class EvalConfig(DataSource):
         return self.gold or (self.score_names[1:] or [REWARD])[0]
 
 
+ControlName = Literal["random", "shuffled", "frozen"]
+
+
+class ControlConfig(ConfigSection):
+    """A control of a run: ``reward`` replaces the training reward (`trainer.rewards.controls`), evaluations keep it."""
+
+    reward: ControlName
+
+
 class TrainConfig(ConfigSection):
     """Settings of `trainer.loop.train`.
 
@@ -249,6 +257,7 @@ class TrainConfig(ConfigSection):
     prompts: PromptsConfig | None = None
     demonstrations: DemonstrationsConfig | None = None
     evolve: EvolveConfig | None = None
+    control: ControlConfig | None = None
     eval: EvalConfig | None = None
 
     @model_validator(mode="after")
@@ -354,44 +363,15 @@ def load_config(
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
     folder = path.parent
-    changes: dict[str, Any] = {"out": folder / config.out, "data": _resolved(config.data, folder)}
+    values: dict[str, Any] = {"out": folder / config.out, "data": resolved(config.data, folder)}
     if config.eval is not None:
-        changes["eval"] = _resolved(config.eval, folder)
+        values["eval"] = resolved(config.eval, folder)
         if (other := config.eval.other) is not None:
             moved = other.model_copy(update={"path": folder / other.path})
-            changes["eval"] = changes["eval"].model_copy(update={"other": moved})
+            values["eval"] = values["eval"].model_copy(update={"other": moved})
     if (shown := config.demonstrations) is not None and shown.path is not None:
-        changes["demonstrations"] = shown.model_copy(update={"path": folder / shown.path})
+        values["demonstrations"] = shown.model_copy(update={"path": folder / shown.path})
     policy: dict[str, Any] = {"dtype": config.policy.dtype or dtype_name(config.policy.device or "")}
     if config.policy.model != "embedded" and (model := (folder / config.policy.model).resolve()).is_dir():
         policy["model"] = str(model)
-    return config.model_copy(update=changes | {"policy": config.policy.model_copy(update=policy)})
-
-
-def _resolved(source: Source, folder: Path) -> Source:
-    """Return a source of prompts with paths relative to the working folder."""
-    changes: dict[str, Any] = {
-        name: folder / path for name in ("path", "difficulty") if (path := getattr(source, name, None)) is not None
-    }
-    if isinstance(source, DataConfig):
-        changes["domains"] = {name: _resolved(domain, folder) for name, domain in source.domains.items()}
-    return source.model_copy(update=changes)
-
-
-_WITH_FILES = ("data", "eval", "demonstrations")
-"""Tables of a configuration that name files."""
-
-
-def missing_files(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
-    """Yield the files of data, in these ``fields``, that do not exist, also where other fields are invalid."""
-    tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in _WITH_FILES]
-    if isinstance(evaluation := data.get("eval"), dict):
-        tables.append((("eval", "other"), evaluation.get("other")))
-    domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None
-    if isinstance(domains, dict):
-        tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]
-    for path, table in tables:
-        for field in fields:
-            name = table.get(field) if isinstance(table, dict) else None
-            if isinstance(name, str) and not (folder / name).is_file():
-                yield FieldMessage((*path, field), f"no such file: {folder / name}", "missing_file")
+    return config.model_copy(update=values | {"policy": config.policy.model_copy(update=policy)})

@@ -43,6 +43,7 @@ from trainer.policies.rollouts import Rollouts
 from trainer.policy_update import TrainState, Update, advantages, update
 from trainer.recording.leak_log import log_leaks
 from trainer.recording.recorder import Recorder, recorded, rollout_groups
+from trainer.rewards.controls import controlled
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import JudgeInfo, RewardSource, ScoredRollout, judge_of
 from trainer.seeds import stream_seed
@@ -92,7 +93,7 @@ def train(
     _check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
     identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
-    scorer, state = StepScorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
+    scorer, state = _scorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
     first = saved = done = _resume(state, identity) if resume else 0
     content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
     reporting = _reporting(recorder, tracking, content, judge, history := History(config.out, done))
@@ -164,6 +165,10 @@ def _check_start(
         checkpoint.check_folder(config.out, resume=resume)
     for task in tasks:
         policy.token_ids(task.prompt, config.sampling.max_new_tokens)
+
+
+def _scorer(rewards: RewardSource, config: TrainConfig, stop: Event | None, recorder: Recorder | None) -> StepScorer:
+    return StepScorer(controlled(rewards, config), config, stop, recorder)
 
 
 def _begin(policy: Policy, config: TrainConfig, std_floor: float, evolution: OnlineEvolution | None) -> TrainState:

@@ -53,7 +53,7 @@ def train_run(config: Path, options: RunOptions) -> TrainedRun:
 
     loaded = load_config(config, changes=options.changes)
     resume = options.resume and not is_in_warm_up(loaded)
-    if _is_finished(loaded, resume):
+    if is_finished(loaded, resume):
         complete_record(loaded)
         echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
         return TrainedRun(folder_record(loaded.out))
@@ -117,7 +117,7 @@ def exit_stopped(command: str) -> NoReturn:
     raise typer.Exit(INTERRUPTED)
 
 
-def _is_finished(config: RunConfig, resume: bool) -> bool:
+def is_finished(config: RunConfig, resume: bool) -> bool:
     """Check trackers and folder before anything is loaded; return whether the run to resume has all its steps."""
     from trainer.trackers.tracking import check_installed
 

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import run_comparison, run_report, run_transcripts, run_views
+from rubricsvc.cli import run_comparison, run_report, run_sweep, run_transcripts, run_views
 from rubricsvc.cli.output import Json, group, progress_bar, show
 from rubricsvc.cli.run_baselines import baselines_of
+from rubricsvc.cli.run_controls import control_changes, controls
 from rubricsvc.cli.run_data import RunTasks
 from rubricsvc.cli.run_difficulty import DifficultyOptions, show_difficulty
 from rubricsvc.cli.run_evaluation import evaluations, evaluator_of, show_evaluations
@@ -38,22 +39,26 @@ def start(
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     allow_drafts: Drafts = False,
     force: Annotated[bool, typer.Option("--force", help="Start although the preflight refuses; recorded.")] = False,
+    control: Annotated[str | None, typer.Option(help="Control: random, shuffled or frozen rewards.")] = None,
     as_json: Json = False,
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint.
 
     Exits with 4 where what was measured of the judge, or the run's stored preflight, refuses it.
     """
-    _start(config, RunOptions(resume, allow_drafts, force), as_json)
+    changes = control_changes(config, control) if control is not None else {}
+    _start(
+        config, RunOptions(resume, allow_drafts, force, changes), as_json, f" --control {control}" if control else ""
+    )
 
 
-def _start(config: Path, options: RunOptions, as_json: bool) -> None:
+def _start(config: Path, options: RunOptions, as_json: bool, arguments: str = "") -> None:
     telemetry.configure("WARNING", human=True)
     trained = train_run(config, options)
     if trained.record:
         show(trained.record, as_json)
     if trained.stopped:
-        exit_stopped(f"runs start {config} --resume")
+        exit_stopped(f"runs start {config}{arguments} --resume")
 
 
 @app.command()
@@ -145,3 +150,5 @@ app.command()(run_report.report)
 app.command()(run_report.plot)
 app.command()(run_transcripts.transcripts)
 app.command()(run_comparison.compare)
+app.command()(controls)
+app.command()(run_sweep.sweep)

@@ -63,6 +63,23 @@ def compare(a: RunReport, b: RunReport) -> RunComparison:
     )
 
 
+def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[str, float, float]], str]:
+    """Return the values of both runs on each held-out prompt that they share, by the mean of its samples.
+
+    They are those of the last evaluation of each, with the digest of the prompt. Without values a reason is given.
+    """
+    if not a.evaluations or not b.evaluations:
+        return [], "a run has no evaluation"
+    first, second = a.evaluations[-1], b.evaluations[-1]
+    pairs = _pairs(first, second)
+    if reason := _reason(a, b, score, "mean", _held_out(a, b, pairs)):
+        return [], reason
+    names = first.get("prompt_digests") or list(map(str, range(first["prompts"])))
+    values = [line["values"][score]["mean"] for line in (first, second)]
+    known = [(names[place], values[0][place], values[1][other]) for place, other in pairs or ()]
+    return [(name, one, two) for name, one, two in known if one is not None and two is not None], ""
+
+
 def best_line(lines: Sequence[Line]) -> Line:
     """Return the evaluation with the highest mean by its gold score; of equal ones, and without any, the first."""
 
@@ -176,11 +193,12 @@ def _difference(a: Line, b: Line, score: str, measure: Measure, pairs: Pairs) ->
         "a": over_prompts(before).value,
         "b": over_prompts(after).value,
         "difference": difference,
-        "result": _result(difference),
+        "result": result_of(difference),
     }
 
 
-def _result(difference: Estimate) -> Result:
+def result_of(difference: Estimate) -> Result:
+    """Return what a difference with its interval says: nothing is higher or lower where the interval holds 0."""
     if difference.low is None or difference.high is None:
         return "no_interval"
     if difference.low > 0:

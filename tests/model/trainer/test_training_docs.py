@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.config import EvalConfig, EvolveConfig, OtherPromptsConfig, RunConfig, ServiceJudge
+from trainer.config import ControlConfig, EvalConfig, EvolveConfig, OtherPromptsConfig, RunConfig, ServiceJudge
 from trainer.data.config import DataSource, DemonstrationsConfig, PromptsConfig
 from trainer.environments.config import CurriculumStage, EnvironmentConfig, McpServer
 from trainer.loop import train
@@ -24,6 +24,7 @@ REPLACED: dict[str, type[BaseModel] | None] = {
     "environment": EnvironmentConfig,
     "curriculum": CurriculumStage,
     "mcp": McpServer,
+    "control": ControlConfig,
     "eval": EvalConfig,
     "prompts": PromptsConfig,
     "demonstrations": DemonstrationsConfig,

@@ -1,0 +1,117 @@
+"""`runs controls` and `runs sweep`: a tiny model that learns to write the letter a, and a judge that looks for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from tests.cli import Cli
+from tests.tiny_model import tiny_model
+
+CONFIG = """
+steps = 2
+policy = {model = "policy", dtype = "float32"}
+data = {path = "prompts.yaml"}
+judge = {name = "letters", engine = "letters", model = "m"}
+sampling = {prompts_per_step = 2, group_size = 2, max_new_tokens = 8}
+eval = {path = "held-out.yaml", every = 2, samples = 2, greedy = false}
+"""
+SWEEP = """
+base = "run.toml"
+seeds = [0, 1]
+vary = {optim.lr = [1e-3, 1e-2]}
+"""
+COMMAND = "import sys, tests.letter_judge; from rubricsvc.cli.main import run; sys.exit(run(sys.argv[1:]))"
+
+
+@pytest.fixture
+def folder(cli: Cli, tmp_path: Path) -> Path:
+    tiny_model(tmp_path / "policy")
+    lines = [f'- {{id: p{n}, prompt: What is {n}?, criteria: ["Uses the word “a”."]}}\n' for n in range(9)]
+    (tmp_path / "prompts.yaml").write_text("".join(lines[:3]))
+    (tmp_path / "held-out.yaml").write_text("".join(lines[3:]))
+    (tmp_path / "run.toml").write_text(CONFIG)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    return tmp_path
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return found
+
+
+def test_runs_controls_compares_the_run_with_controls(cli: Cli, folder: Path) -> None:
+    ran = cli("runs", "controls", "run.toml", "--reward", "random", "--reward", "frozen", "--json")
+    assert ran.code == 0, ran.err
+    assert [(row["control"], row["score"], row["prompts"]) for row in ran.lines] == [
+        ("random", "reward", 6),
+        ("frozen", "reward", 6),
+    ]
+    for row in ran.lines:
+        holds_zero = row["difference"]["low"] <= 0 <= row["difference"]["high"]
+        assert ("not distinguishable from" in row["result"]) == holds_zero
+    assert record_of(folder / "runs" / "run-random")["control"] == {"reward": "random"}
+    assert record_of(folder / "runs" / "run")["control"] is None
+    again = cli("runs", "controls", "run.toml", "--reward", "random")
+    assert again.code == 0 and again.err.count("has all 2 steps already") == 2
+    assert "RUN - CONTROL" in again.out
+
+    (folder / "run.toml").write_text(CONFIG.replace("steps = 2", "steps = 3"))
+    resumed = cli("runs", "resume", "runs/run-random", "--json")
+    assert (resumed.code, resumed.json["steps"]) == (0, 3), resumed.err
+    assert record_of(folder / "runs" / "run-random")["control"] == {"reward": "random"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("[1e-3, 1e-2]", "[1e-3, 0.001]", "are the same"),
+        ("seeds = [0, 1]", "seeds = [1, 1]", "are the same"),
+        ("optim.lr", "optim.rate", "optim.rate"),
+        ("[1e-3, 1e-2]", "[]", "vary"),
+        ('base = "run.toml"', 'base = "none.toml"', "none.toml"),
+    ],
+)
+def test_runs_sweep_refuses_a_sweep(cli: Cli, folder: Path, old: str, new: str, named: str) -> None:
+    (folder / "sweep.toml").write_text(SWEEP.replace(old, new))
+    ran = cli("runs", "sweep", "sweep.toml")
+    assert ran.code in (2, 3) and named in ran.err, ran.err
+    assert not (folder / "sweeps").exists()
+
+
+def test_runs_sweep_refuses_runs_without_evaluation(cli: Cli, folder: Path) -> None:
+    (folder / "run.toml").write_text(CONFIG.partition("eval = ")[0])
+    ran = cli("runs", "sweep", "sweep.toml")
+    assert ran.code == 2 and "[eval]" in ran.err
+
+
+def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: Path) -> None:
+    journal = folder / "sweeps" / "sweep" / "cells.jsonl"
+    arguments = [sys.executable, "-c", COMMAND, "runs", "sweep", "sweep.toml"]
+    with (folder / "log").open("wb") as log:
+        killed = subprocess.Popen(arguments, stdout=log, stderr=log)
+        while not journal.is_file() or '"finished"' not in journal.read_text():
+            assert killed.poll() is None, (folder / "log").read_text()
+            time.sleep(0.05)
+        killed.kill()
+        killed.wait()
+    ran = cli("runs", "sweep", "sweep.toml", "--json", "--out", "sweep.html")
+    assert ran.code == 0, ran.err
+    found = ran.json
+    assert (found["cells"], found["repeated_cells"]) == (4, 0)
+    assert found["kept"] >= 1 and found["kept"] + found["trained"] == 4
+    first, second = found["rows"]
+    assert (first["variant"], first["difference"]) == ("optim.lr = 0.001", None)
+    assert (second["seeds"], second["prompts"]) == (2, 6)
+    assert second["difference"]["low"] <= second["difference"]["value"] <= second["difference"]["high"]
+    page = (folder / "sweep.html").read_text()
+    assert "optim.lr = 0.01" in page and "Mean reward on held-out prompts" in page
+    again = cli("runs", "sweep", "sweep.toml", "--json").json
+    assert (again["kept"], again["trained"], again["repeated_cells"]) == (4, 0, 0)
