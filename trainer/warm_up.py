@@ -81,6 +81,7 @@ def warm_up_config(config: TrainConfig, tasks: Sequence[Task]) -> TrainConfig:
         "keep_checkpoints": 1,
         "demonstrations": None,
         "prompts": None,
+        "control": None,
         "evolve": None,
         "eval": None,
         "sampling": config.sampling.model_copy(update={"group_size": group_size}),

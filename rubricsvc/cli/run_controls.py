@@ -14,7 +14,6 @@ from rubricsvc.cli.run_report import read_report
 from rubricsvc.cli.run_training import RunOptions, exit_stopped, train_run
 from rubricsvc.core.run_comparison import ScoreComparison
 from rubricsvc.errors import InvalidError
-from rubricsvc.services import run_comparing
 
 if TYPE_CHECKING:
     from trainer.config import ControlName
@@ -52,6 +51,7 @@ def controls(
 
     Runs that are finished are not repeated; run the command again to continue after an interrupt.
     """
+    from rubricsvc.services import run_comparing
     from trainer.config import load_config
 
     telemetry.configure("WARNING", human=True)

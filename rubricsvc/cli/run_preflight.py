@@ -71,14 +71,14 @@ def _measured(prepared: PreparedRun, tasks: Sequence[Task]) -> Measured:
 def _passport(judge: Judge) -> tuple[Passport | None, str]:
     """Return the passport that has figures of a judge, and the name of their row.
 
-    The shipped passport has those of its base: of the embedded model without an adapter, asked as the adapter is.
+    The shipped passport has those of its base, asked as the adapter is: they stand for all readouts of the embedded
+    model without an adapter, until labels or an audit say otherwise.
     """
     if judge.adapter is not None:
         return adapter_passport(judge), TRAINED
-    shipped = shipped_passport() if judge.model == EMBEDDED and judge.mode == "readout" else None
-    if shipped is None or (judge.template or judge.mode) != (shipped.form.template or shipped.form.mode):
+    if judge.model != EMBEDDED or judge.mode != "readout":
         return None, TRAINED
-    return shipped, UNTRAINED
+    return shipped_passport(), UNTRAINED
 
 
 def stored_checks(prepared: PreparedRun) -> list[PreflightCheck]:
