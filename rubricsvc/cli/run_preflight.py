@@ -16,7 +16,7 @@ from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
 from rubricsvc.core.preflight import PreflightCheck, refusing
 from rubricsvc.services.preflight import Measured, agreement_on, judge_checks
 from rubricsvc.store import judges
-from workers.engines.local.adapter_judges import adapter_passport, shipped_passport
+from workers.engines.local.adapter_judges import shipped_passport
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def _measured(prepared: PreparedRun, tasks: Sequence[Task]) -> Measured:
         known["audit"] = audit.audit.audit
     if not isinstance(judge, Judge):
         return Measured(judge.name, **known)
-    passport, scorer = _passport(judge)
+    passport = _of_base(judge)
+    scorer = UNTRAINED if passport is not None else TRAINED
     if uses_database(prepared.config):
         with database() as db, db.read() as session:
             row = judges.get(session, judge.name)
@@ -68,17 +69,12 @@ def _measured(prepared: PreparedRun, tasks: Sequence[Task]) -> Measured:
     return Measured(judge.name, passport=passport, scorer=scorer, **known)
 
 
-def _passport(judge: Judge) -> tuple[Passport | None, str]:
-    """Return the passport that has figures of a judge, and the name of their row.
+def _of_base(judge: Judge) -> Passport | None:
+    """Return the shipped passport for the embedded model without an adapter, whose figures it has; else None.
 
-    The shipped passport has those of its base, asked as the adapter is: they stand for all readouts of the embedded
-    model without an adapter, until labels or an audit say otherwise.
+    They are of the adapter's template, and stand for all readouts until labels or an audit say otherwise.
     """
-    if judge.adapter is not None:
-        return adapter_passport(judge), TRAINED
-    if judge.model != EMBEDDED or judge.mode != "readout":
-        return None, TRAINED
-    return shipped_passport(), UNTRAINED
+    return shipped_passport() if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout") else None
 
 
 def stored_checks(prepared: PreparedRun) -> list[PreflightCheck]:
