@@ -18,7 +18,7 @@ METRICS = "metrics.jsonl"
 
 
 class History:
-    """A run's steps, oldest first, including those before a resume. ``stopped``: the run was asked to end early.
+    """A run's steps, oldest first, including those before a resume. ``stopped``: it ended early, for ``stop_reason``.
 
     Each step is a line of the file ``name``, written before the next step. Without a folder they are in memory only.
     ``evaluations`` are the lines of the evaluations on held-out prompts.
@@ -27,6 +27,7 @@ class History:
     def __init__(self, folder: Path | None, last_step: int = 0, name: str = METRICS) -> None:
         """Continue after ``last_step``: later lines, of a run that was cut off, are dropped."""
         self.stopped = False
+        self.stop_reason = "asked to stop"
         self.evaluations: list[Metrics] = []
         self.steps = [line for line in read(folder, name) if line["step"] <= last_step] if folder else []
         self._path = folder / name if folder else None

@@ -16,6 +16,7 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from rubricsvc.core.run import RolloutGroup
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats.divergence import first_divergence
 from trainer import checkpoint, metrics
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
@@ -37,6 +39,7 @@ from trainer.data.tasks import Task, check_apart
 from trainer.environments.curriculum import in_stage
 from trainer.failed_batch import save_failed_batch
 from trainer.history import History, Metrics
+from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
@@ -52,6 +55,8 @@ from trainer.trackers.tracking import NO_TRACKING, Tracking
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
     from trainer.evolution.online import OnlineEvolution
+
+log = logging.getLogger(__name__)
 
 
 def train(
@@ -108,7 +113,7 @@ def train(
                 if on_step:
                     on_step(line)
                 history.stopped = stop is not None and stop.is_set() and done < config.steps
-                _evaluate(evaluation, state, history, tracking, done)
+                saved = _evaluate_step(evaluation, state, history, tracking, done, saved=saved, identity=identity)
         except StopRequested:
             history.stopped = True
         finally:
@@ -205,6 +210,32 @@ def _evaluate(
         tracking.evaluation(line)
 
 
+def _evaluate_step(
+    evaluation: Evaluation | None,
+    state: TrainState,
+    history: History,
+    tracking: Tracking,
+    done: int,
+    *,
+    saved: int,
+    identity: checkpoint.Identity,
+) -> int:
+    """Evaluate the policy if that is due; return the number of steps that are saved.
+
+    Where the reward diverges from gold for the first time, warn, save the state, and stop if so configured.
+    """
+    _evaluate(evaluation, state, history, tracking, done)
+    found = first_divergence(history.evaluations)
+    if found is None or found.step != done or history.stopped:
+        return saved
+    log.warning("%s", found.text)
+    if saved < done:
+        _save(state, done, identity)
+    if state.config.eval is not None and state.config.eval.stop_on_divergence and done < state.config.steps:
+        history.stopped, history.stop_reason = True, found.text
+    return done
+
+
 def _resume(state: TrainState, identity: checkpoint.Identity) -> int:
     """Restore the newest intact checkpoint, with the rubric versions in use; return the number of steps done."""
     done = checkpoint.resume(state.config, state.optimizer, identity)
@@ -269,6 +300,10 @@ def _step(
         **metrics.domain_metrics(batch.tasks, batch.rewards_GM),
         **metrics.rollout_metrics(batch.rollouts),
         **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
+        **monitor_metrics(
+            observed_of(batch.task_of_B, batch.completions, batch.scored),
+            WITH_CRITERIA if state.config.criterion_metrics else MONITORS,
+        ),
         **updated.metrics,
         **evolved,
         **how_scored,

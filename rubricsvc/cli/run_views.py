@@ -73,11 +73,13 @@ def _show_with_alarms(record: dict[str, Any], alarms: list[str], as_json: bool) 
 
 
 def _alarms(db: Database, found: int | Path) -> list[str]:
-    """Return the alarms of a run that `find` has found."""
+    """Return the alarms of a run that `find` has found, with the places of their examples."""
+    from rubricsvc.cli.run_alarms import alarms_of
     from rubricsvc.cli.run_samples import MOST_ROWS, read_evaluations
-    from rubricsvc.stats.run_alarms import alarms
 
-    return [one.text for one in alarms(last_steps(db, found, MOST_ROWS), read_evaluations(db, found).lines)]
+    raised = alarms_of(last_steps(db, found, MOST_ROWS), read_evaluations(db, found).lines, db, found)
+    examples = ["; ".join(sample.where for sample in one.examples) for one in raised]
+    return [f"{one.text} Examples: {each}." if each else one.text for one, each in zip(raised, examples, strict=True)]
 
 
 def watch(run: Run, as_json: Json = False) -> None:

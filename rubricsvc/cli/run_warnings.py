@@ -6,6 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.output import counted, echo
+from rubricsvc.stats.divergence import first_divergence
+from rubricsvc.stats.monitor_alarms import monitor_alarms
 from rubricsvc.stats.tool_alarms import tool_alarms
 
 if TYPE_CHECKING:
@@ -26,8 +28,10 @@ def no_signal(step: Metrics, algorithm: str) -> str | None:
 
 
 def print_warnings(history: History, algorithm: str) -> None:
-    """Print why steps taught the policy nothing, and the alarms of its tools."""
+    """Print why steps taught the policy nothing, and the alarms of tools, monitors and gold."""
     for reason, count in Counter(filter(None, (no_signal(step, algorithm) for step in history.steps))).items():
         echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
-    for alarm in tool_alarms(history.steps):
+    for alarm in (*tool_alarms(history.steps), *monitor_alarms(history.steps)):
         echo(f"warning: {alarm.text}")
+    if (divergence := first_divergence(history.evaluations)) is not None:
+        echo(f"warning: {divergence.text}")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Message
 from rubricsvc.core.verdict import Verdict
-
-Sign = Literal["no_call", "malformed", "no_report"]
-"""What an episode shows: no tool was called, a call was malformed or refused, or it ended without a report."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,15 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples."""
+    """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples.
+
+    A sign is that of an episode (`rubricsvc.cli.run_alarms.SIGNS`), or the name of what the examples have most of
+    (`trainer.monitors.measures`).
+    """
 
     text: str
     step: int | None = None
-    sign: Sign | None = None
+    sign: str | None = None
     examples: tuple[Sample, ...] = ()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rubricsvc import __version__
 from rubricsvc.core.run_evaluation import REWARD, column_of, in_order, measure_rows
 from rubricsvc.core.run_report import RunReport, flat
+from rubricsvc.stats.regressions import regressions
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.passport import MEASURES
 from rubricsvc.web.run_charts import (
@@ -42,6 +43,7 @@ def render_run(report: RunReport) -> str:
             (band_note(report.steps, part), drawn("mean value", criterion_points(report.steps, part))) for part in parts
         ],
         figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
+        regressions=regressions(report.evaluations),
         columns=[column_of(line) for line in evaluations],
         behaviour=measure_rows(evaluations),
         measures=MEASURES,

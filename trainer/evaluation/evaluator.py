@@ -11,24 +11,25 @@ from typing import Any
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
-from trainer.config import EvalConfig, TrainConfig
+from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.measures import Judged, behaviour, criteria
+from trainer.evaluation.regression import regression, suite
 from trainer.history import Metrics
 from trainer.policies.policy import Policy
 from trainer.rewards.outages import StepScorer, StopRequested
-from trainer.rewards.source import RewardSource, ScoredRollout, items_at, of_evaluation
+from trainer.rewards.source import RewardSource, ScoredRollout, items_at, judge_of, of_evaluation
 from trainer.seeds import stream_seed
 
 GREEDY_TOP_P = 1e-9
 """A nucleus of one token: the most probable one."""
 
 _ADDRESSES: Any = {"judges": {"__all__": {"endpoint", "service", "timeout_s"}}}
-_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines", "other"}
+_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines", "other", "stop_on_divergence", "regression"}
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Evaluator:
         if set(scorers) != set(config.eval.score_names):
             missing = ", ".join(sorted(set(config.eval.score_names) ^ set(scorers)))
             raise InvalidError(f"scorers and [eval] do not agree: {missing}", hint="name each score once", path="eval")
+        check_gold(config.eval.gold_name, tasks, scorers)
         self.settings: EvalConfig = config.eval
         self.tasks = tasks
         self.on_progress = on_progress
@@ -114,8 +116,9 @@ class Evaluator:
 
     def check(self, policy: Policy) -> None:
         """Raise an InvalidError if a prompt leaves no room for its completion."""
-        for task in self.tasks:
-            policy.token_ids(task.prompt, self._config.sampling.max_new_tokens)
+        small = [Prompt.of(task.prompt) for task in suite()] if self.settings.regression else []
+        for prompt in (*(task.prompt for task in self.tasks), *small):
+            policy.token_ids(prompt, self._config.sampling.max_new_tokens)
 
     def evaluate(
         self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: PromptTable | None = None
@@ -164,6 +167,7 @@ class Evaluator:
             "behaviour": _plain_each(behaviour(self.tasks, judged)),
             "criteria": _plain_each(criteria(self.tasks, judged)),
             **_leak_hits(completions),
+            **self._regression(policy, step),
             "eval_time": time.perf_counter() - begun,
             "setup": self.setup,
         }
@@ -176,7 +180,7 @@ class Evaluator:
         sampling = self._config.sampling
         most = sampling.prompts_per_step * sampling.group_size
         size = max(1, most // samples)
-        how = sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P}) if greedy else sampling
+        how = self._greedy if greedy else sampling
         shown = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0}) if greedy else sampling
         for first, part in product(range(0, len(self.tasks), size), range(0, samples, most)):
             self._progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
@@ -186,6 +190,17 @@ class Evaluator:
             places, lengths = rollouts.prompt_of_B.tolist(), rollouts.lengths.tolist()
             for at, one in enumerate(rollouts.completions(name, step, shown)):
                 yield EvalCompletion(first + places[at], one, int(lengths[at]), greedy)
+
+    @property
+    def _greedy(self) -> SamplingConfig:
+        return self._config.sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P})
+
+    def _regression(self, policy: Policy, step: int) -> Metrics:
+        """Return the results of the regression suite, if it is asked for."""
+        if not self.settings.regression:
+            return {}
+        self._progress(f"evaluating after {step} steps: regression suite")
+        return {"regression": regression(policy, self._greedy, step)}
 
     def _progress(self, text: str) -> None:
         """Report what is done now, unless a stop was requested: what is left is done after a resume."""
@@ -216,6 +231,24 @@ class Evaluator:
             scores[score] = {name: _plain(value) for name, value in named.items() if value is not None}
             values[score] = asdict(prompt_values(samples, decoded))
         return scores, values
+
+
+def check_gold(gold: str, tasks: Sequence[Task], scorers: Mapping[str, RewardSource]) -> None:
+    """Check that the judge of the gold score is not the judge of the training reward under another name.
+
+    Raises:
+        InvalidError: Both are asked in the same way: they have one digest.
+    """
+    by_gold, trained = (judge_of(tasks, scorers[name]) for name in (gold, REWARD))
+    if gold == REWARD or by_gold is None or trained is None or by_gold.digest is None:
+        return
+    if by_gold.digest == trained.digest:
+        raise InvalidError(
+            f"the gold score is by {by_gold.name}, which is the judge of the training reward, {trained.name} "
+            f"(digest {by_gold.digest[:8]})",
+            hint='name another judge in eval.judges, or checks; `gold = "reward"` needs no judge of its own',
+            path="eval.gold",
+        )
 
 
 PromptTable = Mapping[str, PromptValues]

@@ -164,7 +164,7 @@ def recorded(
     except BaseException as error:
         recorder.set_state("failed", f"{type(error).__name__}: {error}")
         raise
-    recorder.set_state(*(("stopped", "asked to stop") if history.stopped else ("finished", None)))
+    recorder.set_state(*(("stopped", history.stop_reason) if history.stopped else ("finished", None)))
 
 
 class RunRecorder:

@@ -15,6 +15,7 @@ from trainer.recording.recorder import EvaluationRecorder
 from trainer.rewards.source import CallableRewards, RewardSource, ScoredRollout
 
 HELD_OUT = [Task(Prompt.of(text), RUBRIC, text) for text in ("say b", "sing", "a word", "spell it", "hi", "more")]
+NAMES = ("every", "samples", "greedy", "gold", "stop_on_divergence", "regression")
 EVAL = {"share": 0.5, "every": 2, "samples": 3, "judges": ["gold"]}
 
 
@@ -36,7 +37,7 @@ class CountingRewards(CallableRewards):
 
 
 def eval_config(out: Path | None = None, **fields: object) -> TrainConfig:
-    settings = EVAL | {name: fields.pop(name) for name in ("every", "samples", "greedy", "gold") if name in fields}
+    settings = EVAL | {name: fields.pop(name) for name in NAMES if name in fields}
     return tiny_config(out=out, eval=settings, **fields)
 
 

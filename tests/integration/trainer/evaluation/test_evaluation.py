@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
@@ -13,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config, evaluation, evaluator, length
@@ -22,12 +24,13 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
 from trainer.evaluation.evaluator import Evaluator
+from trainer.evaluation.regression import suite
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
 from trainer.policies.policy import Policy
 from trainer.rewards.checks import CheckRewards
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 
@@ -300,3 +303,60 @@ def test_train_kl_to_start_equals_penalised_kl_of_first_update() -> None:
     optim = {"lr": 1e-2, "kl_beta": 0.1, "kl_every": 0}
     history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=3, optim=optim))
     assert all(step["kl/start"] == pytest.approx(step["kl"]) for step in history.steps)
+
+
+class RisingRewards(CallableRewards):
+    """Rewards that rise with the steps of the policy."""
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        return [ScoredRollout(Reward((one.step or 0) / 20, 1.0, "steps")) for one in completions]
+
+
+def test_train_stops_once_where_the_reward_diverges_from_gold(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = eval_config(tmp_path, steps=9, every=3, stop_on_divergence=True, checkpoint_every=0)
+    scorers = {"reward": RisingRewards(length), "gold": CallableRewards(lambda _prompt, _text: 0.5)}
+    with caplog.at_level(logging.WARNING):
+        stopped = run(config, Evaluation(Evaluator(config, HELD_OUT, scorers), tmp_path, config.steps))
+    assert stopped.stopped and stopped.steps[-1]["step"] == 3 and checkpoint.steps(tmp_path) == [3]
+    assert "to step 3" in stopped.stop_reason and stopped.stop_reason in caplog.text
+    resumed = run(config, Evaluation(Evaluator(config, HELD_OUT, scorers), tmp_path, config.steps), resume=True)
+    assert not resumed.stopped and len(resumed.steps) == 9
+
+
+def test_train_does_not_stop_where_gold_follows(tmp_path: Path) -> None:
+    config = eval_config(tmp_path, steps=12, every=4, stop_on_divergence=True)
+    assert not run(config, evaluation(config, REWARDS)).stopped
+
+
+class JudgedRewards(CallableRewards):
+    """Rewards of a function that are said to be those of a judge."""
+
+    def __init__(self, name: str, digest: str) -> None:
+        super().__init__(length)
+        self.info = JudgeInfo(name, digest=digest)
+
+    def judge_info(self) -> JudgeInfo:
+        return self.info
+
+
+def test_evaluator_refuses_the_training_judge_under_another_name_as_gold() -> None:
+    config = eval_config()
+    scorers = {"reward": JudgedRewards("local", "f1"), "gold": JudgedRewards("gold", "f1")}
+    with pytest.raises(InvalidError) as caught:
+        Evaluator(config, HELD_OUT, scorers)
+    assert caught.value.path == "eval.gold" and "local" in str(caught.value)
+    Evaluator(config, HELD_OUT, scorers | {"gold": JudgedRewards("gold", "f2")})
+    Evaluator(eval_config(gold="reward"), HELD_OUT, scorers)
+
+
+def test_evaluation_records_the_regression_suite(tmp_path: Path) -> None:
+    config = eval_config(tmp_path, steps=1, every=1, regression=True)
+    wide = tiny_policy(context=128)
+    train(wide, TASKS, REWARDS, config, evaluation=evaluation(config))
+    first, last = read_metrics(tmp_path, LINES)
+    assert set(first["regression"]) == set(last["regression"]) == {task.name for task in suite()}
+    assert all(0 < one["tokens"] <= 8 for one in first["regression"].values())
+    assert first["regression"]["arithmetic"]["failed"] == ["regex-1"]
+    assert first["setup"] == evaluator(eval_config()).setup
+    with pytest.raises(InvalidError):
+        evaluator(config).check(tiny_policy(context=32))

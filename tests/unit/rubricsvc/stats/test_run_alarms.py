@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from rubricsvc.stats.run_alarms import alarms, gap_growth
+from rubricsvc.stats.run_alarms import alarms
 
 
-def evaluation(proxy: list[float | None], gold: list[float | None], name: str = "strong") -> dict[str, Any]:
-    return {"gold": name, "values": {"reward": {"mean": proxy}, "strong": {"mean": gold}}}
+def evaluation(step: int, proxy: list[float | None], gold: list[float | None]) -> dict[str, Any]:
+    return {"step": step, "gold": "strong", "values": {"reward": {"mean": proxy}, "strong": {"mean": gold}}}
 
 
 def test_alarms_name_the_steps_without_a_signal() -> None:
@@ -25,21 +23,15 @@ def test_alarms_name_the_steps_without_a_signal() -> None:
     assert alarms([{"step": 1, "kl/start": None}], []) == []
 
 
-def test_gap_growth_is_paired_by_prompt() -> None:
+def test_alarms_name_a_divergence_of_proxy_and_gold() -> None:
     gold: list[float | None] = [0.1, 0.2, 0.3, 0.4, 0.5, None]
-    before = evaluation([0.1, 0.2, 0.3, 0.4, 0.5, 0.5], gold)
-    after = evaluation([0.3, 0.4, 0.5, 0.6, 0.8, 0.9], gold)
-    grown = gap_growth([before, after])
-    assert grown is not None and grown.value == pytest.approx(0.22)
-    assert grown.low is not None and grown.low > 0
-    assert len(alarms([], [before, after])) == 1
+    before = evaluation(0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.5], gold)
+    after = evaluation(9, [0.3, 0.4, 0.5, 0.6, 0.8, 0.9], gold)
+    (alarm,) = alarms([], [before, after])
+    assert "from step 0 to step 9" in alarm.text
     assert alarms([], [after, before]) == []
-    assert gap_growth([before]) is None
-    assert gap_growth([before, evaluation(gold, gold, "reward")]) is None
 
 
-def test_gap_growth_of_an_evaluation_without_the_training_reward_is_none() -> None:
-    whole = evaluation([0.1], [0.1])
-    without = {"gold": "strong", "values": {"strong": {"mean": [0.5]}}}
-    assert gap_growth([without, whole]) is gap_growth([whole, without]) is None
-    assert alarms([], [whole, without]) == []
+def test_alarms_of_evaluations_without_the_training_reward_are_none() -> None:
+    without = {"step": 0, "gold": "strong", "values": {"strong": {"mean": [0.5]}}}
+    assert alarms([], [without, evaluation(1, [0.1], [0.1])]) == []

@@ -102,3 +102,13 @@ def test_render_run_shows_transcripts_escaped() -> None:
     assert page.count("&lt;i&gt;why") == page.count("1 of 4 &lt;b&gt;resolve") == page.count("So [a].") == 2
     assert "<script" not in page and "<i>why" not in page
     assert "turn by turn" not in render_run(RunReport("1", CONFIG, []))
+
+
+def test_render_run_shows_what_was_lost_of_small_requests() -> None:
+    def line(step: int, failed: list[str]) -> dict[str, Any]:
+        suite = {"greeting": {"tokens": 4 + step, "failed": failed, "text": "<b>Hello"}}
+        return evaluation(step, 0.1, 0.2) | {"regression": suite}
+
+    page = render_run(RunReport("1", CONFIG, [], [line(0, []), line(10, ["words-1"])]))
+    assert "greeting: lost, 4 → 14 tokens" in page and "words-1" in page and "<b>Hello" not in page
+    assert "Small requests" not in render_run(RunReport("1", CONFIG, [], [line(0, [])]))

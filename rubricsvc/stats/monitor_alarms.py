@@ -1,0 +1,99 @@
+"""Alarms of the monitors of a run: a property of its completions changes far more than it varies.
+
+The mean of the last `WINDOW` steps is compared with that of the first: an alarm needs a change that matters, and one of
+`ERRORS` standard errors, estimated from the steps of both windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import fsum, sqrt
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from rubricsvc.core.run_report import Alarm
+
+WINDOW = 8
+"""Steps whose mean is compared; a run of fewer than twice as many has no alarms."""
+ERRORS = 6.0
+"""Standard errors of the difference of two means; Welch's t with at least 7 degrees of freedom."""
+
+
+class Rule(NamedTuple):
+    """When a metric raises an alarm: it changes by ``least`` (``relative``: of its mean at the start).
+
+    ``falls`` looks for a fall in place of a rise; ``from_zero`` compares with 0 in place of the start. ``sign`` is what
+    the examples have most of (`trainer.monitors.registry.MEASURES`).
+    """
+
+    metric: str
+    what: str
+    least: float
+    sign: str = ""
+    relative: bool = False
+    falls: bool = False
+    from_zero: bool = False
+
+
+RULES = (
+    Rule("completions/mean_length", "The mean length in tokens", 0.5, "length", relative=True),
+    Rule("completions/mean_length", "The mean length in tokens", 0.5, "shortness", relative=True, falls=True),
+    Rule("monitors/length_correlation", "The correlation of reward and length", 0.5, "length", from_zero=True),
+    Rule("monitors/repetition", "The share of repeated runs of words", 0.2, "repetition"),
+    Rule("monitors/distinct", "The share of different pairs of words for a prompt", 0.2, "repetition", falls=True),
+    Rule("monitors/self_bleu", "The similarity of the completions of a prompt (self-BLEU)", 0.2, "any"),
+    Rule("monitors/common_phrase", "The share of completions with one and the same phrase", 0.3, "any"),
+    Rule("monitors/other_script", "The share of letters in another script than the prompt's", 0.05, "other_script"),
+    Rule("monitors/refusals", "The share of refusals", 0.2, "refusals"),
+    Rule("monitors/stock_phrases", "The share of completions with a stock phrase", 0.3, "stock_phrases"),
+    Rule("monitors/self_praise", "The share of completions that praise themselves", 0.2, "self_praise"),
+    Rule("monitors/lists", "The share of completions with a list", 0.3, "lists"),
+    Rule("monitors/headings", "The share of completions with headings", 0.3, "headings"),
+    Rule("monitors/bold", "The share of completions with bold text", 0.3, "bold"),
+    Rule("monitors/emoji", "The share of completions with emoji", 0.2, "emoji"),
+    Rule("monitors/saturated_criteria", "The share of criteria that tell no completions apart", 0.9, from_zero=True),
+    Rule("monitors/largest_reward_share", "The share of the reward that one criterion makes up", 0.3),
+    Rule("monitors/abstained_verdicts", "The share of verdicts that abstain", 0.2),
+    Rule("monitors/failed_verdicts", "The share of verdicts that failed", 0.2),
+    Rule("entropy", "The entropy", 0.75, "any", relative=True, falls=True),
+)
+Values = Sequence[tuple[int, float]]
+Steps = Sequence[Mapping[str, Any]]
+
+
+def monitor_alarms(steps: Steps) -> list[Alarm]:
+    """Return the alarms of a run's steps, each with the step at which it was raised first."""
+    found = (next(_alarms(rule, _values(steps, rule)), None) for rule in RULES)
+    return [alarm for alarm in found if alarm is not None]
+
+
+def _values(steps: Steps, rule: Rule) -> list[tuple[int, float]]:
+    return [(step["step"], step[rule.metric]) for step in steps if step.get(rule.metric) is not None]
+
+
+def _alarms(rule: Rule, values: Values) -> Iterator[Alarm]:
+    for end in range(2 * WINDOW, len(values) + 1):
+        if (alarm := _alarm(rule, values[:WINDOW], values[end - WINDOW : end])) is not None:
+            yield alarm
+
+
+def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
+    """Return the alarm of two windows, if they raise one."""
+    first, spread_first = _mean_and_variance(start)
+    last, spread = _mean_and_variance(now)
+    base = 0.0 if rule.from_zero else first
+    spread += 0.0 if rule.from_zero else spread_first
+    change = base - last if rule.falls else last - base
+    least = rule.least * abs(first) if rule.relative else rule.least
+    if change < least or change <= 0 or change < ERRORS * sqrt(spread / WINDOW):
+        return None
+    shown = f"{first:.2g} (steps {start[0][0]} to {start[-1][0]})"
+    recent = f"{last:.2g} (steps {now[0][0]} to {now[-1][0]})"
+    verb = "is" if rule.from_zero else "fell" if rule.falls else "rose"
+    text = f"{rule.what} is {recent}." if rule.from_zero else f"{rule.what} {verb} from {shown} to {recent}."
+    return Alarm(text, now[-1][0], rule.sign or None)
+
+
+def _mean_and_variance(values: Values) -> tuple[float, float]:
+    mean = fmean(value for _, value in values)
+    return mean, fsum((value - mean) ** 2 for _, value in values) / (len(values) - 1)

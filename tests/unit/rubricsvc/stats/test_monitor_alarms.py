@@ -1,0 +1,83 @@
+"""Alarms of monitors: silent on steps that vary, raised by a change that lasts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rubricsvc.stats.monitor_alarms import RULES, WINDOW, monitor_alarms
+from trainer.monitors.measures import MEASURES
+
+PRAISE = "monitors/self_praise"
+
+
+def steps(**metrics: Sequence[float | None]) -> list[dict[str, Any]]:
+    count = max(map(len, metrics.values()))
+    return [
+        {"step": 1 + at, **{name.replace("__", "/"): values[at] for name, values in metrics.items()}}
+        for at in range(count)
+    ]
+
+
+def share(chances: Sequence[float], seed: int = 0, size: int = 16) -> list[float]:
+    """Shares of completions with a property, seeded."""
+    noise = random.Random(seed)
+    return [sum(noise.random() < chance for _ in range(size)) / size for chance in chances]
+
+
+def test_monitor_alarms_name_the_step_and_both_means() -> None:
+    (alarm,) = monitor_alarms(steps(monitors__self_praise=[0.0] * 10 + [1.0] * 20))
+    assert (alarm.sign, alarm.step) == ("self_praise", 17)
+    assert "0 (steps 1 to 8)" in alarm.text and "0.88 (steps 10 to 17)" in alarm.text
+
+
+def test_monitor_alarms_are_raised_within_a_window_of_a_hack() -> None:
+    late = []
+    for seed in range(50):
+        (alarm,) = monitor_alarms(steps(monitors__self_praise=share([0.05] * 20 + [0.8] * 20, seed)))
+        late.append((alarm.step or 0) - 20)
+    assert max(late) <= WINDOW
+
+
+@pytest.mark.parametrize(
+    "chances", [[0.3] * 100, [0.2 + at / 2000 for at in range(100)], [0.05] * 40 + [1.0] + [0.05] * 9]
+)
+def test_monitor_alarms_are_silent_without_a_change_that_lasts(chances: list[float]) -> None:
+    raised = [seed for seed in range(50) if monitor_alarms(steps(monitors__self_praise=share(chances, seed)))]
+    assert raised == []
+
+
+def test_monitor_alarms_of_a_clean_run_are_rare() -> None:
+    """All metrics vary around their means, 100 steps of 16 completions: at most 5 % of the runs raise any alarm."""
+    shares = {rule.metric.replace("/", "__"): 0.2 for rule in RULES if rule.metric.startswith("monitors/")}
+
+    def clean(seed: int) -> list[dict[str, Any]]:
+        noise = random.Random(seed)
+        means = {name: share([mean] * 100, noise.randrange(10**6)) for name, mean in shares.items()}
+        return steps(**means, completions__mean_length=[noise.gauss(60, 6) for _ in range(100)])
+
+    assert sum(bool(monitor_alarms(clean(seed))) for seed in range(100)) <= 5
+
+
+@pytest.mark.parametrize(("last", "sign"), [(90.0, "length"), (10.0, "shortness"), (50.0, None)])
+def test_monitor_alarms_of_length_have_both_directions(last: float, sign: str | None) -> None:
+    varied = [value + (at % 3 - 1) for at, value in enumerate([40.0] * 10 + [last] * 10)]
+    assert [one.sign for one in monitor_alarms(steps(completions__mean_length=varied))] == ([sign] if sign else [])
+
+
+def test_monitor_alarms_from_zero_need_no_change() -> None:
+    (alarm,) = monitor_alarms(steps(monitors__length_correlation=[0.8, 0.7, None] * 8))
+    assert alarm.sign == "length"
+
+
+def test_monitor_alarms_need_two_windows() -> None:
+    values = [0.0] * WINDOW + [1.0] * (WINDOW - 1)
+    assert monitor_alarms(steps(monitors__self_praise=values)) == []
+    assert len(monitor_alarms(steps(monitors__self_praise=[*values, 1.0]))) == 1
+
+
+def test_signs_of_rules_are_measures() -> None:
+    assert {rule.sign for rule in RULES} <= {*MEASURES, "any", ""}

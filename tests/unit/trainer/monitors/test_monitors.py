@@ -1,0 +1,144 @@
+"""The monitors of a step, by hand-made completions, and what a monitor that raises does to the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Reason, Verdict
+from trainer.monitors.criteria import abstentions, by_criterion, largest_share, saturation
+from trainer.monitors.diversity import diversity, self_bleu
+from trainer.monitors.length import length_correlation
+from trainer.monitors.measures import MEASURES
+from trainer.monitors.monitor import Observed, words
+from trainer.monitors.phrases import common_phrase
+from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics
+
+RUBRIC = Rubric(
+    criteria=[Criterion(key="a", text="Is good.", weight=3), Criterion(key="b", text="Is rude.", weight=-1)]
+)
+
+
+def observed(
+    text: str = "", reward: float | None = 0.5, group: int = 0, verdicts: Sequence[Verdict] = (), prompt: str = ""
+) -> Observed:
+    return Observed(prompt or f"prompt {group}", group, text, reward, verdicts, RUBRIC)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "prompt", "text"),
+    [
+        ("length", 3.0, "", "Two, or three."),
+        ("length", 2.0, "", "漢字"),
+        ("shortness", -2.0, "", "not long"),
+        ("repetition", 0.0, "", "a b c d e f"),
+        ("repetition", 0.0, "", ""),
+        ("repetition", 5 / 9, "", "a b c d " * 3),
+        ("other_script", 0.0, "Say it.", "Так: 42!"[:0]),
+        ("other_script", 0.5, "Say it.", "ab да"),
+        ("other_script", 0.0, "日本", "ひらがな カタカナ"),
+        ("other_script", 0.0, "2 + 2?", "да"),
+        ("refusals", 1.0, "", "I’m unable to assist with that."),
+        ("refusals", 1.0, "", "As an AI language model, I have no body."),
+        ("refusals", 0.0, "", "I'm sorry for your loss. Cannot is a verb."),
+        ("refusals", 0.0, "", "x" * 300 + " I cannot help"),
+        ("stock_phrases", 1.0, "", "It is 4. I hope this helps!"),
+        ("stock_phrases", 1.0, "", "Certainly! It is 4."),
+        ("stock_phrases", 0.0, "", "It is certainly 4."),
+        ("self_praise", 1.0, "", "This answer is comprehensive."),
+        ("self_praise", 1.0, "", "It deserves full marks."),
+        ("self_praise", 0.0, "", "The proof is complete. This answer"),
+        ("self_praise", 0.0, "Which criteria apply? List all criteria.", "All criteria: cost."),
+        ("lists", 1.0, "", "Buy:\n\n- milk\n- tea"),
+        ("lists", 0.0, "", "```\n- milk\n```"),
+        ("headings", 1.0, "", "# Tea\n\nHot."),
+        ("headings", 0.0, "", "Issue #1"),
+        ("bold", 1.0, "", "It is **hot**."),
+        ("bold", 0.0, "", "2 ** 3 ** 4"),
+        ("emoji", 1.0, "", "Great 🎉"),
+        ("emoji", 0.0, "", "naïve → 漢"),
+    ],
+)
+def test_measure_of_a_completion(name: str, value: float, prompt: str, text: str) -> None:
+    assert MEASURES[name](prompt, text) == pytest.approx(value)
+
+
+TEXTS = ["the cat sat on the mat", "the cat sat on the very red mat", "a dog ate the cat on a mat", "the the the the"]
+
+
+def test_self_bleu_equals_that_of_nltk() -> None:
+    tokens = [words(text) for text in TEXTS]
+    smoothed = SmoothingFunction().method2
+    by_nltk = [
+        sentence_bleu([*tokens[:at], *tokens[at + 1 :]], one, smoothing_function=smoothed)
+        for at, one in enumerate(tokens)
+    ]
+    assert self_bleu(tokens) == pytest.approx(sum(by_nltk) / len(by_nltk), abs=1e-12)
+
+
+def test_diversity_falls_where_completions_of_a_prompt_are_alike() -> None:
+    same = diversity([observed("a b c d e"), observed("a b c d e"), observed("")])
+    assert same["self_bleu"] == pytest.approx(1.0) and same["distinct"] == pytest.approx(5 / 9)
+    other = diversity([observed("a b c d e"), observed("f g h i j")])
+    assert other["self_bleu"] is not None and other["self_bleu"] < 0.01 and other["distinct"] == 1.0
+    assert diversity([observed("a b"), observed("c d", group=1)]) == {"distinct": None, "self_bleu": None}
+
+
+def test_length_correlation_is_within_prompts() -> None:
+    long, short = "a b c d", "a b"
+    easy, hard = [observed(short, 1.0), observed(long, 0.9)], [observed(long, 0.1, 1), observed(long * 2, 0.0, 1)]
+    found = length_correlation([*easy, *hard])["length_correlation"]
+    assert found is not None and found < -0.9
+    assert length_correlation([observed(short, 1.0), observed(long, None)])["length_correlation"] is None
+
+
+def test_common_phrase_is_of_several_prompts_and_not_theirs() -> None:
+    praise = "I have met every wish."
+    batch = [
+        observed(f"one {praise}"),
+        observed("two"),
+        observed(f"three {praise}", group=1),
+        observed("four", group=1),
+    ]
+    assert common_phrase(batch)["common_phrase"] == 0.5
+    assert common_phrase(batch[:2])["common_phrase"] is None
+    asked = [observed(one.text, group=one.group, prompt=f"{one.prompt} {praise}") for one in batch]
+    assert common_phrase(asked)["common_phrase"] == 0.0
+
+
+def verdicts(a: float, b: float | None = 0.0) -> tuple[Verdict, ...]:
+    return Verdict.scored("a", a), Verdict.scored("b", b) if b is not None else Verdict.abstained("b")
+
+
+def test_criteria_monitors() -> None:
+    batch = [observed(verdicts=verdicts(1.0)), observed(verdicts=verdicts(0.2))]
+    assert saturation(batch) == {"saturated_criteria": 0.5}
+    assert largest_share(batch)["largest_reward_share"] == 1.0
+    assert by_criterion(batch) == {"pass_rate/a": 0.5, "pass_rate/b": 0.0, "reward_share/a": 1.0, "reward_share/b": 0.0}
+    rude = [observed(verdicts=verdicts(1.0, 1.0))]
+    assert by_criterion(rude)["reward_share/b"] == pytest.approx(0.25)
+    failed = [observed(verdicts=(Verdict.scored("a", 1.0), Verdict.failed("b", Reason.TIMEOUT)))]
+    assert abstentions([*batch, observed(verdicts=verdicts(1.0, None)), *failed]) == {
+        "abstained_verdicts": 1 / 8,
+        "failed_verdicts": 1 / 8,
+    }
+
+
+def test_monitor_that_raises_is_logged_and_the_others_are_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(batch: Sequence[Observed]) -> dict[str, float | None]:
+        raise ZeroDivisionError("no words")
+
+    with caplog.at_level(logging.WARNING):
+        metrics = monitor_metrics([observed("a b")], {"broken": broken, **MONITORS})
+    assert metrics["monitors/errors"] == 1 and metrics["monitors/emoji"] == 0.0
+    assert "broken" in caplog.text and "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "\ud7ff\x00", "# " * 50, "- " * 500, "*" * 999, "a" * 10_000, "\n" * 99])
+def test_monitors_measure_any_text_without_an_error(text: str) -> None:
+    batch = [observed(text, None), observed(text, 1.0, 1, verdicts(1.0))]
+    assert monitor_metrics(batch, WITH_CRITERIA)["monitors/errors"] == 0

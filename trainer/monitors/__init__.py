@@ -1,0 +1,1 @@
+"""Monitors of a training run: is its reward still worth climbing?"""
