@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -97,6 +98,22 @@ def test_logprobs_of_episodes_equal_plain_forward_passes(top_p: float) -> None:
         expected = full.gather(-1, rollouts.ids_BT[row, :length].unsqueeze(-1)).squeeze(-1)
         written = rollouts.written_BT[row, :length]
         torch.testing.assert_close(logp[row, :length][written], expected[written])
+
+
+@pytest.mark.usefixtures("ending")
+def test_each_token_is_processed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = scripted([CALL, CALL], [CALL, "a report"], ["a report"])
+    forward, processed = policy.forward, []
+
+    def counting(ids: torch.Tensor, mask: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        processed.append(int(mask[:, -ids.shape[1] :].sum()))
+        return forward(ids, mask, *args, **options)
+
+    monkeypatch.setattr(policy, "forward", counting)
+    rollouts = sampled(policy)
+    assert [episode.counts["turns"] for episode in rollouts.episodes or ()] == [3, 2]
+    tokens = int(rollouts.prompt_mask_QP.sum() + rollouts.mask_BT.sum())
+    assert tokens - 2 <= sum(processed) <= tokens, "the last token of a completion may be left out"
 
 
 @pytest.mark.usefixtures("ending")
