@@ -91,7 +91,7 @@ bench-train: install ## one training step of the embedded model, here and by TRL
 bench-recording: install ## what recording its rollouts costs of a training step, on SQLite and PostgreSQL (5 minutes)
 	$(RUN) -m tests.services $(BIN)/python -m tests.bench.bench_recording $(ARGS)
 
-bench-run: install ## the demo's task trained at length, evaluated beside baselines at equal compute, with its report (25 minutes; ARGS="--seed 1")
+bench-run: install ## questions of one turn, without tools, trained at length, evaluated beside baselines at equal compute, with its report (25 minutes; ARGS="--seed 1")
 	$(RUN) -m tests.bench.bench_run $(ARGS)
 
 bench-research: install ## a step of recipes/research.toml by stage, trajectories a minute, and a slow tool (8 minutes)

@@ -54,6 +54,8 @@ _MUTABLE_SETTINGS = {
     "max_pause_s",
     "scored_by",
     "score_timeout_s",
+    "local_only",
+    "local_networks",
     "criterion_metrics",
     "trackers",
     "policy.device",

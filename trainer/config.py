@@ -317,10 +317,12 @@ class RunConfig(TrainConfig):
         named = self.eval.baselines if self.eval is not None and not isinstance(self.eval.baselines, bool) else ()
         environment = self.environment.name if self.environment is not None else None
         for name in named:
-            if (name in OF_TOOLS and environment is None) or (
-                name in ("script", "other") and environment != "research"
-            ):
+            if name in OF_TOOLS and environment is None:
+                raise ValueError(f"eval.baselines: {name!r} needs an environment")
+            if name in ("script", "other") and environment != "research":
                 raise ValueError(f"eval.baselines: {name!r} needs the environment `research`")
+        if self.eval is not None and self.eval.other is not None and environment != "research":
+            raise ValueError("eval.other: another collection needs the environment `research`")
         return self
 
     @model_validator(mode="after")

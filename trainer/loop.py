@@ -161,6 +161,9 @@ def _check_start(
         if (settings is None) != (given is None):
             hint = "give both, or neither"
             raise InvalidError(f"`config.{name}` and `{argument}` do not agree", hint=hint, path=name)
+    if config.environment is not None and policy.acting is None:
+        hint = "load it with one: Policy.load(…, acting=make_acting(…))"
+        raise InvalidError("the policy has no environment", hint=hint, path="environment")
     if evolution is not None:
         evolution.check(tasks)
     if evaluation is not None:

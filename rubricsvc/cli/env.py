@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,12 +49,15 @@ from rubricsvc.formats.record import Record
 from rubricsvc.settings import get_settings
 from workers import checks
 
+if TYPE_CHECKING:
+    from trainer.policies.episode_sampling import Acting
+
 app = group("Environments: tools that a policy may call.")
 
 
 @app.command("try")
 def try_(
-    name: Annotated[str, typer.Argument(help="Environment: research or calculator.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="research, calculator, or a run's TOML file.", show_default=False)],
     *,
     prompt: Annotated[str | None, typer.Option(help="File or text.", show_default="that of the rubric")] = None,
     rubric: Annotated[str | None, typer.Option(help="File with a rubric, or a stored rubric.")] = None,
@@ -76,11 +79,11 @@ def try_(
 ) -> None:
     """Sample a trajectory of a policy, and print it turn by turn, with its reward by criterion.
 
-    With --file it is one for each prompt; without --judge only rubrics of checks are scored there. Exits with 1 if a
-    reward is missing.
+    With --file it is one for each prompt; without --judge only rubrics of checks are scored there. Of a run's file the
+    tables [environment] and [tools] are used, in place of --collection, --max-turns and --max-tokens. Exits with 1 if
+    a reward is missing.
     """
     from trainer.config import SamplingConfig
-    from trainer.environments.registry import make_acting
     from trainer.policies.policy import Policy
 
     if file is not None and (prompt is not None or rubric is not None):
@@ -93,7 +96,7 @@ def try_(
     if not tasks:
         raise _no_prompts(file)
     judges = [_judge_of(one, judge, model, mode, api_key_env, demanded=file is None) for one in tasks]
-    acting = make_acting(_environment(name, collection, max_turns, max_tokens), get_settings().collections_dir)
+    acting = _acting(name, collection, max_turns, max_tokens)
     if policy == "embedded":
         fetch_embedded()
     sampling = SamplingConfig(max_new_tokens=max_new_tokens, temperature=temperature)
@@ -131,8 +134,10 @@ def _is_judged(rubric: Rubric) -> bool:
 
 
 def _scored(task: Record, judge: Judge | None, completion: Completion) -> Scored | None:
-    """Return the reward of a trajectory; None without a rubric or a judge."""
-    if task.rubric is None or task.prompt is None or judge is None:
+    """Return the reward of a trajectory; None without a rubric or a judge, and where a tool showed the answer."""
+    from trainer.environments.leaks import leaks_of
+
+    if task.rubric is None or task.prompt is None or judge is None or leaks_of(completion):
         return None
     (scored,) = score_lines(judge, task.rubric, task.prompt, [(task.name, CompletionLine(completion=completion))])
     return scored
@@ -152,6 +157,8 @@ def _show_episode(
     _print(completion)
     if task.rubric is not None and judge is not None and scored is not None:
         print_scored(task.rubric, judge, [scored], as_json=False)
+    elif task.rubric is not None and judge is not None:
+        echo("not scored: a tool showed the answer (`leaks` of --json)")
     elif task.rubric is not None:
         echo("not scored: its rubric has judged criteria; name a judge with --judge")
 
@@ -201,14 +208,23 @@ def demonstrate(
     show(counts | {"left_out": left_out if as_json else first_names(left_out) if left_out else ""}, as_json)
 
 
-def _environment(name: str, collection: str | None, max_turns: int, max_tokens: int) -> Any:
+def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int) -> Acting:
+    """Return an environment by its name, or that of a run's configuration."""
     from pydantic import ValidationError
 
+    from trainer.config import load_config
     from trainer.environments.config import EnvironmentConfig
+    from trainer.environments.registry import make_acting
 
+    folder = get_settings().collections_dir
+    if name.endswith(".toml"):
+        config = load_config(Path(name))
+        if config.environment is None:
+            raise InvalidError(f"{name} has no table [environment]", hint="add one (docs/environments.md)")
+        return make_acting(config.environment, folder, config.tools)
     given = {"name": name, "collection": collection, "max_turns": max_turns, "max_tokens": max_tokens}
     try:
-        return EnvironmentConfig.model_validate(given)
+        return make_acting(EnvironmentConfig.model_validate(given), folder)
     except ValidationError as error:
         message = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
         hint = "expected research --collection NAME (`rubricsvc collections list` names them), or calculator"

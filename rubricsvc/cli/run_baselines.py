@@ -48,6 +48,24 @@ def baselines_of(
         return run_baselines(run, policies, tasks.train, rewards, evaluator, other=other, **options)
 
 
+def check_prompts(run: RunConfig, tasks: RunTasks) -> None:
+    """Check, before anything is loaded, that all prompts fit and are of the collections that are searched.
+
+    Raises:
+        InvalidError: One does not fit, or was made of another state of its collection.
+        NotFoundError: There is no such collection.
+    """
+    from trainer.sizes import check_sizes
+
+    for config, some in ((run, [*tasks.train, *tasks.held_out]), (_elsewhere(run), tasks.other)):
+        if some:
+            acting = acting_of(config)
+            check_sizes(config, some, acting)
+            if acting is not None:
+                for task in some:
+                    acting.environment.reset(task.prompt)
+
+
 def _elsewhere(run: RunConfig) -> RunConfig:
     """Return a run with the collection of ``eval.other`` in place of its own; without it, one that is not evaluated."""
     other = run.eval.other if run.eval is not None else None

@@ -56,7 +56,7 @@ def prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
     check_local(run)
     tasks = run_tasks(run)
     if not allow_drafts:
-        _reject_drafts(loaded, [*tasks.train, *tasks.held_out])
+        _reject_drafts(loaded, [*tasks.train, *tasks.held_out, *tasks.other])
     return PreparedRun(run, judge, audit, repeatability, tasks, allow_drafts)
 
 

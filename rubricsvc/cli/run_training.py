@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from rubricsvc.cli.output import INTERRUPTED, ProgressBar, cell, counted, echo, progress_bar
-from rubricsvc.cli.run_baselines import baselines_of
+from rubricsvc.cli.run_baselines import baselines_of, check_prompts
 from rubricsvc.cli.run_evaluation import evaluation_of, evaluator_of, is_evaluated
 from rubricsvc.cli.run_evolution import evolution_of
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, run_name
-from rubricsvc.cli.run_policy import acting_of, is_in_warm_up, load_policy, warm_up_of
+from rubricsvc.cli.run_policy import is_in_warm_up, load_policy, warm_up_of
 from rubricsvc.cli.run_preflight import require_preflight
 from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
 from rubricsvc.cli.run_recording import complete_record, recorder_of, tracking_of
@@ -74,10 +74,9 @@ def _train(prepared: PreparedRun, record: Mapping[str, Any], resume: bool) -> tu
     """Train, evaluate and run the baselines; return the history, None if the warm-up was stopped, and the run's id."""
     from trainer import checkpoint
     from trainer.loop import train
-    from trainer.sizes import check_sizes
 
     run, tasks = prepared.config, prepared.tasks
-    check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
+    check_prompts(run, tasks)
     name = run_name(run.out, resume)
     with (
         checkpoint.locked(run.out),

@@ -11,14 +11,13 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli import run_comparison, run_report, run_sweep, run_transcripts, run_views
 from rubricsvc.cli.output import Json, group, progress_bar, show
-from rubricsvc.cli.run_baselines import baselines_of
+from rubricsvc.cli.run_baselines import baselines_of, check_prompts
 from rubricsvc.cli.run_controls import control_changes, controls
 from rubricsvc.cli.run_data import RunTasks
 from rubricsvc.cli.run_difficulty import DifficultyOptions, show_difficulty
 from rubricsvc.cli.run_evaluation import evaluations, evaluator_of, show_evaluations
 from rubricsvc.cli.run_folders import read_invocation
 from rubricsvc.cli.run_judge import judge_of_run
-from rubricsvc.cli.run_policy import acting_of
 from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
 from rubricsvc.cli.run_recording import baseline_recorder
 from rubricsvc.cli.run_references import check_references
@@ -72,7 +71,6 @@ def baselines(
     What is missing in the folder of the run is done; run the command again to continue after an interrupt.
     """
     from trainer.config import load_config
-    from trainer.sizes import check_sizes
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
@@ -83,7 +81,7 @@ def baselines(
     prepared = prepare(loaded, allow_drafts)
     run, tasks = prepared.config, prepared.tasks
     print_plan(prepared, resume=False)
-    check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
+    check_prompts(run, tasks)
     with (
         prepared.rewards() as rewards,
         progress_bar("baselines") as bar,

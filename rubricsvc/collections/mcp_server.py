@@ -1,7 +1,7 @@
 """A collection as a server of the Model Context Protocol, with the tools search, open, find and quote.
 
-Its tools have no state, so that one server serves many clients. Their results have the form of the tools of the
-environment `research`, so that the checks of citations read them in any trajectory.
+Its tools have no state, so that one server serves many clients. Those that show a document return it with its id, so
+that the checks of citations read them in any trajectory, whatever name a client gives them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from pydantic import Field
 from rubricsvc.collections.index import Collection
 from rubricsvc.errors import NotFoundError
 
-OPEN_CHARS = 8000
-"""Characters of a document that a call of ``open`` returns."""
+OPEN_CHARS = 1500
+"""Default of ``open``: as JSON it fits into ``environment.max_result_chars``."""
+MAX_OPEN_CHARS = 20_000
 SNIPPET_CHARS = 160
 
 Id = Annotated[str, Field(description="Id of a document, as `search` shows it.")]
 
 
-class FoundPart(TypedDict):
-    """A part of a document, by the place of its first character."""
+class Part(TypedDict):
+    """A part of a document, by the place of its first character, and the characters after it."""
 
     id: str
     start: int
     text: str
+    more: int
 
 
 def mcp_server(collection: Collection) -> MCPServer:
@@ -51,24 +53,24 @@ def mcp_server(collection: Collection) -> MCPServer:
             raise ToolError("no document has these words")
         return "\n".join(hit.line(SNIPPET_CHARS) for hit in hits)
 
-    @server.tool("open", structured_output=False)
+    @server.tool("open")
     async def open_(
-        id: Id, start: Annotated[int, Field(ge=0, description="Character of the document to begin at.")] = 0
-    ) -> str:
-        """Read a document."""
+        id: Id,
+        start: Annotated[int, Field(ge=0, description="Character of the document to begin at.")] = 0,
+        chars: Annotated[int, Field(ge=1, le=MAX_OPEN_CHARS, description="Maximum number of characters.")] = OPEN_CHARS,
+    ) -> Part:
+        """Read a document; `more` is the number of characters after the part that is returned."""
         text = _text(collection, id)
         if start >= max(len(text), 1):
             raise ToolError(f"document {id!r} has {len(text)} characters")
-        end = start + OPEN_CHARS
-        more = f"\n[{len(text) - end} more characters: start={end}]" if end < len(text) else ""
-        return text[start:end] + more
+        return _part(id, text, start, text[start : start + chars])
 
     @server.tool()
-    async def find(id: Id, text: Annotated[str, Field(description="Words to look for.")]) -> FoundPart:
+    async def find(id: Id, text: Annotated[str, Field(description="Words to look for.")]) -> Part:
         """Show the best part of a document with these words; `open` reads on from its start."""
-        _text(collection, id)
+        whole = _text(collection, id)
         part = collection.ranked_parts(text, [id])[0]
-        return FoundPart(id=id, start=part.start, text=part.text)
+        return _part(id, whole, part.start, part.text)
 
     @server.tool(structured_output=False)
     async def quote(id: Id, text: Annotated[str, Field(description="The passage.")]) -> str:
@@ -79,6 +81,10 @@ def mcp_server(collection: Collection) -> MCPServer:
         return f"“{text}” [{id}]"
 
     return server
+
+
+def _part(id_: str, whole: str, start: int, text: str) -> Part:
+    return Part(id=id_, start=start, text=text, more=max(len(whole) - start - len(text), 0))
 
 
 def _text(collection: Collection, id_: str) -> str:

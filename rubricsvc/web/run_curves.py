@@ -16,7 +16,7 @@ CURVES = (
     ("Entropy", "entropy", "Nats a token"),
     ("Completions without a reward", "unscored_fraction", "Share of a step's completions"),
     ("Episodes with a tool call", "tools/used_fraction", "Share of a step's episodes"),
-    ("Valid calls", "tools/valid_fraction", "Share of a step's calls"),
+    ("Well-formed calls", "tools/valid_fraction", "Share of a step's calls"),
     ("Episodes with a report", "tools/reported_fraction", "Share of a step's episodes"),
     ("Bonus for tools", "tool_bonus", "Mean of a step's completions, in units of the advantage"),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rubricsvc.core.prompt import Prompt
-from trainer.environments.environment import Environment, Episode, Tool
+from trainer.environments.environment import Environment, Episode, Tool, ToolError
 
 
 class EmptyResults:
@@ -34,5 +35,6 @@ class _EmptyEpisode:
         return self._episode.report
 
     def step(self, name: str, arguments: Mapping[str, Any]) -> str:
-        self._episode.step(name, arguments)
+        with suppress(ToolError):  # "no such document" would be a result, too
+            self._episode.step(name, arguments)
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -35,7 +36,7 @@ class Research:
         Tool("find", "Show the next part of the open document with these words.", {"text": "Words to look for."}),
         Tool(
             "quote",
-            "Check that a passage is in an opened document.",
+            "Check that a passage is in what was shown of a document.",
             {"id": "Its id.", "text": "The passage."},
         ),
         Tool("finish", "End with the report. Cite documents as [id].", {"report": "The report."}),
@@ -86,7 +87,7 @@ class ResearchEpisode:
         self._collection, self._lock, self._withheld = environment.collection, environment.lock, withheld
         self._snippet_chars, self._shown_chars = environment.snippet_chars, environment.shown_chars
         self._query, self._open_id = "", ""
-        self._shown, self._opened = set[int](), set[str]()
+        self._shown, self._read = set[int](), defaultdict[str, list[str]](list)
 
     def step(self, name: str, arguments: Mapping[str, str]) -> str:
         """Return the result of a call."""
@@ -113,8 +114,7 @@ class ResearchEpisode:
     def _find(self, text: str) -> str:
         if not self._open_id:
             raise ToolError("open a document first")
-        shown = self._part(self._open_id, text)
-        return strict_json.dump({"id": self._open_id, "text": shown})
+        return self._document(self._part(self._open_id, text))
 
     def _part(self, id_: str, query: str) -> str:
         """Return the best part of a document that was not shown yet."""
@@ -125,15 +125,23 @@ class ResearchEpisode:
         if part is None:
             raise ToolError("the whole document was shown")
         self._open_id = id_
-        self._opened.add(id_)
         self._shown.add(part.start)
-        return _best(part.text, query, self._shown_chars)
+        text = _best(part.text, query, self._shown_chars)
+        self._read[id_].append(" ".join(text.split()))
+        return text
+
+    def _document(self, text: str) -> str:
+        """Return a part of the open document as JSON that is not longer than results may be: cut, it would be none."""
+        while len(shown := strict_json.dump({"id": self._open_id, "text": text})) > self._shown_chars and text:
+            text = text[: len(text) - max(1, len(shown) - self._shown_chars)]
+        return shown
 
     def _quote(self, id: str, text: str) -> str:
-        if id not in self._opened:
+        if id not in self._read:
             raise ToolError(f"open {id!r} first")
-        if not self._collection.has_passage(id, text):
-            raise ToolError("the passage is not in this document, word for word")
+        passage = " ".join(text.split())
+        if not passage or not any(passage in part for part in self._read[id]):
+            raise ToolError("the passage is not in what was shown of this document, word for word")
         return f"“{text}” [{id}]"
 
 

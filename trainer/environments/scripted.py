@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pydantic import JsonValue
+
 from rubricsvc.core.prompt import Completion, Prompt
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.notes import NOTE
@@ -56,9 +58,10 @@ def demonstrate(
     episode.turn(call_text("finish", report=" ".join(cited)))
     if not episode.report:
         return None
-    return Completion(
-        text=episode.report, messages=tuple(episode.messages), policy=NAME, sampling={"tools": dict(episode.counts)}
-    )
+    sampling: dict[str, JsonValue] = {"tools": dict(episode.counts)}
+    if episode.leaks:
+        sampling["leaks"] = [dict(leak) for leak in episode.leaks]
+    return Completion(text=episode.report, messages=tuple(episode.messages), policy=NAME, sampling=sampling)
 
 
 def _plan(environment: Research, prompt: Prompt) -> Iterator[tuple[str, Sequence[str]]]:

@@ -9,7 +9,7 @@ from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Document, Message, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats import load
-from trainer.environments.documents import Documents
+from tests.bench.run_questions.passage_index import PassageIndex
 
 QUESTIONS = Path(__file__).with_name("questions.yaml")
 FORM = Path(__file__).with_name("form.yaml")
@@ -38,7 +38,7 @@ def load_questions() -> list[Question]:
     (form,) = load(FORM, "native")
     assert form.rubric is not None
     questions = []
-    with Documents(python_reference()) as documents:
+    with PassageIndex(python_reference()) as documents:
         for record in load(QUESTIONS, "native"):
             assert record.prompt is not None and record.rubric is not None
             text = record.prompt.text
@@ -53,7 +53,7 @@ def load_questions() -> list[Question]:
     return questions
 
 
-def _passages(documents: Documents, query: str) -> tuple[Document, ...]:
+def _passages(documents: PassageIndex, query: str) -> tuple[Document, ...]:
     """Return the best passage, and the next ones within ``SHOWN_WORDS``."""
     chosen: list[Document] = []
     words_left = SHOWN_WORDS

@@ -8,8 +8,8 @@ from random import Random
 
 from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Completion, Prompt
-from trainer.environments.documents import passages
 from trainer.judge_training.data.edits import sentences
+from trainer.judge_training.data.passages import passages
 from trainer.judge_training.examples import Example
 
 _REQUESTS = (

@@ -16,6 +16,7 @@ from mcp_types import CallToolResult, TextContent
 
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections.mcp_server import OPEN_CHARS
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from tests.cli import Cli
 from tests.service_process import TIMEOUT, command
@@ -62,10 +63,11 @@ def test_serve_answers_the_tools_of_a_collection(server: StdioServerParameters |
             assert tools == {"search": ["query"], "open": ["id"], "find": ["id", "text"], "quote": ["id", "text"]}
             hits = text(await client.call_tool("search", {"query": "dead tuples AND (index"})).splitlines()
             assert [line.split(":")[0] for line in hits] == ["[index] Indexes", "[vacuum] Vacuum"]
-            first = text(await client.call_tool("open", {"id": "vacuum"}))
-            start = int(first.removesuffix("]").split("start=")[1])
-            rest = text(await client.call_tool("open", {"id": "vacuum", "start": start}))
-            assert first[:start] + rest == LONG
+            first = (await client.call_tool("open", {"id": "vacuum"})).structured_content
+            assert first is not None and len(first["text"]) == OPEN_CHARS
+            asked = {"id": "vacuum", "start": OPEN_CHARS, "chars": first["more"]}
+            rest = (await client.call_tool("open", asked)).structured_content
+            assert rest is not None and (first["text"] + rest["text"], rest["more"]) == (LONG, 0)
             found = await client.call_tool("find", {"id": "index", "text": "query"})
             assert found.structured_content is not None
             assert PAGES[1].text[found.structured_content["start"] :].startswith(found.structured_content["text"])
@@ -95,8 +97,11 @@ def test_serve_answers_wrong_calls_with_errors(server: StdioServerParameters | s
     assert asyncio.run(session()) == [True] * len(calls)
 
 
+@pytest.mark.parametrize("prefix", ["", "papers_"])
 @pytest.mark.parametrize(("name", "arguments"), [("open", {"id": "index"}), ("find", {"id": "index", "text": "query"})])
-def test_results_open_documents_for_checks_of_citations(folder: Path, name: str, arguments: dict[str, str]) -> None:
+def test_results_open_documents_for_checks_of_citations(
+    folder: Path, name: str, arguments: dict[str, str], prefix: str
+) -> None:
     from rubricsvc.collections.mcp_server import mcp_server
 
     async def call() -> str:
@@ -104,7 +109,7 @@ def test_results_open_documents_for_checks_of_citations(folder: Path, name: str,
             async with Client(mcp_server(collection)) as client:
                 return text(await client.call_tool(name, arguments))
 
-    made = ToolCall(name=name, arguments=f'{{"id": "{arguments["id"]}"}}', id="1")
+    made = ToolCall(name=prefix + name, arguments=f'{{"id": "{arguments["id"]}"}}', id="1")
     messages = (
         Message(role="assistant", content="", tool_calls=(made,)),
         Message(role="tool", content=asyncio.run(call()), tool_call_id="1"),

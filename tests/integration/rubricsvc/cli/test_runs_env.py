@@ -99,6 +99,8 @@ def test_run_has_the_tools_of_an_mcp_server(cli: Cli, config: Path, tmp_path: Pa
     assert ran.code == 0, ran.err
     metrics = (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["tools/turns"] for line in metrics] == [1.0, 1.0]
+    tried = cli("env", "try", config, "--prompt", "What is 6 + 7?", "--policy", config.parent / "policy", "--json")
+    assert tried.code == 0, tried.err
 
 
 def test_local_run_refuses_a_stored_judge_elsewhere(cli: Cli, config: Path) -> None:

@@ -13,10 +13,10 @@ STEPS = [
 
 def test_curves_count_a_tool_that_a_step_did_not_call_as_zero() -> None:
     found = {one.heading: one for one in curves(STEPS)}
-    assert list(found) == ["Reward", "Valid calls", "Calls of tools"]
+    assert list(found) == ["Reward", "Well-formed calls", "Calls of tools"]
     calls = [(one.series, one.step, one.value) for one in found["Calls of tools"].points]
     assert calls == [("open", 1, 0.0), ("open", 2, 1.0), ("search", 1, 0.5), ("search", 2, 0.0)]
-    assert [one.step for one in found["Valid calls"].points] == [2]
+    assert [one.step for one in found["Well-formed calls"].points] == [2]
 
 
 def test_curves_of_a_run_without_an_environment_have_no_tools() -> None:
@@ -25,4 +25,4 @@ def test_curves_of_a_run_without_an_environment_have_no_tools() -> None:
 
 def test_side_by_side_has_a_panel_for_each_curve() -> None:
     chart = configured(side_by_side(curves(STEPS))).to_dict()
-    assert [panel["title"]["text"] for panel in chart["concat"]] == ["Reward", "Valid calls", "Calls of tools"]
+    assert [panel["title"]["text"] for panel in chart["concat"]] == ["Reward", "Well-formed calls", "Calls of tools"]

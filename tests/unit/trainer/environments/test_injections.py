@@ -60,6 +60,8 @@ def test_injection_in_a_result_changes_nothing_of_the_protocol(text: str) -> Non
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_injection_in_a_document_opens_no_other(text: str) -> None:
     one = begin(Reading(text), PROMPT, EpisodeLimits())
-    one.turn(call_text("open", id="page"))
+    (answer,) = one.turn(call_text("open", id="page"))
     one.turn(call_text("finish", report="42 [gold]"))
-    assert set(sources(PROMPT, Completion(text=one.report, messages=tuple(one.messages)))) <= {"page"}
+    opened = set(sources(PROMPT, Completion(text=one.report, messages=tuple(one.messages))))
+    is_document = answer.content.strip() and not answer.content.lstrip().startswith(("{", "["))
+    assert opened == {"page"} if is_document else opened <= {"page"}

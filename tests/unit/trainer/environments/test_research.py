@@ -72,6 +72,20 @@ def test_open_shows_the_best_part_and_find_the_next(research: Research) -> None:
     assert following["text"].startswith("Paragraph 3")
 
 
+@pytest.mark.parametrize("chars", [60, 500])
+def test_find_is_whole_json_within_the_limit_of_results(tmp_path: Path, chars: int) -> None:
+    text = 'A line with a "quotation" and a \\ in it.\n' * 200
+    collections.add(tmp_path, "docs", [Page("index", "Indexes", text)], FaultyDocuments(), source="a test")
+    research = Research(tmp_path, "docs", shown_chars=chars)
+    with research.collection:
+        one = begin(research, Prompt.of("?"), EpisodeLimits(max_result_chars=chars))
+        result(one, "open", id="index")
+        shown = result(one, "find", text="quotation")
+    assert len(shown) <= chars
+    assert json.loads(shown)["id"] == "index"
+    assert json.loads(shown)["text"].startswith("A line with")
+
+
 def test_find_ends_with_the_document(research: Research) -> None:
     one = begin(research, Prompt.of("?"), EpisodeLimits(max_turns=20))
     result(one, "open", id="index")
@@ -98,6 +112,16 @@ def test_quote_must_stand_in_the_opened_document(research: Research) -> None:
     assert result(one, "quote", id="index", text="An index  speeds up\na query.").endswith("[index]")
     assert error(one, "quote", id="index", text="An index slows down a query.")
     assert error(one, "quote", id="index", text=" ")
+
+
+def test_quote_must_stand_in_a_part_that_was_shown(research: Research) -> None:
+    one = begin(research, Prompt.of("?"), EpisodeLimits(max_turns=20))
+    result(one, "search", query="Paragraph 2")
+    result(one, "open", id="vacuum")
+    passage = "Paragraph 3 about vacuum and tables."
+    assert error(one, "quote", id="vacuum", text=passage)
+    result(one, "find", text="Paragraph 3")
+    assert result(one, "quote", id="vacuum", text=passage).endswith("[vacuum]")
 
 
 def test_finish_ends_with_the_report(research: Research) -> None:

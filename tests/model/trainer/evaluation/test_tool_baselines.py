@@ -40,7 +40,8 @@ def research(tmp_path: Path) -> Iterator[Research]:
 
 def test_tools_with_empty_results_still_end_the_episode(research: Research) -> None:
     episode = begin(EmptyResults(research), ASKED, LIMITS)
-    for name, argument in (("search", {"query": "vacuum"}), ("open", {"id": "vacuum"})):
+    calls = (("search", {"query": "vacuum"}), ("open", {"id": "vacuum"}), ("open", {"id": "nowhere"}))
+    for name, argument in (*calls, ("quote", {"id": "vacuum", "text": "It removes nothing."})):
         (answer,) = episode.turn(call_text(name, **argument))
         assert answer.content == ""
     episode.turn(call_text("finish", report="Nothing [vacuum]."))
