@@ -88,9 +88,11 @@ def _all_curves(found: RunReport) -> Any:
     from rubricsvc.web.charts import configured
     from rubricsvc.web.run_charts import score_points
     from rubricsvc.web.run_curves import Curve, curves, side_by_side
+    from rubricsvc.web.run_distance import distance_curve
 
     scores = Curve("Mean score on held-out prompts", _SCORES_NOTE, score_points(found.evaluations))
-    shown = [one for one in (scores, *curves(found.steps)) if one.points]
+    distance = distance_curve(found.steps, found.evaluations)
+    shown = [one for one in (scores, distance, *curves(found.steps)) if one.points]
     if not shown:
         raise NotFoundError(f"run {found.name} has no curves", hint="no step is finished yet")
     return configured(side_by_side(shown))

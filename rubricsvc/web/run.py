@@ -19,6 +19,7 @@ from rubricsvc.web.run_charts import (
     score_points,
 )
 from rubricsvc.web.run_curves import curves
+from rubricsvc.web.run_distance import distance_curve, fits
 from rubricsvc.web.transcripts import shown_turns
 
 CRITERIA_A_CHART = 6
@@ -30,6 +31,7 @@ def render_run(report: RunReport) -> str:
     names = criterion_names(report.steps)[:MAX_CRITERIA]
     parts = [names[at : at + CRITERIA_A_CHART] for at in range(0, len(names), CRITERIA_A_CHART)]
     scores = score_points(report.evaluations)
+    distance = distance_curve(report.steps, report.evaluations)
     evaluations = in_order([*report.evaluations, *report.baselines])
     return render(
         "run.html.j2",
@@ -38,6 +40,11 @@ def render_run(report: RunReport) -> str:
         shown_turns=shown_turns,
         has_bands=any(one.low is not None for one in scores),
         scores=drawn("mean score", scores) if scores else None,
+        distance=distance,
+        distance_svgs=drawn("change of the mean score", distance.points, over=distance.over)
+        if distance.points
+        else None,
+        fits=fits(report.steps, report.evaluations),
         curves=[(one.heading, one.note, drawn(one.heading.lower(), one.points)) for one in curves(report.steps)],
         criteria=[
             (band_note(report.steps, part), drawn("mean value", criterion_points(report.steps, part))) for part in parts

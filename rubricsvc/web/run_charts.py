@@ -11,6 +11,8 @@ from rubricsvc.stats.run_curves import MIN_STEPS, window_size, windows
 from rubricsvc.web.charts import render_svg
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
+STEP = "step"
+"""The axis of most charts."""
 REWARD = "reward"
 LENGTH = "completions/mean_length"
 STEP_BANDS = {
@@ -33,7 +35,7 @@ class Point:
 
 
 def curve(
-    title: str, points: Sequence[Point], height: int = 220, *, over: str = "step", doubling: bool = False
+    title: str, points: Sequence[Point], height: int = 220, *, over: str = STEP, doubling: bool = False
 ) -> Callable[[int], Any]:
     """Chart points over steps, or another number: a line, with a band, for each series.
 
@@ -51,11 +53,13 @@ def curve(
 
     def chart(width: int) -> Any:
         count = max(width // 60, 2)
-        values = whole_steps if len(whole_steps := _whole_steps(points)) <= count else alt.Undefined
+        is_short = over == STEP and len(_whole_steps(points)) <= count
+        values = _whole_steps(points) if is_short else alt.Undefined
         if doubling:
             values = sorted({one.step for one in points})
         x_scale = alt.Scale(type="log", base=2) if doubling else alt.Undefined
-        axis = alt.Axis(values=values, tickCount=count, format="d", grid=False)
+        is_whole = over == STEP or doubling
+        axis = alt.Axis(values=values, tickCount=count, format="d" if is_whole else "~g", grid=False)
         legend = (
             alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
             if len(names) > 1
@@ -130,9 +134,13 @@ def score_points(lines: Iterable[Mapping[str, Any]]) -> list[Point]:
             mean = score["mean"]
             if mean["value"] is None:
                 continue
-            kind = "training reward (proxy)" if name == REWARD else f"{name} (gold)" if name == line["gold"] else name
-            found.append(Point(kind, line["step"], mean["value"], mean["low"], mean["high"]))
+            found.append(Point(score_name(name, line["gold"]), line["step"], mean["value"], mean["low"], mean["high"]))
     return found
+
+
+def score_name(name: str, gold: str) -> str:
+    """Return a score's name in charts."""
+    return "training reward (proxy)" if name == REWARD else f"{name} (gold)" if name == gold else name
 
 
 def criterion_names(steps: Sequence[Mapping[str, Any]]) -> list[str]:

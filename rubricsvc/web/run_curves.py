@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rubricsvc.web.run_charts import Point, band_note, curve, metric_points
+from rubricsvc.web.run_charts import STEP, Point, band_note, curve, metric_points
 
 CURVES = (
     ("Reward", "reward", "Mean training reward of a step's completions"),
@@ -27,11 +27,12 @@ _CALLS = "tools/calls"
 
 
 class Curve(NamedTuple):
-    """A chart with its heading, and what its points and bands are."""
+    """A chart with its heading, and what its points and bands are, over steps or another number."""
 
     heading: str
     note: str
     points: list[Point]
+    over: str = STEP
 
 
 def side_by_side(shown: Sequence[Curve], **options: Any) -> Any:
@@ -39,7 +40,7 @@ def side_by_side(shown: Sequence[Curve], **options: Any) -> Any:
     import altair as alt
 
     charts = [
-        curve("", one.points, height=200, **options)(PANEL_WIDTH).properties(
+        curve("", one.points, height=200, **({"over": one.over} | options))(PANEL_WIDTH).properties(
             title=alt.Title(one.heading, subtitle=textwrap.wrap(one.note, NOTE_CHARS), anchor="start")
         )
         for one in shown
