@@ -54,10 +54,6 @@ def bestofn(
         raise InvalidError(f"--answer is no regular expression: {error}", hint="quote it", path="answer") from error
     with database() as db, db.read() as session, progress_bar("best of n") as bar:
         found = best_of_n(session, job, gold, most=n, answer=answer, on_progress=bar.update)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-    else:
-        _print(found)
     if out is not None:
         from rubricsvc.web.best_of_n import picture, render_best_of_n
 
@@ -66,6 +62,10 @@ def bestofn(
                 stream.write(render_best_of_n(found))
         else:
             write_picture(picture(found), out)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _print(found)
 
 
 def _print(found: BestOfN) -> None:
@@ -77,11 +77,11 @@ def _print(found: BestOfN) -> None:
             "left out": found.left_out,
         }
     )
-    columns = ["job", "judge", "gold_of_1", f"gold_of_{found.n[-1]}", "gain", "oracle_share", "slope", "less_first"]
+    columns = ["judge", "gold_of_1", f"gold_of_{found.n[-1]}", "gain", "oracle_share", "slope", "less_first"]
     print_data("")
     print_table(columns, [_summary_cells(one) for one in found.judges])
     for one in found.judges:
-        print_data(f"\n{one.judge} (job {one.job_id}):")
+        print_data(f"\n{one.title}:")
         curves = {"proxy": one.proxy, "gold": one.gold, "weighted_vote": one.weighted_vote}
         _print_curves(found, curves)
     print_data("\nWithout a judge:")
@@ -92,7 +92,7 @@ def _print(found: BestOfN) -> None:
 def _summary_cells(one: JudgeCurves) -> list[Any]:
     figures = (one.gold[0], one.gold[-1], one.gain)
     share = number(one.oracle_share, digits=2)
-    return [one.job_id, one.judge, *map(_text, figures), share, _text(one.slope), _text(one.difference)]
+    return [one.title, *map(_text, figures), share, _text(one.slope), _text(one.difference)]
 
 
 def _print_curves(found: BestOfN, curves: Mapping[str, Sequence[Estimate]]) -> None:

@@ -195,8 +195,8 @@ def cell(value: Any) -> str:
 
 
 def number(value: float | None, *, missing: str = "n/a", digits: int = 3) -> str:
-    """Return the number with fixed digits, or ``missing``."""
-    return missing if value is None else f"{value:.{digits}f}"
+    """Return the number with fixed digits and without "-0.00", or ``missing``."""
+    return missing if value is None else f"{value:z.{digits}f}"
 
 
 def estimate_cells(estimate: Any, digits: int = 3) -> tuple[str, str]:

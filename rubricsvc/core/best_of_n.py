@@ -13,6 +13,7 @@ class JudgeCurves(Value):
 
     job_id: int
     judge: str
+    rubrics: tuple[str, ...] = Field(description="Versions as name@version, of all that the job scored.")
     proxy: tuple[Estimate, ...] = Field(description="Reward of the best of n by the reward: what the judge promises.")
     gold: tuple[Estimate, ...] = Field(description="Gold of that completion: what it keeps.")
     weighted_vote: tuple[Estimate, ...] = Field(description="Gold of the answer with the largest sum of rewards.")
@@ -20,6 +21,12 @@ class JudgeCurves(Value):
     oracle_share: float | None = Field(description="That gain as a share of the oracle's.")
     slope: Estimate = Field(description="Rise of the gold over the square root of the KL bound.")
     difference: Estimate | None = Field(description="Gold at the largest n less that of the first judge's choice.")
+
+    @property
+    def title(self) -> str:
+        """The judge, its rubric where it is one, and the job."""
+        rubric = f", {self.rubrics[0]}" if len(self.rubrics) == 1 else ""
+        return f"{self.judge}{rubric} (job {self.job_id})"
 
 
 class BestOfN(Value):

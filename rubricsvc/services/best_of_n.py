@@ -78,7 +78,8 @@ def best_of_n(
     for number, ids in enumerate(kept):
         samples.append(_samples(session, ids, proxies, scores, answer))
         on_progress(number + 1, len(kept), "")
-    found = _curves(rows, samples, ns)
+    names = [tuple(row.ref for row in rubrics.many(session, _versions(session, job.id)).values()) for job in rows]
+    found = _curves(rows, names, samples, ns)
     return found.model_copy(
         update={
             "gold_source": source,
@@ -215,7 +216,9 @@ def _answer(text: str, pattern: str | None) -> str | None:
     return " ".join(matches[-1].group(1 if matches[-1].re.groups else 0).split()) if matches else None
 
 
-def _curves(rows: Sequence[JobRow], samples: Sequence[_Samples], ns: Sequence[int]) -> BestOfN:
+def _curves(
+    rows: Sequence[JobRow], names: Sequence[tuple[str, ...]], samples: Sequence[_Samples], ns: Sequence[int]
+) -> BestOfN:
     with needs_extra("judging"):
         from rubricsvc.stats.best_of_n import JUDGE_CURVES, SAMPLE_CURVES, kl_bound, slope
         from rubricsvc.stats.policy_scores import over_prompts, paired_difference
@@ -242,6 +245,7 @@ def _curves(rows: Sequence[JobRow], samples: Sequence[_Samples], ns: Sequence[in
             JudgeCurves(
                 job_id=job.id,
                 judge=job.judge.name,
+                rubrics=names[number],
                 **{name: over_n(values) for name, values in own.items()},
                 gain=gain,
                 oracle_share=(gain.value or 0.0) / oracle_gain if oracle_gain > 0 else None,

@@ -12,6 +12,8 @@ from rubricsvc.web.pages import render
 from rubricsvc.web.run_charts import Point, drawn
 from rubricsvc.web.run_curves import Curve, side_by_side
 
+DISTINCT = 0.9
+"""Share of samples from which on so few answers are the same that a vote is hardly more than the best sample."""
 _OVER: dict[str, Any] = {"over": "samples (n)", "doubling": True}
 
 
@@ -34,17 +36,19 @@ def render_best_of_n(found: BestOfN) -> str:
 
 def _curves(found: BestOfN) -> list[Curve]:
     note = f"Means over {found.prompts} prompts with 95 % intervals. Gold: {found.gold_source}."
-    return [Curve(f"{one.judge} (job {one.job_id})", note, _points(found, one)) for one in found.judges]
+    return [Curve(one.title, note, _points(found, one)) for one in found.judges]
 
 
 def _points(found: BestOfN, judge: JudgeCurves) -> list[Point]:
+    """Return the points of a judge's chart; votes are those of single samples where few answers are the same."""
     curves: dict[str, Sequence[Estimate]] = {
         "reward (proxy)": judge.proxy,
         "gold": judge.gold,
-        "gold of the weighted vote": judge.weighted_vote,
         "gold, perfect judge": found.oracle,
         "gold, worst of n": found.worst,
     }
+    if (found.distinct[-1].value or 0.0) < DISTINCT * found.n[-1]:
+        curves["gold, weighted vote"] = judge.weighted_vote
     return [
         Point(name, n, one.value, one.low, one.high)
         for name, estimates in curves.items()

@@ -42,7 +42,7 @@ def test_bestofn_prints_curves_and_writes_pictures(jobs: Cli, tmp_path: Path) ->
     assert [one["value"] for one in judge["gold"]] == pytest.approx([0.5, 0.5, 0.0])  # length pulls gold down
     assert [one["value"] for one in ran.json["oracle"]] == pytest.approx([0.5, 5 / 6, 1.0])
     page = (tmp_path / "curves.html").read_text()
-    assert page.count("<svg") == 2 and "quick (job 1)" in page and "<script" not in page
+    assert page.count("<svg") == 2 and "quick, long@1 (job 1)" in page and "<script" not in page
     table = jobs("bestofn", "--job", 1, "--gold", 2, "--out", "curves.png")
     assert table.code == 0 and "oracle_share".upper() in table.out
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
