@@ -51,7 +51,7 @@ def test_control_learns_less_than_the_reward(name: ControlName) -> None:
     """The share of the letter a: learned from the reward, and not from one that says nothing."""
 
     def learned(**control: object) -> float:
-        config = tiny_config(steps=12, **({"control": control} if control else {}))
+        config = tiny_config(steps=30, **({"control": control} if control else {}))
         policy = tiny_policy()
         train(policy, TASKS, CallableRewards(share_of_a), config)
         rollouts = policy.sample(PROMPTS, 16, config.sampling, seed=7)
