@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -25,6 +26,11 @@ def load_policy(run: RunConfig) -> Policy:
     from trainer.warm_up import warmed_up_model
 
     return _load(run, run.policy.model if run.demonstrations is None else warmed_up_model(run))
+
+
+def load_untouched(run: RunConfig) -> Policy:
+    """Load the policy of a run before its demonstrations."""
+    return _load(run, run.policy.model)
 
 
 def load_trained(run: RunConfig) -> Policy:
@@ -77,9 +83,7 @@ def warm_up_of(
     def on_step(step: Metrics) -> None:
         bar.update(step["step"], steps, f"demonstrations, reward {cell(step['reward'])}")
 
-    def load() -> Policy:
-        return _load(run, run.policy.model)
-
+    load = partial(load_untouched, run)
     bar.update(0, steps, "demonstrations")
     with checkpoint.locked(run.out / FOLDER):
         try:

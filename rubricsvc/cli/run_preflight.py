@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import ValidationError
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import NOT_PASSED, echo
 from rubricsvc.cli.run_preparation import PreparedRun
 from rubricsvc.cli.run_rewards import uses_database
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
-from rubricsvc.core.preflight import PreflightCheck, refusing
+from rubricsvc.core.preflight import PreflightCheck, StoredPreflight, refusing
+from rubricsvc.errors import InvalidError
 from rubricsvc.services.preflight import Measured, agreement_on, judge_checks
 from rubricsvc.store import judges
 from workers.engines.local.adapter_judges import shipped_passport
@@ -77,6 +82,40 @@ def _of_base(judge: Judge) -> Passport | None:
     return shipped_passport() if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout") else None
 
 
+def preflight_file(out: Path) -> Path:
+    """Return the file of a run's sampled checks, beside its folder."""
+    return out.with_name(f"{out.name}.preflight.json")
+
+
+def store_checks(prepared: PreparedRun, checks: Sequence[PreflightCheck]) -> None:
+    """Store the sampled checks of a run."""
+    from trainer.files import replace_text
+
+    path = preflight_file(prepared.config.out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = StoredPreflight(identity=_identity(prepared), created_at=datetime.now(UTC), checks=tuple(checks))
+    replace_text(path, found.model_dump_json(indent=1))
+
+
 def stored_checks(prepared: PreparedRun) -> list[PreflightCheck]:
     """Return the sampled checks that `runs preflight` stored for this run as it is configured now."""
-    return []
+    path = preflight_file(prepared.config.out)
+    if not path.is_file():
+        return []
+    try:
+        found = StoredPreflight.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        hint = "run `rubricsvc runs preflight` again, or delete the file"
+        raise InvalidError(f"{path} is damaged: {error.error_count()} invalid fields", hint=hint) from error
+    if found.identity != _identity(prepared):
+        echo(f"{path} is of another configuration: run `rubricsvc runs preflight` again")
+        return []
+    return list(found.checks)
+
+
+def _identity(prepared: PreparedRun) -> str:
+    """Return the digest of what sampled checks hold for: judge, policy, environment, sampling, prompts."""
+    run, judge = prepared.config, prepared.judge
+    asked = judge.digest if isinstance(judge, Judge) else [judge.service, judge.name]
+    fields = run.model_dump(mode="json", include={"policy": {"model"}, "sampling": True, "environment": True})
+    return digest("preflight", asked, fields, [[one.prompt.digest, one.rubric.digest] for one in prepared.tasks.train])

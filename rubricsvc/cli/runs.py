@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import run_comparison, run_report, run_sweep, run_transcripts, run_views
+from rubricsvc.cli import run_comparison, run_preview, run_report, run_sweep, run_transcripts, run_views
 from rubricsvc.cli.output import Json, group, progress_bar, show
 from rubricsvc.cli.run_baselines import baselines_of, check_prompts
 from rubricsvc.cli.run_controls import control_changes, controls
@@ -150,3 +150,4 @@ app.command()(run_transcripts.transcripts)
 app.command()(run_comparison.compare)
 app.command()(controls)
 app.command()(run_sweep.sweep)
+app.command()(run_preview.preflight)

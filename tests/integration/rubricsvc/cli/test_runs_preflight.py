@@ -92,3 +92,39 @@ def test_runs_start_refuses_the_untrained_embedded_judge(cli: Cli, config: Path,
     refused = cli("runs", "start", config)
     assert refused.code == 4, refused.err
     assert "questions of 'test'" in refused.err
+
+
+def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, config: Path, tmp_path: Path) -> None:
+    """The policy never writes "looks good": all rewards are 0."""
+    write_labels(tmp_path, 0.9)
+    ran = cli("runs", "preflight", config, "--prompts", 3, "--json")
+    assert ran.code == 4, ran.err
+    rows = {row["name"]: row for row in ran.lines}
+    assert list(rows) == [
+        "accuracy",
+        "attacks",
+        "calibration",
+        "repeatability",
+        "sizes",
+        "signal",
+        "length",
+        "form",
+        "gold",
+        "time",
+    ]
+    assert [name for name, row in rows.items() if row["refuses"] and row["passed"] is False] == ["signal"]
+    assert (rows["sizes"]["passed"], rows["accuracy"]["passed"]) == (True, None)
+    assert (tmp_path / "runs" / "first.preflight.json").is_file()
+    refused = cli("runs", "start", config)
+    assert refused.code == 4 and "signal" in refused.err
+    config.write_text(CONFIG.replace("max_new_tokens = 4", "max_new_tokens = 5"))
+    other = cli("runs", "start", config)
+    assert other.code == 0 and "of another configuration" in other.err
+
+
+def test_runs_preflight_names_sizes_that_do_not_fit(cli: Cli, config: Path, tmp_path: Path) -> None:
+    write_labels(tmp_path, 0.9)
+    config.write_text(CONFIG.replace("max_new_tokens = 4", "max_new_tokens = 5000"))
+    ran = cli("runs", "preflight", config, "--json")
+    assert ran.code == 4, ran.err
+    assert ran.lines[-1]["name"] == "sizes" and "max_new_tokens" in ran.lines[-1]["value"]

@@ -1,0 +1,83 @@
+"""Preview of a run: what its reward pulls up among samples of the untouched policy, before anything is trained.
+
+Lists are by prompt, then by sample. Needs ``judging``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.stats.best_of_n import chosen_mean, numbers
+from rubricsvc.stats.paired import tau_within
+from rubricsvc.stats.policy_scores import over_prompts
+
+Values = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The expected reward and gold of the best of n samples by the reward; ``gold`` is None without one."""
+
+    n: int
+    reward: float
+    gold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the reward does to samples.
+
+    ``with_signal`` of ``groups`` deviate by more than the judge's noise. ``correlations`` are Kendall's tau with the
+    reward within prompts, by what is correlated. ``gold_gain`` is the gold of the best less the mean gold.
+    """
+
+    groups: int
+    with_signal: int
+    correlations: dict[str, Estimate]
+    curve: list[CurvePoint]
+    gold_gain: Estimate | None
+
+    @property
+    def gold_turns_at(self) -> int | None:
+        """The n from which on more selection lowers gold; None where it does not fall."""
+        known = [(point.gold, -point.n) for point in self.curve if point.gold is not None]
+        best = -max(known)[1] if known else None
+        return best if best is not None and best < self.curve[-1].n else None
+
+
+def preview(rewards: Values, features: Mapping[str, Values], gold: Values | None, noise: float) -> Preview:
+    """Return the preview of samples, of which each prompt has two at least."""
+    flat = [value for group in rewards for value in group]
+    prompt_of = [place for place, group in enumerate(rewards) for _ in group]
+    correlations = {
+        name: tau_within(flat, [value for group in values for value in group], prompt_of)
+        for name, values in features.items()
+    }
+    gains = None
+    if gold is not None:
+        gains = over_prompts(
+            [_best(one, other, len(one)) - fmean(other) for one, other in zip(rewards, gold, strict=True)]
+        )
+    return Preview(
+        groups=len(rewards),
+        with_signal=sum(stdev(group) > noise for group in rewards),
+        correlations={name: one for name, one in correlations.items() if one.value is not None},
+        curve=[_point(rewards, gold, n) for n in numbers(min(map(len, rewards)))],
+        gold_gain=gains,
+    )
+
+
+def _point(rewards: Values, gold: Values | None, n: int) -> CurvePoint:
+    of_gold = None
+    if gold is not None:
+        of_gold = fmean(_best(one, other, n) for one, other in zip(rewards, gold, strict=True))
+    return CurvePoint(n, fmean(_best(one, one, n) for one in rewards), of_gold)
+
+
+def _best(rewards: Sequence[float], values: Sequence[float], n: int) -> float:
+    return chosen_mean(np.asarray(rewards, float), np.asarray(values, float), n)

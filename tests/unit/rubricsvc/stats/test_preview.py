@@ -1,0 +1,46 @@
+"""What a preview says of samples: signal, what the reward follows, and where gold turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rubricsvc.stats.preview import preview
+
+N, PROMPTS = 8, 12
+
+
+def made(seed: int = 0) -> tuple[list[list[float]], list[list[float]]]:
+    """Return lengths, and rewards that rise with them."""
+    draws = np.random.default_rng(seed)
+    lengths = draws.integers(1, 100, (PROMPTS, N)).astype(float)
+    return lengths.tolist(), (lengths / 100 + draws.normal(0, 0.05, lengths.shape)).tolist()
+
+
+def test_preview_finds_what_the_reward_follows() -> None:
+    lengths, rewards = made()
+    lists = np.random.default_rng(1).integers(0, 2, (PROMPTS, N)).tolist()
+    found = preview(rewards, {"length": lengths, "lists": lists, "same": [[1.0] * N] * PROMPTS}, None, 0.0)
+    length, other = found.correlations["length"], found.correlations["lists"]
+    assert length.low is not None and length.low > 0.6
+    assert other.low is not None and other.high is not None and other.low < 0.2 and other.high > -0.2
+    assert "same" not in found.correlations
+    assert (found.gold_gain, found.gold_turns_at) == (None, None)
+
+
+def test_preview_sees_gold_fall_where_the_reward_rises() -> None:
+    """Gold rises up to a length of 40, and falls beyond it: choosing longer samples helps at first."""
+    lengths, rewards = made()
+    gold = [[1 - abs(one - 40) / 60 for one in group] for group in lengths]
+    found = preview(rewards, {}, gold, 0.0)
+    assert [point.n for point in found.curve] == [1, 2, 4, 8]
+    assert found.curve[-1].reward > found.curve[0].reward + 0.2
+    assert found.gold_gain is not None and found.gold_gain.high is not None and found.gold_gain.high < 0
+    assert found.gold_turns_at in (1, 2)
+    assert preview(rewards, {}, rewards, 0.0).gold_turns_at is None
+
+
+@pytest.mark.parametrize(("noise", "with_signal"), [(0.0, 2), (0.2, 1), (1.0, 0)])
+def test_preview_counts_prompts_above_the_noise(noise: float, with_signal: int) -> None:
+    found = preview([[0.0, 1.0], [0.4, 0.5], [0.3, 0.3]], {}, None, noise)
+    assert (found.groups, found.with_signal) == (3, with_signal)

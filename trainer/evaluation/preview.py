@@ -1,0 +1,95 @@
+"""Samples of the untouched policy with their rewards, and what they look like: what `runs preflight` previews."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rubricsvc.core.prompt import Completion
+from trainer.config import TrainConfig
+from trainer.data.tasks import Task
+from trainer.monitors.measures import MEASURES
+from trainer.policies.policy import Policy
+from trainer.rewards.leaks import score_sound
+from trainer.rewards.source import RewardSource, ScoredRollout, of_evaluation, require_scored, validated
+from trainer.seeds import stream_seed
+
+PREFLIGHT = "preflight"
+CRITERION = "criterion "
+"""Prefix of the names of criteria among features."""
+_FEATURES = {name: measure for name, measure in MEASURES.items() if name != "shortness"}
+
+
+@dataclass
+class PreviewSamples:
+    """Scored samples, by prompt: rewards, gold (empty without one), and features by name; seconds they took."""
+
+    rewards: list[list[float]] = field(default_factory=list)
+    gold: list[list[float]] = field(default_factory=list)
+    features: dict[str, list[list[float]]] = field(default_factory=dict)
+    completions: int = 0
+    sample_seconds: float = 0.0
+    score_seconds: float = 0.0
+
+
+def sample_preview(
+    policy: Policy,
+    tasks: Sequence[Task],
+    rewards: RewardSource,
+    gold: RewardSource | None,
+    config: TrainConfig,
+    *,
+    samples: int,
+    on_prompt: Callable[[], None],
+) -> PreviewSamples:
+    """Sample completions of prompts as in training, and score them; prompts with fewer than two scores are left out.
+
+    Raises:
+        UnavailableError: More than ``max_unscored`` of a prompt's completions have no reward.
+    """
+    found = PreviewSamples()
+    keys = dict.fromkeys(criterion.key for task in tasks for criterion in task.rubric.criteria)
+    found.features = {name: [] for name in [*_FEATURES, *(CRITERION + key for key in keys)]}
+    sources = [of_evaluation(rewards, PREFLIGHT), *([of_evaluation(gold, PREFLIGHT)] if gold is not None else [])]
+    for place, task in enumerate(tasks):
+        start = time.perf_counter()
+        seed = stream_seed(config.seed, PREFLIGHT, place)
+        rollouts = policy.sample([task.prompt], samples, config.sampling, seed)
+        completions = rollouts.completions(policy.name, 0, config.sampling)
+        found.sample_seconds += time.perf_counter() - start
+        start = time.perf_counter()
+        scored = [_scored(source, task, completions, config) for source in sources]
+        found.score_seconds += time.perf_counter() - start
+        found.completions += len(completions)
+        _add(found, task, completions, scored)
+        on_prompt()
+    return found
+
+
+def _scored(
+    source: RewardSource, task: Task, completions: list[Completion], config: TrainConfig
+) -> list[ScoredRollout]:
+    def scored_enough(tasks: list[Task], sound: list[Completion]) -> list[ScoredRollout]:
+        results = validated(source.score(tasks, sound), sound)
+        require_scored(results, config.max_unscored)
+        return results
+
+    return score_sound(scored_enough, [task] * len(completions), completions)
+
+
+def _add(
+    found: PreviewSamples, task: Task, completions: Sequence[Completion], scored: Sequence[Sequence[ScoredRollout]]
+) -> None:
+    """Add the samples of a prompt that have all scores."""
+    known = [n for n in range(len(completions)) if all(each[n].reward.value is not None for each in scored)]
+    if len(known) < 2:
+        return
+    for values, each in zip((found.rewards, found.gold), scored, strict=False):
+        values.append([each[n].reward.value or 0.0 for n in known])
+    for name, measure in _FEATURES.items():
+        found.features[name].append([measure(task.prompt.text, completions[n].text) for n in known])
+    verdicts = [{one.criterion: one.value or 0.0 for one in scored[0][n].verdicts} for n in known]
+    for name, values in found.features.items():
+        if name.startswith(CRITERION):
+            values.append([each.get(name.removeprefix(CRITERION), 0.0) for each in verdicts])
