@@ -1,4 +1,4 @@
-"""`jobs export --pairs`."""
+"""`jobs export --pairs`, `--sft`, `--dpo` and `--kto`."""
 
 from __future__ import annotations
 
@@ -68,10 +68,36 @@ def test_export_pairs_counts_what_it_leaves_out(job: Cli) -> None:
     assert job("jobs", "export", 2, "--pairs").err.startswith("0 pairs ")
 
 
-@pytest.mark.parametrize("args", [["--pairs", "--format", "csv"], ["--min-margin", "1"]])
-def test_export_refuses_conflicting_options(job: Cli, args: list[str]) -> None:
-    ran = job("jobs", "export", 1, *args)
-    assert (ran.code, ran.out) == (2, "")
+def test_export_refuses_conflicting_options(job: Cli) -> None:
+    for args in (
+        ["--pairs", "--format", "csv"],
+        ["--kto", "--out", "x.csv"],
+        ["--sft", "--dpo"],
+        ["--long", "--sft"],
+        ["--min-margin", "0"],
+        ["--top", "2", "--dpo"],
+        ["--noise", "0.1", "--sft"],
+        ["--threshold", "0.5", "--pairs"],
+        ["--dpo", "--format", "parquet"],
+    ):
+        ran = job("jobs", "export", 1, *args)
+        assert (ran.code, ran.out) == (2, "") and "hint: " in ran.err, args
+
+
+def test_export_counts_what_examples_leave_out(job: Cli) -> None:
+    best = job("jobs", "export", 1, "--sft", "--top", 2)
+    assert [line["reward"] for line in best.lines] == [1.0, 0.5, 0.25] and "2 lower" in best.err
+    noisy = job("jobs", "export", 1, "--dpo", "--noise", 0.1)  # 1.96 · √2 · 0.1 = 0.28
+    assert sorted(line["margin"] for line in noisy.lines) == [0.5, 0.5, 0.75]
+    assert "2 uncertain" in noisy.err and "1 close" in noisy.err
+    labelled = job("jobs", "export", 1, "--kto", "--threshold", 0.4)
+    assert sorted((line["reward"], line["label"]) for line in labelled.lines) == [
+        (0.25, False),
+        (0.25, False),
+        (0.5, True),
+        (0.5, True),
+        (1.0, True),
+    ]
 
 
 def test_export_pairs_of_an_unknown_job_exits_with_3(cli: Cli) -> None:
