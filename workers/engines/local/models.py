@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from workers.engines.local.adapters import read_adapter
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.embedded_model import EMBEDDED, embedded_model
 from workers.engines.local.weights import ModelWeights, check_sha256, weights_sha256
+
+_ONE_AT_A_TIME = threading.Lock()
+"""transformers loads under settings of the whole process: of two at once, one may get weights without data."""
 
 _RETRY_LOAD_S = 60.0
 
@@ -111,7 +115,7 @@ def check_weights(weights: ModelWeights) -> None:
 def open_pretrained(name: str, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
     """Return a causal language model on the CPU, and its tokenizer; ``options`` are those of ``from_pretrained``."""
     tokenizer = open_tokenizer(name, options.get("revision"))
-    with loading(name):
+    with loading(name), _ONE_AT_A_TIME:
         return AutoModelForCausalLM.from_pretrained(model_path(name), dtype=dtype, **options), tokenizer
 
 
