@@ -30,6 +30,7 @@ from torch import Tensor
 from rubricsvc.core.run import RolloutGroup
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.divergence import first_divergence
+from rubricsvc.stats.monitor_alarms import new_alarms
 from trainer import checkpoint, metrics
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
@@ -137,8 +138,10 @@ def _reporting(
 def _record(
     history: History, recorder: Recorder | None, tracking: Tracking, step: Metrics, groups: Sequence[RolloutGroup]
 ) -> Metrics:
-    """Record a step, and return its metrics as recorded."""
+    """Record a step, warn of alarms that it raises, and return its metrics as recorded."""
     line = history.add(step)
+    for alarm in new_alarms(history.steps):
+        log.warning("step %d: %s", line["step"], alarm.text)
     tracking.step(line)
     if recorder is not None:
         recorder.step(line, groups)
@@ -228,8 +231,10 @@ def _evaluate_step(
     Where the reward diverges from gold for the first time, warn, save the state, and stop if so configured.
     """
     _evaluate(evaluation, state, history, tracking, done)
-    found = first_divergence(history.evaluations)
-    if found is None or found.step != done or history.stopped:
+    lines = history.evaluations
+    if history.stopped or not lines or lines[-1]["step"] != done:
+        return saved
+    if (found := first_divergence(lines)) is None or found.step != done:
         return saved
     log.warning("%s", found.text)
     if saved < done:

@@ -67,6 +67,19 @@ def monitor_alarms(steps: Steps) -> list[Alarm]:
     return [alarm for alarm in found if alarm is not None]
 
 
+def new_alarms(steps: Steps) -> list[Alarm]:
+    """Return the alarms that the last step raises and the one before did not."""
+    found = []
+    for rule in RULES:
+        values = _values(steps, rule)
+        if len(values) < 2 * WINDOW or values[-1][0] != steps[-1]["step"]:
+            continue
+        before = _alarm(rule, values[:WINDOW], values[-WINDOW - 1 : -1]) if len(values) > 2 * WINDOW else None
+        alarm = _alarm(rule, values[:WINDOW], values[-WINDOW:])
+        found += [alarm] if alarm is not None and before is None else []
+    return found
+
+
 def _values(steps: Steps, rule: Rule) -> list[tuple[int, float]]:
     return [(step["step"], step[rule.metric]) for step in steps if step.get(rule.metric) is not None]
 

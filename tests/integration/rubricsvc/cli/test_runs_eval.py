@@ -275,3 +275,11 @@ def test_runs_start_names_all_judges_and_rubrics_that_are_not_stored(cli: Cli, c
         assert f"{path}: " in ran.err
     assert "eval.judges.0" not in ran.err
     assert "quick" in ran.err, "the nearest name"
+
+
+def test_runs_start_refuses_the_training_judge_under_another_name_as_gold(cli: Cli, config: Path) -> None:
+    twin = '{name = "twin", engine = "letters", model = "m"}'
+    config.write_text(f'{CONFIG}{EVAL}path = "held-out.yaml"\njudges = [{twin}]\n')
+    ran = cli("runs", "start", config)
+    assert ran.code == 2
+    assert "twin" in ran.err and "letters" in ran.err and "gold" in ran.err

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.stats.monitor_alarms import RULES, WINDOW, monitor_alarms
+from rubricsvc.stats.monitor_alarms import RULES, WINDOW, monitor_alarms, new_alarms
 from trainer.monitors.measures import MEASURES
 
 PRAISE = "monitors/self_praise"
@@ -81,3 +81,10 @@ def test_monitor_alarms_need_two_windows() -> None:
 
 def test_signs_of_rules_are_measures() -> None:
     assert {rule.sign for rule in RULES} <= {*MEASURES, "any", ""}
+
+
+def test_new_alarms_are_raised_once_at_the_step_of_the_alarm() -> None:
+    lines = steps(monitors__self_praise=[0.0] * 10 + [1.0] * 20)
+    raised = [alarm for at in range(1, 31) for alarm in new_alarms(lines[:at])]
+    assert raised == monitor_alarms(lines)
+    assert new_alarms([*lines[:17], {"step": 18}]) == []
