@@ -20,7 +20,7 @@ UNSCORED = 0.05
 def alarms(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> list[Alarm]:
     """Return the reasons, given the metrics of the steps and the evaluations of a run, by step."""
     shares = (
-        ("frac_reward_zero_std", 1.0, "no group of completions had rewards that differ: these steps taught nothing"),
+        ("frac_reward_zero_std", 1.0, "no group of completions had different rewards: GRPO learns nothing from them"),
         ("vetoed_fraction", 1.0, "every completion failed a required criterion"),
         ("unscored_fraction", UNSCORED, f"at least {UNSCORED:.0%} of the completions have no reward"),
         ("monitors/errors", 1, "a monitor raised an error, which is in the log of the run"),
