@@ -39,7 +39,7 @@ EVERY = 2
 TASKS = [Task(prompt, Rubric(criteria=[Criterion(key="good", text=uses("a"), weight=2)])) for prompt in PROMPTS]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
-TIMES = {"step_time", "sample_time", "score_time", "train_time", "evolve_time"}
+TIMES = {"step_time", "sample_time", "score_time", "train_time", "evolve_time", "monitor_time"}
 
 
 def propose(_number: int, request: dict[str, Any]) -> ScriptedReply:

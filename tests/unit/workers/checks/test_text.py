@@ -149,6 +149,7 @@ ARGS: dict[str, dict[str, object]] = {
     "string_check": {"input": "{{sample.output_text}}", "reference": "a", "operation": "ilike"},
     "text_similarity": {"input": "{{sample.output_text}}", "reference": "a b", "metric": "fuzzy_match"},
     "loops": {},
+    "confidence": {"outcome": {"name": "contains", "args": {"terms": ["a"]}}},
     "code_cheating": {"tests": ["assert f('abcd') == 1"]},
 }
 IN_PROCESSES = {"regex", "math", "json_schema", "code", "python"}
