@@ -29,7 +29,7 @@ from trainer.policy_update import TrainState, update
 from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
-TIMES = {"step_time", "sample_time", "score_time", "train_time"}
+TIMES = {"step_time", "sample_time", "score_time", "train_time", "monitor_time"}
 
 
 def weights(policy: Policy) -> list[torch.Tensor]:
