@@ -99,9 +99,10 @@ class PolicyServer:
         return web.json_response({"choices": [choice]})
 
     def _sampled(self, body: dict[str, Any]) -> tuple[list[int], list[float]]:
-        top_p = 1e-9 if body.get("top_k") == 1 else body["top_p"]
+        if allowed := body.get("allowed_token_ids"):
+            return allowed[:1], [0.0 if self.processed else -1.0]
         sampling = SamplingConfig(
-            max_new_tokens=body["max_tokens"], temperature=body.get("temperature", 1.0), top_p=top_p
+            max_new_tokens=body["max_tokens"], temperature=body["temperature"], top_p=body["top_p"]
         )
         prompt = torch.tensor([body["prompt"]])
         mask, place = torch.ones_like(prompt, dtype=torch.bool), torch.tensor([0])

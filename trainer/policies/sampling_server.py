@@ -113,8 +113,9 @@ class _Connection:
     async def check(self, policy: Policy) -> None:
         """See `SamplingServer.check`."""
         await self._version()
-        greedy = {"model": await self._model(), "max_tokens": 1, "top_k": 1}
-        _, (logprob,) = await self._turn([int(policy.end_ids[0])], greedy)
+        token = next(id_ for id_ in itertools.count() if id_ not in policy.end_ids.tolist())
+        certain = {"model": await self._model(), "max_tokens": 1, "allowed_token_ids": [token]}
+        _, (logprob,) = await self._turn([int(policy.end_ids[0])], certain)
         problem = "returns log-probabilities that it does not sample with" if logprob != 0.0 else ""
         if is_tied(policy.model) and not problem:
             config = (await self._call(f"{self.client.root}/server_info?config_format=json"))["vllm_config"]
