@@ -28,7 +28,6 @@ import torch
 from torch import Tensor
 
 from rubricsvc.core.run import RolloutGroup
-from rubricsvc.errors import InvalidError
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.monitor_alarms import new_alarms
 from trainer import checkpoint, metrics
@@ -36,7 +35,7 @@ from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.prompt_order import other_tasks, tasks_of_step
 from trainer.data.resampling import ScoredBatch, with_signal
-from trainer.data.tasks import Task, check_apart
+from trainer.data.tasks import Task
 from trainer.environments.curriculum import in_stage
 from trainer.failed_batch import save_failed_batch
 from trainer.history import History, Metrics
@@ -51,6 +50,7 @@ from trainer.rewards.controls import controlled
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import JudgeInfo, RewardSource, ScoredRollout, judge_of
 from trainer.seeds import stream_seed
+from trainer.start_checks import check_start
 from trainer.trackers.tracking import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def train(
         NotFoundError, ConflictError: no run to resume; or one not to resume, or of another configuration or judge.
         InvalidError: no tasks, a prompt too long for the policy, a wrong number of rewards, or a gradient not finite.
     """
-    _check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
+    check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
     identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
     scorer, state = _scorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
@@ -146,36 +146,6 @@ def _record(
     if recorder is not None:
         recorder.step(line, groups)
     return line
-
-
-def _check_start(
-    policy: Policy,
-    tasks: Sequence[Task],
-    config: TrainConfig,
-    *,
-    resume: bool,
-    evolution: OnlineEvolution | None,
-    evaluation: Evaluation | None,
-) -> None:
-    if not tasks:
-        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
-    pairs = (("evolve", config.evolve, "evolution", evolution), ("eval", config.eval, "evaluation", evaluation))
-    for name, settings, argument, given in pairs:
-        if (settings is None) != (given is None):
-            hint = "give both, or neither"
-            raise InvalidError(f"`config.{name}` and `{argument}` do not agree", hint=hint, path=name)
-    if config.environment is not None and policy.acting is None:
-        hint = "load it with one: Policy.load(…, acting=make_acting(…))"
-        raise InvalidError("the policy has no environment", hint=hint, path="environment")
-    if evolution is not None:
-        evolution.check(tasks)
-    if evaluation is not None:
-        check_apart(tasks, evaluation.evaluator.tasks)
-        evaluation.evaluator.check(policy)
-    if config.out:
-        checkpoint.check_folder(config.out, resume=resume)
-    for task in tasks:
-        policy.token_ids(task.prompt, config.sampling.max_new_tokens)
 
 
 def _scorer(rewards: RewardSource, config: TrainConfig, stop: Event | None, recorder: Recorder | None) -> StepScorer:
