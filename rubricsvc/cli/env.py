@@ -215,12 +215,14 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int) 
     from trainer.config import load_config
     from trainer.environments.config import EnvironmentConfig
     from trainer.environments.registry import make_acting
+    from trainer.local_only import check_local
 
     folder = get_settings().collections_dir
     if name.endswith(".toml"):
         config = load_config(Path(name))
         if config.environment is None:
             raise InvalidError(f"{name} has no table [environment]", hint="add one (docs/environments.md)")
+        check_local(config)
         return make_acting(config.environment, folder, config.tools)
     given = {"name": name, "collection": collection, "max_turns": max_turns, "max_tokens": max_tokens}
     try:

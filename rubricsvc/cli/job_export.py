@@ -5,6 +5,7 @@ As JSON lines, CSV, Parquet or a `datasets` folder.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -71,6 +72,8 @@ def export(
     given = {"--top": top, "--min-margin": min_margin, "--noise": noise, "--threshold": threshold}
     chosen = [name for name, is_set in kinds.items() if is_set]
     _check(chosen, [name for name, value in given.items() if value is not None])
+    if threshold is not None and not math.isfinite(threshold):
+        raise InvalidError(f"--threshold is {threshold}", hint="name a reward, such as 0.5", path="threshold")
     written = format or _format_of(out)
     if chosen in ([], ["--long"]):
         with database() as db:

@@ -91,7 +91,9 @@ def _train(config: Path, sweep: SweepConfig, cells: list[Cell], options: RunOpti
 
 def _note(journal: Path, cell: Cell, event: str) -> None:
     """Add an event of a run to the journal; it is on disk when this returns."""
+    before = journal.read_text(encoding="utf-8") if journal.is_file() else ""
     with journal.open("a", encoding="utf-8") as file:
+        file.write("" if before.endswith("\n") or not before else "\n")  # after a crash within a line
         file.write(json.dumps({"folder": cell.folder.name, "event": event}) + "\n")
         file.flush()
         os.fsync(file.fileno())

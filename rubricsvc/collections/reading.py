@@ -27,7 +27,13 @@ _NO_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined"
 """Codecs of Python that no document names in good faith."""
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]\n]{1,500}\]\(<?([^()\s<>]{1,500})>?(?:\s[^()\n]{0,500})?\)")
 _MARKDOWN_TITLE = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins with that of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 class Pages(NamedTuple):
@@ -103,7 +109,7 @@ def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
             raise LookupError(named)
         return data.decode(named or encoding)
     except LookupError:
-        raise ValueError(f"names the unknown encoding {named!r}") from None
+        raise ValueError(f"names the unknown encoding {named or encoding!r}") from None
     except UnicodeDecodeError as error:
         found = " ".join(f"0x{byte:02X}" for byte in data[error.start : error.start + 1])
         raise ValueError(

@@ -213,7 +213,8 @@ def _samples(
 
 def _answer(text: str, pattern: str | None) -> str | None:
     matches = list(re.finditer(pattern, text)) if pattern else []
-    return " ".join(matches[-1].group(1 if matches[-1].re.groups else 0).split()) if matches else None
+    found = matches[-1].group(1 if matches[-1].re.groups else 0) if matches else None
+    return None if found is None else " ".join(found.split())
 
 
 def _curves(

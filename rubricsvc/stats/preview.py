@@ -5,11 +5,13 @@ Lists are by prompt, then by sample. Needs ``judging``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import numpy as np
+from scipy.stats import chi2
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.stats.best_of_n import chosen_mean, numbers
@@ -17,6 +19,8 @@ from rubricsvc.stats.paired import tau_within
 from rubricsvc.stats.policy_scores import over_prompts
 
 Values = Sequence[Sequence[float]]
+Known = Sequence[Sequence[float | None]]
+"""Values of which some are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,9 @@ class CurvePoint:
 class Preview:
     """What the reward does to samples.
 
-    ``with_signal`` of ``groups`` deviate by more than the judge's noise. ``correlations`` are Kendall's tau with the
-    reward within prompts, by what is correlated. ``gold_gain`` is the gold of the best less the mean gold.
+    The rewards of ``with_signal`` of ``groups`` deviate by more than the judge's noise does in 95 % of such groups.
+    ``correlations`` are Kendall's tau with the reward within prompts, by what is correlated. ``gold_gain`` is the gold
+    of the best less the mean gold.
     """
 
     groups: int
@@ -45,19 +50,14 @@ class Preview:
     @property
     def gold_turns_at(self) -> int | None:
         """The n from which on more selection lowers gold; None where it does not fall."""
-        known = [(point.gold, -point.n) for point in self.curve if point.gold is not None]
-        best = -max(known)[1] if known else None
+        known = [(point.gold, point.n) for point in self.curve if point.gold is not None]
+        best = max((gold, n) for gold, n in known)[1] if known else None
         return best if best is not None and best < self.curve[-1].n else None
 
 
-def preview(rewards: Values, features: Mapping[str, Values], gold: Values | None, noise: float) -> Preview:
-    """Return the preview of samples, of which each prompt has two at least."""
-    flat = [value for group in rewards for value in group]
-    prompt_of = [place for place, group in enumerate(rewards) for _ in group]
-    correlations = {
-        name: tau_within(flat, [value for group in values for value in group], prompt_of)
-        for name, values in features.items()
-    }
+def preview(rewards: Values, features: Mapping[str, Known], gold: Values | None, noise: float) -> Preview:
+    """Return the preview of samples, of which each prompt has two at least; features may lack values."""
+    correlations = {name: _tau(rewards, values) for name, values in features.items()}
     gains = None
     if gold is not None:
         gains = over_prompts(
@@ -65,11 +65,27 @@ def preview(rewards: Values, features: Mapping[str, Values], gold: Values | None
         )
     return Preview(
         groups=len(rewards),
-        with_signal=sum(stdev(group) > noise for group in rewards),
+        with_signal=sum(_has_signal(group, noise) for group in rewards),
         correlations={name: one for name, one in correlations.items() if one.value is not None},
         curve=[_point(rewards, gold, n) for n in numbers(min(map(len, rewards)))],
         gold_gain=gains,
     )
+
+
+def _tau(rewards: Values, feature: Known) -> Estimate:
+    pairs = [
+        (reward, value, place)
+        for place, (group, values) in enumerate(zip(rewards, feature, strict=True))
+        for reward, value in zip(group, values, strict=True)
+        if value is not None
+    ]
+    return tau_within([one[0] for one in pairs], [one[1] for one in pairs], [one[2] for one in pairs])
+
+
+def _has_signal(group: Sequence[float], noise: float) -> bool:
+    """Return whether rewards deviate more than noise of this standard deviation does in 95 % of such groups."""
+    freedom = len(group) - 1
+    return stdev(group) > noise * math.sqrt(float(chi2.ppf(0.95, freedom)) / freedom)
 
 
 def _point(rewards: Values, gold: Values | None, n: int) -> CurvePoint:

@@ -27,7 +27,7 @@ class PreviewSamples:
 
     rewards: list[list[float]] = field(default_factory=list)
     gold: list[list[float]] = field(default_factory=list)
-    features: dict[str, list[list[float]]] = field(default_factory=dict)
+    features: dict[str, list[list[float | None]]] = field(default_factory=dict)
     completions: int = 0
     sample_seconds: float = 0.0
     score_seconds: float = 0.0
@@ -89,7 +89,7 @@ def _add(
         values.append([each[n].reward.value or 0.0 for n in known])
     for name, measure in _FEATURES.items():
         found.features[name].append([measure(task.prompt.text, completions[n].text) for n in known])
-    verdicts = [{one.criterion: one.value or 0.0 for one in scored[0][n].verdicts} for n in known]
-    for name, values in found.features.items():
+    verdicts = [{one.criterion: one.value for one in scored[0][n].verdicts} for n in known]
+    for name, column in found.features.items():
         if name.startswith(CRITERION):
-            values.append([each.get(name.removeprefix(CRITERION), 0.0) for each in verdicts])
+            column.append([each.get(name.removeprefix(CRITERION)) for each in verdicts])

@@ -65,7 +65,7 @@ def regression(policy: Policy, greedy: SamplingConfig, step: int) -> Metrics:
     )
     for task, prompt, completion, tokens in sampled:
         verdicts = checks.run(task.rubric, prompt, completion)
-        failed = [verdict.criterion for verdict in verdicts if verdict.value != 1.0]
+        failed = [verdict.criterion for verdict in verdicts if verdict.value is not None and verdict.value < 1]
         failed += [OVER_BUDGET] if tokens > task.max_tokens else []
         found[task.name] = {"tokens": int(tokens), "failed": failed, "text": completion.text}
     return found

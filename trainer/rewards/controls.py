@@ -1,7 +1,7 @@
 """Control rewards: what a run makes of rewards that say nothing about its completions.
 
 ``random``    a number drawn for each completion, uniform in [0, 1]; no judge is asked
-``shuffled``  the rewards of the judge, each given to another completion of the same prompt
+``shuffled``  the rewards of the judge, in a random order among the completions of the same prompt
 ``frozen``    the same number for all: nothing but a tool bonus or a penalty is learned
 
 A policy that scores as high with one of them did not learn from the judge (arXiv 2506.10947). The random numbers depend

@@ -10,7 +10,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check
 from workers.checks.registry import CHECKS, Args, CheckResult, check
 
-_STATED = re.compile(r"\bconfidence\b[^\n\d.]{0,20}(100|\d{1,2}(?:\.\d+)?)\s?%", re.IGNORECASE)
+_STATED = re.compile(r"\bconfidence\b[^\n\d.]{0,20}(100(?:\.0+)?|\d{1,2}(?:\.\d+)?)\s?%", re.IGNORECASE)
 
 
 class Confidence(Args):

@@ -78,6 +78,7 @@ def test_export_refuses_conflicting_options(job: Cli) -> None:
         ["--top", "2", "--dpo"],
         ["--noise", "0.1", "--sft"],
         ["--threshold", "0.5", "--pairs"],
+        ["--threshold", "nan", "--kto"],
         ["--dpo", "--format", "parquet"],
     ):
         ran = job("jobs", "export", 1, *args)

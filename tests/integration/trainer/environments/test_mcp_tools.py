@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mcp_types import Tool as ServerTool
 
 from rubricsvc.core.prompt import Prompt, ToolCall
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -19,7 +20,7 @@ from trainer.environments.calculator import Calculator
 from trainer.environments.config import McpServer
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
-from trainer.environments.mcp_tools import McpTools
+from trainer.environments.mcp_tools import McpTools, _tool
 from trainer.environments.tool_calls import call_line, with_tools
 
 SCRIPT = str(Path(__file__).parents[3] / "mcp_server.py")
@@ -64,6 +65,14 @@ def test_error_of_a_tool_is_read_by_the_policy_and_no_failure() -> None:
     one = episode()
     assert "not today" in json.loads(result(one, "refuse"))["error"]
     assert one.counts == {"calls/refuse": 1}
+
+
+def test_schema_of_a_server_has_no_patterns() -> None:
+    """A pattern of somebody else may take for ever."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}, "pattern": True}}
+    tool = _tool(STDIO, ServerTool(name="match", description="", input_schema=schema))
+    assert tool.parameters == {"a": "", "pattern": ""}
+    assert tool.fault({"a": "a" * 40 + "b"}) is None
 
 
 def test_long_result_is_cut() -> None:

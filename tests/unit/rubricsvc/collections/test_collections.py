@@ -168,12 +168,13 @@ def test_read_takes_the_documents_of_a_folder(tmp_path: Path) -> None:
         "Intro [one](../one.txt#x 'T'), [away](https://a.b/c), ![no](../one.txt).\n\n# Two\n"
     )
     (tmp_path / "utf16.txt").write_bytes("Größe".encode("utf-16"))
+    (tmp_path / "utf32.txt").write_bytes("Größe".encode("utf-32"))
     found, faults = pages_at(tmp_path)
-    assert list(found) == ["one.txt", "sub/two.md", "utf16.txt"] and not faults
+    assert list(found) == ["one.txt", "sub/two.md", "utf16.txt", "utf32.txt"] and not faults
     assert (found["one.txt"].title, found["one.txt"].text) == ("First line", "First line\nNext.")
     two = found["sub/two.md"]
     assert two.title == "Two" and two.links == (Link(6, 29, "one.txt"),)
-    assert found["utf16.txt"].text == "Größe"
+    assert found["utf16.txt"].text == found["utf32.txt"].text == "Größe"
 
 
 def test_read_says_which_documents_it_cannot_read(tmp_path: Path) -> None:

@@ -44,3 +44,22 @@ def test_preview_sees_gold_fall_where_the_reward_rises() -> None:
 def test_preview_counts_prompts_above_the_noise(noise: float, with_signal: int) -> None:
     found = preview([[0.0, 1.0], [0.4, 0.5], [0.3, 0.3]], {}, None, noise)
     assert (found.groups, found.with_signal) == (3, with_signal)
+
+
+def test_noise_alone_is_seldom_a_signal() -> None:
+    noise = np.random.default_rng(0).normal(0.5, 0.1, (400, N)).tolist()
+    assert preview(noise, {}, None, 0.1).with_signal < 0.08 * 400
+
+
+def test_gold_that_does_not_change_does_not_turn() -> None:
+    _, rewards = made()
+    assert preview(rewards, {}, [[1.0] * N] * PROMPTS, 0.0).gold_turns_at is None
+
+
+def test_preview_leaves_unknown_values_out() -> None:
+    lengths, rewards = made()
+    most = [[*one[:-1], None] for one in lengths]
+    low = preview(rewards, {"length": most}, None, 0.0).correlations["length"].low
+    assert low is not None and low > 0.6
+    partly = [[None if place else value for place, value in enumerate(one)] for one in lengths]
+    assert preview(rewards, {"length": partly}, None, 0.0).correlations == {}
