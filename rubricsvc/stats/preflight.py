@@ -21,7 +21,7 @@ _METRICS = ("pairwise_accuracy", "auroc", "ece")
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How well a judge tells good from bad, with 0.5 for chance; ``source`` says by what."""
+    """The accuracy of a judge, of which 0.5 is chance; ``source`` says by what."""
 
     estimate: Estimate
     source: str

@@ -40,10 +40,10 @@ def tool_alarms(steps: Steps) -> list[Alarm]:
 
 
 def _fewer_calls(steps: Steps) -> Iterator[Alarm]:
-    means = _means(steps, "tools/used_fraction")
-    if len(means) <= WINDOW:
+    means = _best_and_last(steps, "tools/used_fraction")
+    if means is None:
         return
-    best, last = max(means, key=lambda one: one.value), means[-1]
+    best, last = means
     if last.value <= FEWER_CALLS * best.value and best.value - last.value >= CHANGE:
         yield Alarm(
             f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
@@ -54,10 +54,10 @@ def _fewer_calls(steps: Steps) -> Iterator[Alarm]:
 
 
 def _more_malformed(steps: Steps) -> Iterator[Alarm]:
-    means = _means(steps, "tools/valid_fraction")
-    if len(means) <= WINDOW:
+    means = _best_and_last(steps, "tools/valid_fraction")
+    if means is None:
         return
-    best, last = max(means, key=lambda one: one.value), means[-1]
+    best, last = means
     if best.value - last.value >= CHANGE:
         yield Alarm(
             f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
@@ -81,10 +81,11 @@ def _no_reports(steps: Steps) -> Iterator[Alarm]:
         )
 
 
-def _means(steps: Steps, name: str) -> list[_Mean]:
-    """Return the means of all windows of consecutive steps in which a share was measured."""
+def _best_and_last(steps: Steps, name: str) -> tuple[_Mean, _Mean] | None:
+    """Return the largest and the last mean of a share over windows of steps; None with fewer than two windows."""
     values = [(step["step"], step[name]) for step in steps if step.get(name) is not None]
-    return [
+    means = [
         _Mean(values[end - WINDOW][0], values[end - 1][0], fmean(value for _, value in values[end - WINDOW : end]))
         for end in range(WINDOW, len(values) + 1)
     ]
+    return (max(means, key=lambda one: one.value), means[-1]) if len(means) > WINDOW else None

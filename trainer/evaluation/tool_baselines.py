@@ -1,6 +1,6 @@
 """Baselines of a run in an environment: does the policy need its tools, and does it beat a script?
 
-- ``without_tools``: the trained policy, which is neither told of the tools nor has them.
+- ``without_tools``: the trained policy, whose prompt has no tools.
 - ``empty_results``: the trained policy with tools whose results are empty, but for those that end the episode.
 - ``script``: what a script without a model makes of the search's first document (`trainer.environments.scripted`).
 """

@@ -11,7 +11,7 @@ from rubricsvc.core.reward import reward_or_null
 from trainer.monitors.monitor import Observed, groups_of
 
 SATURATED = 0.05
-"""Range of a criterion's values within a prompt under which it tells no completions apart."""
+"""Range of a criterion's values within a prompt under which it does not distinguish completions."""
 PASSED = 0.5
 """Value from which a criterion passes."""
 

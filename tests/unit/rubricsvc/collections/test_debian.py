@@ -37,7 +37,7 @@ FILES = {
 STATUS = """\
 Package: {name}
 Status: {status}
-Maintainer: Nobody <nobody@example.org>
+Maintainer: A. Packager <packager@example.org>
 Architecture: all
 Version: 1
 Description: documentation

@@ -18,7 +18,7 @@ from trainer.environments.research import Research
 from trainer.environments.tool_calls import call_text
 
 ANSWER = "A dead row is removed from every index by the command vacuum, which also updates the visibility map."
-OTHER = "Rows that a transaction has deleted stay in the file until nobody can see them any more."
+OTHER = "Rows that a transaction has deleted stay in the file until no transaction can see them."
 START = len(OTHER) + 1 + ANSWER.index("vacuum")
 PAGES = [
     Page("source", "Dead rows", f"{OTHER} {ANSWER}", (Link(START, START + 6, "vacuum"),)),
