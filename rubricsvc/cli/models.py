@@ -22,6 +22,7 @@ from rubricsvc.settings import get_settings, secret
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
+from workers.engines.local_only import OPENAI, check_addresses
 from workers.scoring.completions import score_group
 
 Result = TypeVar("Result")
@@ -71,10 +72,17 @@ def check_reachable(endpoint: Endpoint) -> None:
 
 
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
-    """Return the models that an OpenAI-compatible server lists."""
+    """Return the models that an OpenAI-compatible server lists.
+
+    Raises:
+        UnavailableError: It does not answer, or with something else.
+        InvalidError: The project is ``local_only`` and the server is elsewhere.
+    """
     import httpx2
 
-    url = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
+    url = (endpoint.base_url or OPENAI).rstrip("/")
+    if (settings := get_settings()).local_only:
+        check_addresses([("model server", url)], settings.local_networks)
     key = secret(endpoint.key_variable)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     hint = "start the model server, see its log, or correct the URL (it usually ends in /v1)"

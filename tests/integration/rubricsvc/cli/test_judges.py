@@ -17,6 +17,8 @@ from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.services import free_port
 from tests.tiny_model import tiny_model
 
+SCORED = ("--rubric", "rubric.yaml", "--prompt", "What is one?", "--completion", "-")
+
 
 def test_add_limits_the_time_of_its_questions(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rubricsvc.cli.probe._ADD_TIMEOUT_S", 0.2)
@@ -25,6 +27,23 @@ def test_add_limits_the_time_of_its_questions(cli: Cli, monkeypatch: pytest.Monk
         assert server.count <= 4, "two questions, and each once more"
     assert (ran.code, ran.out) == (3, "")
     assert "timeout" in ran.err and "0.2 s" in ran.err and "--no-probe" in ran.err
+
+
+def test_add_asks_no_server_elsewhere_where_the_project_is_local_only(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A proxy on this machine stands for the way out."""
+    (tmp_path / "rubric.yaml").write_text("criteria: [Says one.]\n")
+    monkeypatch.setenv("RUBRICSVC_LOCAL_ONLY", "true")
+    monkeypatch.setenv("no_proxy", "")
+    get_settings.cache_clear()
+    with scripted_server(labels(Yes=0.9)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        far = "http://203.0.113.5/v1"
+        for args in (("judges", "add", "far", "--url", far), ("score", "--judge", far, *SCORED)):
+            ran = cli(*args, stdin="One.")
+            assert (ran.code, "203.0.113.5" in ran.err, "local_only" in ran.err) == (2, True, True), ran.err
+        assert (proxy.probes, proxy.count) == (0, 0)
 
 
 def test_add_prints_a_warning_of_a_wait_to_stderr(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
