@@ -81,8 +81,8 @@ def _memory_problems(config: TrainConfig, weights: int) -> Iterator[str]:
     memory = _memory_of(device)
     if weights * per_weight > memory:
         yield (
-            f"policy.model: {weights / GB:.2f} billion weights take {weights * per_weight / GB:.1f} GB to train on "
-            f"{device}, which has {memory / GB:.1f} GB; at most {memory / per_weight / GB:.2f} billion fit"
+            f"policy.model: {weights / GB:.2f} billion weights take {_size(weights * per_weight)} to train "
+            f"on {device}, which has {_size(memory)}; at most {memory / per_weight / GB:.2f} billion fit"
         )
 
 
@@ -110,6 +110,11 @@ def _disk_problems(config: TrainConfig, weights: int, out: Path) -> Iterator[str
         fit = int(free / size) - 1 + saved
         change = f"keep_checkpoints = {fit} fits" if fit >= 1 else "no checkpoint fits; choose another `out`"
         yield (
-            f"keep_checkpoints: {config.keep_checkpoints} and one that is being written take {needed / GB:.1f} GB, and "
-            f"{place} has {free / GB:.1f} GB free; {change}"
+            f"keep_checkpoints: {config.keep_checkpoints} and one that is being written take {_size(needed)}, "
+            f"and {place} has {_size(free)} free; {change}"
         )
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in GB, or in MB where it is less."""
+    return f"{count / GB:.1f} GB" if count >= GB else f"{count / 1e6:.3g} MB"

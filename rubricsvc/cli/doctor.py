@@ -177,5 +177,6 @@ def _free_space(folder: Path) -> str:
         raise UnavailableError(f"{existing} cannot be written to: {error.strerror}", hint=hint) from error
     free = shutil.disk_usage(existing).free
     if free < MIN_FREE_BYTES:
-        raise UnavailableError(f"{free / 1e9:.1f} GB free", hint=f"free space on the disk of {existing}")
+        message = f"{free / 1e6:.0f} MB free, {MIN_FREE_BYTES / 1e6:.0f} MB required"
+        raise UnavailableError(message, hint=f"free space on the disk of {existing}")
     return f"{free / 1e9:.1f} GB free"

@@ -74,6 +74,7 @@ def test_check_sizes_names_memory_and_disk_at_once(tmp_path: Path, monkeypatch: 
         "policy.model",
         "keep_checkpoints",
     ]
+    assert "0.001 MB" in problems[1] and "0.001 MB free" in problems[2]
 
 
 def test_check_sizes_says_how_many_checkpoints_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,10 +162,12 @@ def test_doctor_stops_at_a_wrong_setting(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_doctor_reports_a_full_disk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "MIN_FREE_BYTES", 10**18)
+    usage = shutil.disk_usage("/")._replace(free=40_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: usage)
     code, results = diagnose(capsys)
     assert code == 1
     assert results["disk of the database folder"]["fix"]
+    assert "40 MB free" in results["disk of the database folder"]["detail"]
 
 
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///{here}/text", "oracle://x"])
