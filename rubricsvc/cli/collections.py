@@ -11,7 +11,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.output import Json, echo, print_data, print_json, show, show_list
-from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
@@ -104,8 +104,11 @@ def list_(as_json: Json = False) -> None:
 
     folder, rows = get_settings().collections_dir, []
     for name in collections.names(folder):
-        with collections.open_collection(folder, name) as collection:
-            rows.append(collection.info._asdict())
+        try:
+            with collections.open_collection(folder, name) as collection:
+                rows.append(collection.info._asdict())
+        except RubricsvcError as error:
+            echo(f"warning: left out: {error}; {error.hint}")
     empty = "no collections; add one with `rubricsvc collections add NAME PATH`"
     show_list((row if as_json else row | {"digest": row["digest"][:12]} for row in rows), as_json, empty=empty)
 

@@ -165,6 +165,8 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
     if isinstance(error, ModuleNotFoundError):
         package = next((f"'rubricsvc[{extra}]'" for extra, names in _EXTRAS.items() if error.name in names), error.name)
         return f"the package {error.name!r} is not installed", f"pip install {package}", UNAVAILABLE
+    if isinstance(error, UnicodeEncodeError):  # an argument that the shell could not decode, for instance
+        return f"text is not UTF-8: {cut(ascii(error.object), 80)}", "give it in UTF-8", BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         hint = f"check {'the path, its permissions' if where else 'where the output goes'} and the free disk space"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import shutil
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from rubricsvc.collections.index import FORMAT, digest_of, digest_of_all, sqlite_errors
 from rubricsvc.collections.page import Page
@@ -56,8 +59,8 @@ def build(path: Path, name: str, pages: Iterable[Page], faults: FaultyDocuments,
     Links to documents that do not exist are left out.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{name}.", dir=path.parent) as folder, sqlite_errors(name):
-        part = Path(folder) / path.name
+    with _work_folder(path.parent, name) as folder, sqlite_errors(name):
+        part = folder / path.name
         with closing(sqlite3.connect(part)) as db, db:
             db.executescript(_SCHEMA)
             digests = [digest_of(page) for page in pages if _add(db, page, faults)]
@@ -68,6 +71,34 @@ def build(path: Path, name: str, pages: Iterable[Page], faults: FaultyDocuments,
         if digests and (keep or not faults.count):
             part.replace(path)
     return len(digests)
+
+
+@contextmanager
+def _work_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Yield a new folder, which is deleted afterwards, as are those of this name that killed processes have left.
+
+    A process locks its folder for as long as it lives, and creates it while it locks the parent.
+    """
+    with ExitStack() as held:
+        with _locked(parent):
+            for left in parent.glob(f".{name}.{'?' * 8}"):
+                with suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                    shutil.rmtree(left)
+            folder = Path(mkdtemp(prefix=f".{name}.", dir=parent))
+            held.enter_context(_locked(folder))
+        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder
+
+
+@contextmanager
+def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
+    """Lock a folder; with ``fcntl.LOCK_NB`` the lock of another process is a BlockingIOError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:

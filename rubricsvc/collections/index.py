@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from rubricsvc.collections.page import Link, Page
 from rubricsvc.core.fingerprint import digest
@@ -69,10 +69,11 @@ def sqlite_errors(name: str) -> Iterator[None]:
     """Turn errors of SQLite into those of the project."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        hint = "check its permissions and the free disk space"
-        raise UnavailableError(f"collection {name!r} cannot be used: {error}", hint=hint) from error
     except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", None)  # None: a text in the file is not UTF-8
+        if isinstance(error, sqlite3.OperationalError) and code not in (None, sqlite3.SQLITE_ERROR):
+            hint = "check its permissions and the free disk space"
+            raise UnavailableError(f"collection {name!r} cannot be used: {error}", hint=hint) from error
         raise InvalidError(f"the file of collection {name!r} is damaged: {error}", hint=_add_again(name)) from error
 
 
@@ -90,9 +91,9 @@ class Collection:
             self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             try:
                 self._about = dict(self._db.execute("SELECT key, value FROM about"))
-            except sqlite3.Error as error:
+            except sqlite3.Error:
                 self._db.close()
-                raise sqlite3.DatabaseError(error) from error
+                raise
         if self._about.get("format") != FORMAT:
             self._db.close()
             message = f"collection {name!r} has the format {self._about.get('format')!r}, expected {FORMAT}"
@@ -113,8 +114,8 @@ class Collection:
     def info(self) -> CollectionInfo:
         """What the collection has."""
         query = "SELECT count(*), coalesce(sum(characters), 0) FROM documents"
-        documents, characters = self._db.execute(query).fetchone()
-        (links,) = self._db.execute("SELECT count(*) FROM (SELECT DISTINCT document, start FROM links)").fetchone()
+        ((documents, characters),) = self._rows(query)
+        ((links,),) = self._rows("SELECT count(*) FROM (SELECT DISTINCT document, start FROM links)")
         source, added = self._about["source"], self._about["added"]
         return CollectionInfo(self.name, documents, characters, links, self.digest, source, added)
 
@@ -122,17 +123,17 @@ class Collection:
         """Return up to ``k`` documents with any of the query's words, best first. The query is text, not syntax."""
         if not (terms := match_terms(query)):
             return []
-        rows = self._db.execute(_SEARCH, (terms, k))
+        rows = self._rows(_SEARCH, (terms, k))
         return [SearchHit(id_, title, score, self._text(part)) for id_, title, score, part in rows]
 
     def ranked_parts(self, query: str, ids: Names[str]) -> list[Part]:
         """Return all parts of these documents: those with words of the query, best first, then the others in order."""
         numbers = {number: id_ for id_ in ids if (number := self._number(id_)) is not None}
         terms = match_terms(query)
-        scores = dict(self._db.execute(_SCORES, (terms,))) if terms else {}
+        scores = dict(self._rows(_SCORES, (terms,))) if terms else {}
         found: list[tuple[float, int, Part]] = []
         for number, id_ in numbers.items():
-            places = self._db.execute("SELECT part, start FROM places WHERE document = ?", (number,)).fetchall()
+            places = self._rows("SELECT part, start FROM places WHERE document = ?", (number,))
             found += [(scores.get(part, 0.0), part, Part(id_, start, self._text(part))) for part, start in places]
         return [part for *_, part in sorted(found)]
 
@@ -142,11 +143,11 @@ class Collection:
         Raises:
             NotFoundError: There is none of this id.
         """
-        row = self._db.execute("SELECT number, title, place FROM documents WHERE id = ?", (id_,)).fetchone()
-        if row is None:
+        rows = self._rows("SELECT number, title, place FROM documents WHERE id = ?", (id_,))
+        if not rows:
             hint = f"search for it: rubricsvc collections search {self.name} QUERY"
             raise NotFoundError(f"no document {id_!r} in collection {self.name!r}", hint=hint)
-        number, title, place = row
+        ((number, title, place),) = rows
         return Page(
             id_, title, "".join(text for _, text in self._parts(number)), self._links(id_), place, self._terms(id_)
         )
@@ -162,7 +163,7 @@ class Collection:
 
     def ids(self) -> list[str]:
         """Return the ids of all documents, in the order of their addition."""
-        return [id_ for (id_,) in self._db.execute("SELECT id FROM documents ORDER BY number")]
+        return [id_ for (id_,) in self._rows("SELECT id FROM documents ORDER BY number")]
 
     def pages(self) -> Iterator[Page]:
         """Yield all documents, in the order of their addition."""
@@ -173,34 +174,38 @@ class Collection:
         return digest_of_all([digest_of(page) for page in self.pages()])
 
     def _links(self, id_: str) -> tuple[Link, ...]:
-        rows = self._db.execute(
-            "SELECT start, end, target FROM links WHERE document = ? ORDER BY start, end, target", (id_,)
-        )
+        rows = self._rows("SELECT start, end, target FROM links WHERE document = ? ORDER BY start, end, target", (id_,))
         return tuple(Link(*row) for row in rows)
 
     def _terms(self, id_: str) -> tuple[str, ...]:
         if not self._has_terms:
             return ()
-        rows = self._db.execute("SELECT term FROM terms WHERE document = ? ORDER BY term", (id_,))
+        rows = self._rows("SELECT term FROM terms WHERE document = ? ORDER BY term", (id_,))
         return tuple(term for (term,) in rows)
 
     @cached_property
     def _has_terms(self) -> bool:
         """Whether the file has index entries: those that were made before there were any have no table of them."""
-        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'terms'").fetchone() is not None
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'terms'"))
 
     def _number(self, id_: str) -> int | None:
-        row = self._db.execute("SELECT number FROM documents WHERE id = ?", (id_,)).fetchone()
-        return row[0] if row else None
+        rows = self._rows("SELECT number FROM documents WHERE id = ?", (id_,))
+        number: int | None = rows[0][0] if rows else None
+        return number
 
-    def _parts(self, number: int) -> Iterator[tuple[int, str]]:
-        return self._db.execute(
+    def _parts(self, number: int) -> list[tuple[int, str]]:
+        return self._rows(
             "SELECT part, text FROM places JOIN parts ON parts.rowid = part WHERE document = ? ORDER BY part", (number,)
         )
 
     def _text(self, part: int) -> str:
-        (text,) = self._db.execute("SELECT text FROM parts WHERE rowid = ?", (part,)).fetchone()
+        ((text,),) = self._rows("SELECT text FROM parts WHERE rowid = ?", (part,))
         return str(text)
+
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Return the rows of a query; where the file is damaged, the error says so."""
+        with sqlite_errors(self.name):
+            return self._db.execute(query, values).fetchall()
 
 
 def _add_again(name: str) -> str:

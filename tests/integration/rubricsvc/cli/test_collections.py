@@ -89,8 +89,26 @@ def test_collections_are_added_listed_searched_shown_and_deleted(cli: Cli, docum
     page = cli("collections", "show", "docs", "sea.html", "--json").json
     assert (page["text"], page["links"]) == ("Salt. See the sky.", [{"start": 10, "end": 17, "target": "sky.txt"}])
     assert FACT in cli("collections", "show", "docs", "sky.txt").out
+    undecodable = cli("collections", "show", "docs", "a\udcff")
+    assert undecodable.code == 2 and "UTF-8" in undecodable.err, undecodable.err
     assert cli("collections", "delete", "docs").code == 0
     assert [cli("collections", *args).code for args in (("show", "docs"), ("delete", "docs"), ("list",))] == [3, 3, 0]
+
+
+def test_collections_list_names_a_damaged_collection_and_lists_the_others(cli: Cli, tmp_path: Path) -> None:
+    assert cli("collections", "add", "python", "--python").code == 0
+    folder = tmp_path / "collections"
+    whole = (folder / "python.fts.db").read_bytes()
+    start = whole[: len(whole) // 8]
+    damaged = {"cut": start, "zeroed": start.ljust(len(whole), b"\0"), "empty": b""}
+    for name, content in damaged.items():
+        (folder / f"{name}.fts.db").write_bytes(content)
+    listed = cli("collections", "list", "--json")
+    assert (listed.code, [one["name"] for one in listed.lines]) == (0, ["python"])
+    warnings = [line for line in listed.err.splitlines() if line.startswith("warning: ")]
+    for name in damaged:
+        assert any(f"collections add {name} " in one for one in warnings), listed.err
+        assert cli("collections", "show", name).code == 2
 
 
 def test_collections_add_takes_a_path_or_python(cli: Cli, documents: Path) -> None:

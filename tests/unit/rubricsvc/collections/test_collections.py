@@ -1,5 +1,7 @@
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -138,6 +140,44 @@ def test_add_is_whole_or_not_at_all(tmp_path: Path, pages: list[Page], place: st
     assert place in caught.value.message and collections.names(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
     assert added(tmp_path, *pages, skip_invalid=True).ids() == ["a"]
+
+
+ADD = """
+import sys, time
+from pathlib import Path
+from rubricsvc import collections
+from rubricsvc.collections import FaultyDocuments, Page
+
+def pages():
+    yield Page("a", "a", "Some text.", place="a")
+    print("begun", flush=True)
+    time.sleep(600)
+
+collections.add(Path(sys.argv[1]), sys.argv[2], pages(), FaultyDocuments(), source="a test")
+"""
+
+
+def test_add_removes_what_a_killed_process_left_and_nothing_of_a_live_one(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", ADD, tmp_path, name], stdout=subprocess.PIPE)
+        for name in ("some", "some", "other")
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+        killed, live, of_other = processes
+        for process in (killed, of_other):
+            process.kill()
+            process.wait()
+        assert len(list(tmp_path.glob(".some.*"))) == 2
+        assert added(tmp_path, page("a")).ids() == ["a"]
+        (left,) = tmp_path.glob(".some.*")
+        assert (left / "some.fts.db").is_file() and live.poll() is None
+        assert len(list(tmp_path.glob(".other.*"))) == 1
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def test_open_collection_refuses_other_files(tmp_path: Path) -> None:
