@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import shlex
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -18,8 +20,9 @@ import structlog
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, Tool
+from pydantic import ValidationError
 
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import UnavailableError, cut
 from rubricsvc.settings import secret
 from trainer.environments.config import McpServer
 from trainer.environments.environment import ToolError
@@ -29,8 +32,30 @@ START_TIMEOUT_S = 30.0
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 60.0
 """Seconds without an attempt after a connection was lost: the first time, and at most; they double."""
 MAX_TOOLS = 1000
+MAX_PRINTED_CHARS = 80
 
 log = structlog.get_logger("trainer.mcp")
+
+_server_name: ContextVar[str] = ContextVar("server_name", default="")
+"""The server of the session that a task belongs to."""
+_printing = set[str]()
+"""Servers that print what is no message."""
+
+
+def _report_once(record: logging.LogRecord) -> bool:
+    """Report the first line of a server that is no message. The library logs each of them, with a traceback."""
+    if record.funcName != "_parse_line":
+        return True
+    if (name := _server_name.get()) not in _printing:
+        _printing.add(name)
+        error = record.exc_info[1] if record.exc_info else None
+        printed = error.errors()[0]["input"] if isinstance(error, ValidationError) else ""
+        message = "MCP server prints what is no message; its stdout is for messages alone"
+        log.warning(message, server=name, printed=cut(str(printed), MAX_PRINTED_CHARS))
+    return False
+
+
+logging.getLogger("mcp.client.stdio").addFilter(_report_once)
 
 
 class ServerUnavailable(Exception):  # noqa: N818 - the policy reads the name
@@ -130,6 +155,7 @@ class _Session:
         self._task = asyncio.create_task(self._run(server))
 
     async def _run(self, server: McpServer) -> None:
+        _server_name.set(server.name)
         async with _client(server) as client:
             self.opened.set_result(client)
             await self._ended.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from mcp_types import Tool as ServerTool
+from structlog.testing import capture_logs
 
 from rubricsvc.core.prompt import Prompt, ToolCall
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -145,6 +147,23 @@ def test_server_that_cannot_be_reached_is_named(fields: dict[str, object], named
         episode(McpServer(name="gone", **fields))  # type: ignore[arg-type]
     assert "gone" in caught.value.message
     assert named in caught.value.message
+
+
+def test_server_that_prints_is_reported_once() -> None:
+    flood = f"import runpy; print('hello\\n' * 500, flush=True); runpy.run_path({SCRIPT!r}, run_name='__main__')"
+    lines: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = lines.append  # type: ignore[method-assign]
+    library = logging.getLogger("mcp.client.stdio")
+    library.addHandler(handler)
+    try:
+        with capture_logs() as logs:
+            one = episode(McpServer(name="printing", command=(sys.executable, "-c", flood)))
+            assert result(one, "add", a=6, b=7) == "13"
+    finally:
+        library.removeHandler(handler)
+    assert [entry["server"] for entry in logs] == ["printing"] and logs[0]["printed"] == "hello"
+    assert not lines
 
 
 class Adding(Calculator):
