@@ -65,6 +65,7 @@ class ExampleCounts:
     ``close``: a tie, or closer than ``min_margin``. ``uncertain``: within the judge's noise at 95 %. ``contradictory``:
     the same texts are ordered or labelled the other way, too. ``near_duplicates``: the texts repeat another example, or
     those of a pair each other. ``lower``: not among the best. ``single``: nothing to compare it with.
+    ``completions_without_reward`` counts completions also where pairs are written.
     """
 
     written: int = 0
@@ -104,6 +105,7 @@ def example_pages(db: Database, job_id: int, rules: ExampleRules, counts: Exampl
     with db.read() as session:
         job = jobs.scoring(session, job_id)
         noise = rules.noise if rules.noise is not None else judge_noise(job)
+        counts.left_out["completions_without_reward"] = pairs.without_reward(session, job_id)
     page: list[Row] = []
     for _, of_prompt in groupby(_groups(db, job_id, least), key=lambda group: group[0]):
         with db.read() as session:

@@ -101,6 +101,12 @@ def _members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
     return list(session.scalars(query.order_by(ItemRow.id)))
 
 
+def without_reward(session: Session, job_id: int) -> int:
+    """Return the number of a job's completions without a reward, which are in no group."""
+    query = select(func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
+    return session.scalars(query).one()
+
+
 def _rewarded(query: Select[*Ts], job_id: int) -> Select[*Ts]:
     """Restrict a query to a job's items with rewards, with their completions."""
     query = query.join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)

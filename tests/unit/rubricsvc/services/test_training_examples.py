@@ -60,8 +60,9 @@ def _paged(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
 @pytest.mark.usefixtures("_paged")
 def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -> None:
     job = scored(db, {"a": [0.5], LONG: [0.9], f"{LONG}!": [0.8], "none": [None]}, {"only": [0.1]})
-    assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2})
-    assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1})
+    none = {"completions_without_reward": 1}
+    assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2, **none})
+    assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1, **none})
 
 
 @pytest.mark.usefixtures("_paged")
@@ -162,6 +163,12 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
     (page,) = example_pages(db, job, ExampleRules("sft"), ExampleCounts())
     assert page[0]["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
     assert page[0]["completion"] == [{"role": "assistant", "content": "x"}]
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "pairs"])
+def test_completions_without_a_reward_are_counted(db: Database, kind: ExampleKind) -> None:
+    job = scored(db, {"a": [None], "b": [None]}, {"a": [None]})
+    assert exported(db, job, kind) == ([], {"completions_without_reward": 3})
 
 
 def test_example_pages_reject_an_unknown_job(db: Database) -> None:
