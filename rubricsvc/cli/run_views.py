@@ -265,7 +265,7 @@ def _folder_row(folder: Path) -> dict[str, Any] | None:
 
 def _note(run: StoredRun) -> str:
     metrics = run.metrics or {}
-    reward = f"reward {cell(metrics['reward'])} ± {cell(metrics['reward_std'])}" if "reward_std" in metrics else ""
+    reward = f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}" if "reward_std" in metrics else ""
     status = "" if run.status == "running" else f"{run.status}: {run.reason}" if run.reason else run.status
     stopping = "stops after this step" if run.stop_requested and run.is_live else ""
     return ", ".join(filter(None, (reward, status, stopping)))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from rubricsvc.core.base import Name, Text, Title, Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import RunState, RunStatus
+from rubricsvc.core.validation_messages import describe
 from rubricsvc.core.verdict import Verdict
 
 
@@ -56,11 +57,26 @@ class RolloutGroup(Value):
     rollouts: tuple[Rollout, ...] = Field(min_length=1, description="Its completions.")
 
 
+TEXT_METRICS = ("scored_by", "std_floor_origin")
+"""The metrics that are texts; readers compute with all others."""
+LARGEST_METRIC = 1e100
+"""Squares of metrics are finite."""
+
+
+def _computable(metrics: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    for name, value in metrics.items():
+        is_number = isinstance(value, int | float) and abs(value) <= LARGEST_METRIC
+        is_text = isinstance(value, str) and name in TEXT_METRICS
+        if not (value is None or is_number or is_text):
+            raise ValueError(f"{name}: expected a number or null, found {describe(value)}; texts belong into `config`")
+    return metrics
+
+
 class RunStep(Value):
     """A training step: its metrics and its rollouts. Recording it again replaces it."""
 
     step: int = Field(ge=1, description="Number of the step, from 1.")
-    metrics: dict[str, JsonValue] = Field(description="Metrics by name.")
+    metrics: Annotated[dict[str, JsonValue], AfterValidator(_computable)] = Field(description="Metrics by name.")
     groups: tuple[RolloutGroup, ...] = Field(default=(), description="Rollouts, in the order of the batch.")
 
 

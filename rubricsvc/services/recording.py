@@ -83,7 +83,7 @@ def record(session: Session, run_id: int, step: RunStep, policy: ApprovalPolicy 
         NotFoundError: There is no such run, or no item of a rollout.
         InvalidError: An item of a rollout has scored another completion.
     """
-    row = runs.get(session, run_id)
+    row = runs.get(session, run_id, lock=True)
     of_rollouts = [(one, group) for group in step.groups for one in group.rollouts]
     joined = join(
         session, row, [(group.prompt, group.rubric, one.completion, one.item_id) for one, group in of_rollouts], policy
@@ -100,7 +100,7 @@ def record(session: Session, run_id: int, step: RunStep, policy: ApprovalPolicy 
         }
         for (one, _), place in zip(of_rollouts, joined, strict=True)
     ]
-    runs.write_step(session, row.id, step.step, dict(step.metrics), rows)
+    runs.write_step(session, row.id, step.step, {**step.metrics, "step": step.step}, rows)
     runs.report(session, row)
     return row
 

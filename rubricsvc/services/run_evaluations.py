@@ -31,7 +31,7 @@ def record(session: Session, run_id: int, evaluation: RunEvaluation, policy: App
         NotFoundError: There is no such run, or no item of a reward.
         InvalidError: An item of a reward has scored another completion.
     """
-    row = runs.get(session, run_id)
+    row = runs.get(session, run_id, lock=True)
     given = [(one, group) for group in evaluation.groups for one in group.completions]
     sampled = [(group.prompt, group.rubric, one.completion, _training_item(one)) for one, group in given]
     joined = join(session, row, sampled, policy)

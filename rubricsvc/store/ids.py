@@ -26,19 +26,29 @@ def id_of(ref: int | str) -> int | None:
     return ref if 0 < ref <= MAX_ID else None
 
 
-def find(session: Session, table: type[Row], ref: int | str, options: Sequence[ORMOption] = ()) -> Row | None:
-    """Return the row of this id, if there is one; ``options`` as of ``Session.get``."""
+def find(
+    session: Session, table: type[Row], ref: int | str, options: Sequence[ORMOption] = (), *, lock: bool = False
+) -> Row | None:
+    """Return the row of this id, if there is one; ``options`` as of ``Session.get``. ``lock``: until the commit."""
     number = id_of(ref)
-    return session.get(table, number, options=options) if number is not None else None
+    return session.get(table, number, options=options, with_for_update=lock or None) if number is not None else None
 
 
-def existing(session: Session, table: type[Row], noun: str, ref: int | str, options: Sequence[ORMOption] = ()) -> Row:
+def existing(
+    session: Session,
+    table: type[Row],
+    noun: str,
+    ref: int | str,
+    options: Sequence[ORMOption] = (),
+    *,
+    lock: bool = False,
+) -> Row:
     """Return the row of this id.
 
     Raises:
         NotFoundError: There is none.
     """
-    row = find(session, table, ref, options)
+    row = find(session, table, ref, options, lock=lock)
     if row is None:
         raise missing(noun, ref)
     return row

@@ -43,13 +43,13 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
     return row
 
 
-def get(session: Session, run_id: int | str) -> RunRow:
-    """Return the row.
+def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:
+    """Return the row; with ``lock`` what others write of the run waits for the commit.
 
     Raises:
         NotFoundError: There is none.
     """
-    return ids.existing(session, RunRow, "run", run_id)
+    return ids.existing(session, RunRow, "run", run_id, lock=lock)
 
 
 def of_keys(session: Session, keys: Iterable[str]) -> dict[str, int]:

@@ -124,6 +124,18 @@ def test_record_validates_rubrics_and_approval(db: Database, serve: Serve) -> No
         assert (client.runs.get(run.id).steps, len(client.runs.evaluations(run.id).data)) == (1, 1)
 
 
+@pytest.mark.parametrize("value", ["high", [1], {"mean": 1}, 1e200])
+def test_record_refuses_metrics_that_no_reader_can_compute_with(serve: Serve, value: object) -> None:
+    client = serve()
+    assert client.post("/v1/runs", json=new_run().model_dump(mode="json")).status_code == 201
+    body = {"step": 1, "metrics": {"reward": value, "scored_by": "celery"}}
+    response = client.post("/v1/runs/1/steps", json=body)
+    assert (response.status_code, response.json()["error"]["path"]) == (422, "body.metrics")
+    assert client.post("/v1/runs/1/steps", json=body | {"metrics": {"reward": None}}).status_code == 201
+    (step,) = client.get("/v1/runs/1/steps").json()["data"]
+    assert step["metrics"] == {"reward": None, "step": 1}
+
+
 @pytest.mark.parametrize("field", ["key", "name", "steps_total"])
 def test_create_refuses_an_incomplete_run(serve: Serve, field: str) -> None:
     body = new_run().model_dump(mode="json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.run import RolloutGroup, RunHeartbeat, RunStep, StoredRun
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.services import recording
+from rubricsvc.services import recording, run_evaluations
 from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, RolloutRow, RubricRow, RunMetricsRow, RunRow
-from tests.recorded_run import PROMPTS, RUBRIC, new_run, rollout, run_step
+from tests.recorded_run import PROMPTS, RUBRIC, new_run, rollout, run_evaluation, run_step
 from tests.rows import item_result
 
 
@@ -67,6 +68,19 @@ def test_record_replaces_a_step_that_is_repeated(each_db: Database) -> None:
         (step,) = runs.steps(session, 1)
         assert (step.reward, step.metrics["reward"]) == (0.7, 0.7)
         assert [row.reward for row in recording.rollouts(session, 1)] == [0.7, None]
+
+
+def test_record_of_one_step_by_several_at_once_stores_it_once(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    run = store.create(new_run())
+    with ThreadPoolExecutor(8) as pool:
+        for number in (1, 2):
+            list(pool.map(lambda _, number=number: store.record(run.id, run_step(number)), range(16)))
+            list(pool.map(lambda _: store.record_evaluation(run.id, run_evaluation(0)), range(16)))
+    assert counts(each_db)[:3] == (1, 2, 8)
+    with each_db.read() as session:
+        assert len(run_evaluations.page(session, run.id)) == 1
+        assert len(run_evaluations.completions(session, run.id)) == 4
 
 
 def test_begin_deletes_later_steps_of_the_same_run_only(each_db: Database) -> None:
