@@ -19,7 +19,7 @@ from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.run_evaluation import OF_TOOLS, REWARD
 from rubricsvc.core.validation_messages import closest
 from trainer.config_file import ConfigSection, read_toml
-from trainer.config_paths import missing_files, resolved
+from trainer.config_paths import path_problems, resolved
 from trainer.data.config import DataConfig, DataSource, DemonstrationsConfig, PromptsConfig
 from trainer.environments.config import EnvironmentConfig, ToolsConfig
 
@@ -359,12 +359,12 @@ def load_config(
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidError: it is not TOML, fields are unknown, missing or out of range, or files of data do not exist; the
-            message names all of them.
+        InvalidError: it is not TOML, fields are unknown, missing or out of range, files of data do not exist, or
+            ``out`` is the folder of the file; the message names all of them.
     """
     files = ("path",) if measures_difficulty else ("path", "difficulty")
     config = read_toml(
-        path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files), changes
+        path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(path_problems, fields=files), changes
     )
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 

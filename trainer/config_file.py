@@ -5,15 +5,17 @@ Each error has its path, the nearest name of a misspelt field, and where a mispl
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rubricsvc.core.validation_messages import FieldMessage, field_messages, models_in
+from rubricsvc.core.validation_messages import FieldMessage, FieldPath, field_messages, models_in
 from rubricsvc.errors import InvalidError, NotFoundError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -21,6 +23,8 @@ Config = TypeVar("Config", bound="ConfigSection")
 
 MAX_PLACES = 2
 """Tables that are named for a field that is in the wrong one."""
+MAX_DEPTH = 32
+"""Tables and lists within each other."""
 
 
 class ConfigSection(BaseModel):
@@ -46,23 +50,46 @@ def read_toml(
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidError: it is not TOML, or fields are unknown, missing or out of range, or ``check`` found a problem; the
-            message names all of them.
+        InvalidError: it is not TOML, or has values that no field takes; or fields are unknown, missing or out of range,
+            or ``check`` found a problem. The message names all of them.
     """
     try:
         data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))
-        for name, value in (changes or {}).items():
-            _set(data, name.split("."), value)
     except OSError as error:
         raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidError(f"{path} is not TOML: {error}", path=str(path)) from error
-    config, problems = config_problems(model, data)
-    problems += check(data, path.parent)
+    except (RecursionError, ValueError) as error:  # limits of tomllib
+        message = f"{path} has an integer of thousands of digits, or is nested too deep"
+        raise InvalidError(message, hint="correct the file", path=str(path)) from error
+    for name, value in (changes or {}).items():
+        _set(data, name.split("."), value)
+    config: Config | None = None
+    problems = list(_unusable(data))
+    if not problems:
+        config, problems = config_problems(model, data)
+        problems += check(data, path.parent)
     if config is None or problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path))
     return config
+
+
+def _unusable(value: Any, path: FieldPath = ()) -> Iterator[FieldMessage]:
+    """Yield the values of TOML that no field takes."""
+    if len(path) > MAX_DEPTH:
+        yield FieldMessage(path[:1], f"expected at most {MAX_DEPTH} tables and lists within each other", "depth")
+    elif isinstance(value, dict | list):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _unusable(item, (*path, name))
+    elif isinstance(value, date | time):
+        yield FieldMessage(path, f"expected no date or time, found {value}; put it in quotes", "date")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield FieldMessage(path, f"expected a finite number, found {value}", "finite_number")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield FieldMessage(path, "must fit into 64 bits", "int_too_large")
+    elif isinstance(value, str) and "\0" in value:
+        yield FieldMessage(path, "expected no NUL character", "nul")
 
 
 def _set(data: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -26,8 +26,13 @@ _WITH_FILES = ("data", "eval", "demonstrations")
 """Tables of a configuration that name files."""
 
 
-def missing_files(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
-    """Yield the files of data, in these ``fields``, that do not exist, also where other fields are invalid."""
+def path_problems(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
+    """Yield what is wrong with paths, also where other fields are invalid.
+
+    That is: files of data, in these ``fields``, that do not exist, and an ``out`` with the configuration itself in it.
+    """
+    if isinstance(out := data.get("out"), str) and folder.resolve().is_relative_to((folder / out).resolve()):
+        yield FieldMessage(("out",), f"{out!r} holds the configuration itself; name a folder of the run", "own_folder")
     tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in _WITH_FILES]
     if isinstance(evaluation := data.get("eval"), dict):
         tables.append((("eval", "other"), evaluation.get("other")))

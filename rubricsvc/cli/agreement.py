@@ -11,7 +11,18 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
-from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, shorten
+from rubricsvc.cli.output import (
+    Json,
+    Seed,
+    cell,
+    counted,
+    echo,
+    estimate_cells,
+    print_data,
+    print_json,
+    print_table,
+    shorten,
+)
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
@@ -26,7 +37,6 @@ if TYPE_CHECKING:
 
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
-Seed = Annotated[int, typer.Option(help="Random seed.")]
 Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each interval; 0: no intervals.")]
 
 MAX_CRITERIA = 30

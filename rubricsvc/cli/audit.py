@@ -12,7 +12,18 @@ from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import ask
-from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, shorten
+from rubricsvc.cli.output import (
+    Json,
+    Seed,
+    cell,
+    counted,
+    echo,
+    estimate_cells,
+    print_data,
+    print_json,
+    print_table,
+    shorten,
+)
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, Audit, SuiteResult
 from rubricsvc.core.judge import Judge, Mode
 from rubricsvc.core.prompt import Completion
@@ -204,7 +215,7 @@ def repeatability(
     repeats: Annotated[
         int, typer.Option(min=2, max=100, help="Number of times each question is asked.")
     ] = DEFAULT_REPEATS,
-    seed: Annotated[int, typer.Option(help="Seed of the sample, the orders and the intervals.")] = 0,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Measure how far a judge's verdicts and rewards vary when it is asked the same again.

@@ -12,7 +12,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, input_file
 from rubricsvc.cli.models import ApiKeyEnv, ask, check_reachable, judge_from_options, served_judge
-from rubricsvc.cli.output import Json, counted, echo, progress_bar, show
+from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, progress_bar, show
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -39,7 +39,7 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 1.0,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum completion tokens.")] = 1024,
-    seed: Annotated[int, typer.Option(help=_SEED)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help=_SEED)] = 0,
     policy: Annotated[str | None, typer.Option(help="Policy of the completions.", show_default="the model")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent requests.")] = 64,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds for one completion.")] = 600.0,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc import telemetry
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.models import ApiKeyEnv, fetch_embedded
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,
     Json,
+    Seed,
     echo,
     exit_with,
     first_names,
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 
 app = group("Environments: tools that a policy may call.")
 
+_WITHOUT_FILE = ("research", "calculator")
+"""The environments that have their tools by themselves."""
+
 
 @app.command("try")
 def try_(
@@ -70,7 +75,7 @@ def try_(
     max_tokens: Annotated[int, typer.Option(min=2, help="Tokens of the episode, results included.")] = 1024,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a turn.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.01, help="Sampling temperature.")] = 0.7,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: Seed = 0,
     judge: JudgeOption = None,
     model: Model = None,
     mode: Annotated[str, typer.Option(help="readout, written, comparative or trajectory.")] = "readout",
@@ -88,6 +93,8 @@ def try_(
 
     if file is not None and (prompt is not None or rubric is not None):
         raise InvalidError("--file excludes --prompt and --rubric", hint="the file has prompts and rubrics")
+    telemetry.configure("WARNING", human=True)
+    acting = _acting(name, collection, max_turns, max_tokens)
     if file is not None:
         records = stream(input_file(str(file)), check=checks.validate)
         tasks = list(islice((one for one in records if one.prompt is not None), limit))
@@ -96,7 +103,6 @@ def try_(
     if not tasks:
         raise _no_prompts(file)
     judges = [_judge_of(one, judge, model, mode, api_key_env, demanded=file is None) for one in tasks]
-    acting = _acting(name, collection, max_turns, max_tokens)
     if policy == "embedded":
         fetch_embedded()
     sampling = SamplingConfig(max_new_tokens=max_new_tokens, temperature=temperature)
@@ -224,12 +230,16 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int) 
             raise InvalidError(f"{name} has no table [environment]", hint="add one (docs/environments.md)")
         check_local(config)
         return make_acting(config.environment, folder, config.tools)
+    if name not in _WITHOUT_FILE:
+        what = "`mcp` has only the tools that a run's file names" if name == "mcp" else f"no environment {name!r}"
+        hint = f"expected {', '.join(_WITHOUT_FILE)}, or the TOML file of a run with [environment] and [tools]"
+        raise InvalidError(what, hint=hint)
     given = {"name": name, "collection": collection, "max_turns": max_turns, "max_tokens": max_tokens}
     try:
         return make_acting(EnvironmentConfig.model_validate(given), folder)
     except ValidationError as error:
         message = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
-        hint = "expected research --collection NAME (`rubricsvc collections list` names them), or calculator"
+        hint = "expected research --collection NAME; `rubricsvc collections list` names them"
         raise InvalidError(message, hint=hint) from error
 
 

@@ -15,7 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.criterion_buffer import buffer
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
-from rubricsvc.cli.output import After, Json, Limit, echo, print_json, show, show_list, show_page
+from rubricsvc.cli.output import After, Json, Limit, Seed, echo, print_json, show, show_list, show_page
 from rubricsvc.cli.rubric_analysis import JudgeOfScores
 from rubricsvc.core.evolution import Objective
 from rubricsvc.errors import InvalidError
@@ -51,7 +51,7 @@ def start_(
     generations: Annotated[int, typer.Option(min=1, max=1000, help="Generations.")] = 8,
     islands: Annotated[int, typer.Option(min=1, max=64, help="Islands: populations that rarely mix.")] = 4,
     children: Annotated[int, typer.Option(min=1, max=1000, help="Children of an island in a generation.")] = 6,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the parts and of the search.")] = 0,
+    seed: Seed = 0,
     budget: Annotated[float | None, typer.Option(min=0, help="US dollars that models may cost.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -28,6 +28,9 @@ MOST_ROWS = 1_000_000_000
 Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of rows.")]
 After = Annotated[int, typer.Option(min=0, help="List only rows with a greater id.")]
 PromptFilter = Annotated[str | None, typer.Option("--prompt", help="Filter by prompt: id, or id in the file.")]
+MAX_SEED = 2**32 - 1
+"""The largest seed that NumPy, scikit-learn and torch take."""
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")]
 MinCoverage = Annotated[
     float | None,
     typer.Option(min=0, max=1, help="Share of weight that must be judged for a reward.", show_default="the rubric's"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Out, echo, open_output, progress_bar
+from rubricsvc.cli.output import Out, Seed, echo, open_output, progress_bar
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import get_settings
 
@@ -29,7 +29,7 @@ def synthesize(
     documents: Annotated[
         int, typer.Option(min=0, max=50, help="Documents to attach to each prompt; 0: they are to be searched for.")
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the choice of pages.")] = 0,
+    seed: Seed = 0,
     out: Out = None,
 ) -> None:
     """Make prompts with rubrics of a collection: what answers them is known, and checks decide it where they can.

@@ -9,7 +9,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
-from rubricsvc.cli.output import Json, counted, echo, estimate_cells, print_data, print_json, print_table, show
+from rubricsvc.cli.output import Json, Seed, counted, echo, estimate_cells, print_data, print_json, print_table, show
 from rubricsvc.cli.rubric_analysis import JudgeOfScores
 from rubricsvc.core.weight_fit import FittedWeight, FitTo, Signs, WeightFit
 from rubricsvc.stats import RESAMPLES
@@ -26,7 +26,7 @@ def fit(
     force: Annotated[bool, typer.Option("--force", help="Store them even if the rubric was edited since.")] = False,
     by: By = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap draws of intervals; 0: none.")] = RESAMPLES,
-    seed: Annotated[int, typer.Option(help="Random seed of folds and draws.")] = 0,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Fit a rubric's weights to people's overall scores (label `overall`) or to their preferences.

@@ -16,7 +16,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, input_file
 from rubricsvc.cli.job_waiting import end
 from rubricsvc.cli.jobs import Budget, Wait
-from rubricsvc.cli.output import Json, echo, show
+from rubricsvc.cli.output import MAX_SEED, Json, echo, show
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method, Specification
@@ -58,7 +58,7 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 0.7,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
     max_tokens: Annotated[int | None, typer.Option(min=1, max=1_000_000, help=_TOKENS, show_default=_DEFAULT)] = None,
-    seed: Annotated[int, typer.Option(help="Seed; a redraw has the next one.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; a redraw has the next one.")] = 0,
     repairs: Annotated[int, typer.Option(min=0, max=2, help="Times that a reply is sent back with its error.")] = 2,
     redraws: Annotated[int, typer.Option(min=0, max=MAX_REDRAWS, help="Further samples if a reply is no rubric.")] = 3,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Try each rubric on bad completions.")] = True,

@@ -12,7 +12,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
-from rubricsvc.cli.output import Json, echo, print_data, print_json, print_table, progress_bar
+from rubricsvc.cli.output import MAX_SEED, Json, echo, print_data, print_json, print_table, progress_bar
 from rubricsvc.cli.rubric_generation import specification_of
 from rubricsvc.cli.score import Model, file_or_text, judge_of, text_of
 from rubricsvc.core.authoring import AuthoringTask, Contrast
@@ -48,7 +48,7 @@ def propose(
     ] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.")] = 4096,
-    seed: Annotated[int, typer.Option(help="Seed; each candidate has others.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; each candidate has others.")] = 0,
     choose: Annotated[int | None, typer.Option(min=1, help=_CHOOSE, show_default="asks in a terminal")] = None,
     out: Annotated[Path, typer.Option(help="YAML file to write.")] = Path("rubric.yaml"),
     force: output.Force = False,

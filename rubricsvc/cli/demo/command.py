@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.output import OK, echo
+from rubricsvc.cli.output import OK, Seed, echo
 from rubricsvc.errors import ConflictError
 
 RUN = "research"
@@ -44,7 +44,7 @@ FAST = DemoSize(steps=2, demonstration_steps=12, prompts_per_step=1, group_size=
 def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 3 to 4 minutes, not 12.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of the demo, with its database and report.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    seed: Seed = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier demo in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the evaluations as JSON.")] = False,
 ) -> None:

@@ -102,6 +102,12 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind
         ('model = "some-model"', "", ["judge"]),
         ('[data]\npath = "rubrics.yaml"', "", ["data"]),
         ("steps = 3", "steps = -1\ncolour = 1", ["steps", "colour"]),
+        ("steps = 3", "steps = 3\nseed = 1979-05-27", ["seed"]),
+        ("steps = 3", f"steps = 3\nseed = 0x{'f' * 5000}", ["seed"]),
+        ("steps = 3", f"steps = 3\ntrackers = {'[' * 40}{']' * 40}", ["trackers"]),
+        ("steps = 3", 'steps = 3\nout = "."', ["out"]),
+        ("steps = 3", 'steps = 3\nout = ".."', ["out"]),
+        ("rubrics.yaml", "rubrics\\u0000.yaml", ["data.path"]),
     ],
 )
 def test_load_config_names_wrong_fields(tmp_path: Path, old: str, new: str, fields: list[str]) -> None:
@@ -164,9 +170,10 @@ def test_load_config_reads_evaluation(tmp_path: Path) -> None:
     assert RunConfig.model_validate_json(load(tmp_path, text).model_dump_json()) == load(tmp_path, text)
 
 
-def test_load_config_refuses_broken_toml(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", ["", "9" * 5000, "[" * 5000], ids=["nothing", "digits", "lists"])
+def test_load_config_refuses_broken_toml(tmp_path: Path, steps: str) -> None:
     with pytest.raises(InvalidError) as caught:
-        load(tmp_path, PLAIN.replace("steps = 3", "steps = "))
+        load(tmp_path, PLAIN.replace("steps = 3", f"steps = {steps}"))
     assert caught.value.path == str(tmp_path / "first.toml")
 
 

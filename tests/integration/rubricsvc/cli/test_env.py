@@ -56,6 +56,18 @@ def test_env_try_refuses_a_file_beside_a_prompt(cli: Cli, tmp_path: Path) -> Non
     assert cli("env", "try", "calculater", "--file", "sums.yaml").code == 2
 
 
+@pytest.mark.parametrize("name", ["mcp", "nope"])
+def test_env_try_names_the_environments(cli: Cli, name: str) -> None:
+    tried = cli("env", "try", name)
+    assert tried.code == 2 and name in tried.err and "expected research, calculator" in tried.err, tried.err
+
+
+def test_env_try_refuses_a_seed_that_no_library_takes(cli: Cli) -> None:
+    for seed in (2**64, -1):
+        tried = cli("env", "try", "calculator", "--prompt", "?", "--seed", seed)
+        assert tried.code == 2 and "--seed" in tried.err, tried.err
+
+
 def test_env_try_of_a_local_run_refuses_a_tool_elsewhere(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(
         """steps = 1
