@@ -301,26 +301,36 @@ def saved_versions(config: CheckpointConfig, step: int) -> dict[str, Any] | None
     return versions
 
 
+def saved_identity(out: Path, step: int) -> Identity:
+    """Return the settings that the run had when it was saved after ``step`` steps."""
+    identity: Identity = json.loads((folder(out, step) / "state.json").read_bytes())["identity"]
+    return identity
+
+
+def check_identity(saved: Path, before: Identity, now: Identity) -> None:
+    """Check that a checkpoint was saved with the settings and the tasks of now.
+
+    Raises:
+        ConflictError: Names all that differ.
+    """
+    changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+    if not changed:
+        return
+    fields = [f"{name} = {before.get(name)} (now {now.get(name)})" for name in changed if name != "tasks"]
+    fields += ["other prompts or rubric versions"] * ("tasks" in changed)
+    hint = "restore them, choose another `out`, or delete the folder of the run"
+    if "tasks" in changed:
+        hint = f"{hint}; a rubric of the store is named with its version as NAME@VERSION"
+    path = "data" if changed[0] == "tasks" else changed[0]
+    raise ConflictError(f"{saved} was saved with {', '.join(fields)}", hint=hint, path=path)
+
+
 def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     """Restore one checkpoint and return its step. An error leaves optimiser and policy as they were."""
     _verify(saved)
     state = json.loads((saved / "state.json").read_bytes())
-    step, before = int(state["step"]), dict(state["identity"])
-    for name in sorted(before.keys() | identity.keys()):
-        if before.get(name) == identity.get(name):
-            continue
-        if name == "tasks":
-            raise ConflictError(
-                f"{saved} was saved with other prompts or rubric versions",
-                hint="name each rubric with the version that the run began with (NAME@VERSION), restore the file of"
-                " prompts, or choose another `out`",
-                path="data",
-            )
-        raise ConflictError(
-            f"{saved} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
-            hint="restore the setting, or choose another `out`",
-            path=name,
-        )
+    step = int(state["step"])
+    check_identity(saved, dict(state["identity"]), identity)
     optimizer.restore(load_file(saved / "optimizer.safetensors"))
     return step
 

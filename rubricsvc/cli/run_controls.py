@@ -11,7 +11,7 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli.output import Json, echo, estimate_cells, print_json, print_table
 from rubricsvc.cli.run_report import read_report
-from rubricsvc.cli.run_training import RunOptions, exit_stopped, train_run
+from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_kept, train_run
 from rubricsvc.core.run_comparison import ScoreComparison
 from rubricsvc.errors import InvalidError
 
@@ -61,9 +61,11 @@ def controls(
         )
     changes: dict[str, dict[str, Any]] = {"": {}}
     changes |= {name: control_changes(config, name) for name in dict.fromkeys(reward or CONTROLS)}
-    folders = {}
+    runs = {name: load_config(config, changes=changed) for name, changed in changes.items()}
+    for one in runs.values():
+        is_kept(one, allow_drafts)  # finished runs of other settings are refused before any is trained
+    folders = {name: one.out for name, one in runs.items()}
     for name, changed in changes.items():
-        folders[name] = load_config(config, changes=changed).out
         echo(f"\n{f'control {name}' if name else 'the run'}: {folders[name]}")
         options = RunOptions((folders[name] / "config.json").is_file(), allow_drafts, force, changed)
         if train_run(config, options).stopped:

@@ -12,11 +12,11 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Json, echo, estimate_cells, print_json, print_table
+from rubricsvc.cli.output import WITH_FAILURES, Json, echo, estimate_cells, print_data, print_json, print_table
 from rubricsvc.cli.run_report import read_report
-from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_finished, train_run
-from rubricsvc.core.sweep import SweepTable
-from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_kept, train_run
+from rubricsvc.core.sweep import SweepFailure, SweepTable
+from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 
 if TYPE_CHECKING:
     from trainer.sweep import Cell, SweepConfig
@@ -37,7 +37,8 @@ def sweep(
 ) -> None:
     """Train the runs of a sweep one after the other, and compare its variants on the held-out prompts.
 
-    Runs that are finished are not repeated; run the command again to continue, also after a crash.
+    Runs that are finished are not repeated; run the command again to continue, also after a crash. One that fails is
+    listed, and the others go on; the exit code is 1.
     """
     from trainer.sweep import cells_of, load_sweep, variants_of
 
@@ -51,42 +52,66 @@ def sweep(
     if unevaluated := [cell.variant for cell in cells if cell.config.eval is None]:
         hint = "name held-out prompts in the base: training rewards of different settings are not compared"
         raise InvalidError(f"{unevaluated[0]} has no table [eval]", hint=hint, path="eval")
-    counts = _train(config, loaded, cells, RunOptions(allow_drafts=allow_drafts, force=force))
+    counts, failures = _train(config, loaded, cells, RunOptions(allow_drafts=allow_drafts, force=force))
 
     from rubricsvc.services.sweeping import compare_variants
 
+    failed = {one.folder for one in failures}
+    trained = [cell for cell in cells if str(cell.folder) not in failed]
     reports = {
         variant: {cell.seed: read_report(str(cell.folder)) for cell in runs}
-        for variant, runs in variants_of(cells).items()
+        for variant, runs in variants_of(trained).items()
     }
-    table = compare_variants(reports)
+    table = compare_variants(reports).model_copy(update={"failures": tuple(failures)})
     _show(table, counts, as_json)
     if out is not None:
         from rubricsvc.web.sweep import render_sweep
 
         with output.open_output(out) as stream:
             stream.write(render_sweep(table, reports))
+    if failures:
+        raise typer.Exit(WITH_FAILURES)
 
 
-def _train(config: Path, sweep: SweepConfig, cells: list[Cell], options: RunOptions) -> dict[str, int]:
-    """Train the runs that are not finished; return the counts of all."""
+def _train(
+    config: Path, sweep: SweepConfig, cells: list[Cell], options: RunOptions
+) -> tuple[dict[str, int], list[SweepFailure]]:
+    """Train the runs that are not finished; return the counts of all, and the runs that failed."""
+    kept = [cell for cell in cells if is_kept(cell.config, options.allow_drafts)]  # all of them before any is trained
     sweep.out.mkdir(parents=True, exist_ok=True)
     journal = sweep.out / JOURNAL
-    kept = 0
+    failures: list[SweepFailure] = []
     for number, cell in enumerate(cells, 1):
-        resume = (cell.folder / "config.json").is_file()
-        if resume and is_finished(cell.config, resume=True):
-            kept += 1
+        if cell in kept:
             continue
+        resume = (cell.folder / "config.json").is_file()
         echo(f"\nrun {number} of {len(cells)}: {cell.variant}, seed {cell.seed}{', resumed' if resume else ''}")
         _note(journal, cell, _STARTED)
         changed = RunOptions(resume, options.allow_drafts, options.force, cell.changes)
-        if train_run(sweep.base, changed).stopped:
+        try:
+            stopped = train_run(sweep.base, changed).stopped
+        except Exception as error:  # noqa: BLE001 - the others go on, whatever it is
+            failures.append(_failure(cell, error))
+            echo(f"error: {failures[-1].error}")
+            continue
+        if stopped:
             exit_stopped(f"runs sweep {config}")
         _note(journal, cell, _FINISHED)
     finished = Counter(line["folder"] for line in _lines(journal) if line["event"] == _FINISHED)
     repeated = sum(count > 1 for count in finished.values())
-    return {"cells": len(cells), "kept": kept, "trained": len(cells) - kept, "repeated_cells": repeated}
+    trained = len(cells) - len(kept) - len(failures)
+    counts = {"cells": len(cells), "kept": len(kept), "trained": trained, "failed": len(failures)}
+    return counts | {"repeated_cells": repeated}, failures
+
+
+def _failure(cell: Cell, error: Exception) -> SweepFailure:
+    """Return what a run failed with."""
+    if isinstance(error, typer.Exit):
+        message, hint = "its preflight refuses it", "start it nevertheless with --force"
+    else:
+        own = isinstance(error, RubricsvcError)
+        message, hint = str(error) if own else f"{type(error).__name__}: {error}", getattr(error, "hint", "")
+    return SweepFailure(variant=cell.variant, seed=cell.seed, folder=str(cell.folder), error=message, hint=hint)
 
 
 def _note(journal: Path, cell: Cell, event: str) -> None:
@@ -108,7 +133,8 @@ def _lines(journal: Path) -> list[dict[str, Any]]:
 def _show(table: SweepTable, counts: dict[str, int], as_json: bool) -> None:
     if as_json:
         rows = [row.model_dump(mode="json") for row in table.rows]
-        print_json({**counts, "best": table.best, "rows": rows})
+        failures = [one.model_dump(mode="json") for one in table.failures]
+        print_json({**counts, "best": table.best, "rows": rows, "failures": failures})
         return
     columns = ("variant", "score", "runs", "prompts", "mean", "difference to the first", "result")
     print_table(
@@ -126,5 +152,11 @@ def _show(table: SweepTable, counts: dict[str, int], as_json: bool) -> None:
             for row in table.rows
         ],
     )
+    if table.failures:
+        print_data("")
+        print_table(
+            ("failed variant", "seed", "error", "hint"),
+            [(one.variant, one.seed, one.error, one.hint) for one in table.failures],
+        )
     best = f"best: {table.best}" if table.best else "no variant is higher than every other by the gold score"
     echo(f"{best}; {', '.join(f'{name}: {count}' for name, count in counts.items())}")

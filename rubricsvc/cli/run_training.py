@@ -23,6 +23,7 @@ from rubricsvc.cli.run_preflight import require_preflight
 from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
 from rubricsvc.cli.run_recording import complete_record, recorder_of, tracking_of
 from rubricsvc.cli.run_warnings import no_signal, print_warnings
+from rubricsvc.errors import ConflictError
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -53,7 +54,8 @@ def train_run(config: Path, options: RunOptions) -> TrainedRun:
 
     loaded = load_config(config, changes=options.changes)
     resume = options.resume and not is_in_warm_up(loaded)
-    if is_finished(loaded, resume):
+    _check_start(loaded, resume)
+    if resume and is_kept(loaded, options.allow_drafts):
         complete_record(loaded)
         echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
         return TrainedRun(folder_record(loaded.out))
@@ -116,16 +118,34 @@ def exit_stopped(command: str) -> NoReturn:
     raise typer.Exit(INTERRUPTED)
 
 
-def is_finished(config: RunConfig, resume: bool) -> bool:
-    """Check trackers and folder before anything is loaded; return whether the run to resume has all its steps."""
+def _check_start(config: RunConfig, resume: bool) -> None:
+    """Check trackers and folder before anything is loaded."""
+    from trainer import checkpoint
     from trainer.trackers.tracking import check_installed
 
     check_installed(config.trackers)
-    from trainer import checkpoint
-
     checkpoint.check_folder(config.out, resume=resume)
-    done = is_run(config.out) and checkpoint.is_finished(config.out, config.steps)
-    return resume and done and is_evaluated(config)
+
+
+def is_kept(config: RunConfig, allow_drafts: bool) -> bool:
+    """Return whether a run has all its steps and evaluations, so that it is not trained again.
+
+    Raises:
+        ConflictError: It has more steps, or has them with other settings, prompts or rubrics than it would have now.
+    """
+    from trainer import checkpoint
+    from trainer.finished import check_unchanged
+
+    if not is_run(config.out) or not (saved := checkpoint.steps(config.out)):
+        return False
+    if saved[-1] > config.steps:
+        message = f"{config.out} has {saved[-1]} steps, and `steps` is {config.steps}"
+        raise ConflictError(message, hint="raise `steps`, choose another `out`, or delete the folder", path="steps")
+    if not checkpoint.is_finished(config.out, config.steps) or not is_evaluated(config):
+        return False
+    prepared = prepare(config, allow_drafts)
+    check_unchanged(prepared.config, prepared.tasks.train, prepared.tasks.held_out)
+    return True
 
 
 @contextmanager

@@ -26,8 +26,22 @@ class SweepRow(Value):
     reason: str = Field(default="", description="Why the variant is not compared.")
 
 
+class SweepFailure(Value):
+    """A run of a sweep that failed. It is in no row of the table."""
+
+    variant: str
+    seed: int
+    folder: str
+    error: str
+    hint: str = ""
+
+
 class SweepTable(Value):
-    """All variants, in the order of the file. ``best`` is higher than every other by the gold score; else None."""
+    """The variants that have runs, in the order of the file.
+
+    ``best`` is higher than every other by the gold score; else None.
+    """
 
     rows: tuple[SweepRow, ...]
     best: str | None = None
+    failures: tuple[SweepFailure, ...] = ()

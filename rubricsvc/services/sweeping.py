@@ -25,7 +25,7 @@ class _Pair(NamedTuple):
 
 def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
     """Return the table of a sweep: each variant beside the first, paired by prompt and seed."""
-    first = next(iter(variants.values()))
+    first: Runs = next(iter(variants.values()), {})
     lines = [run.evaluations[-1] for run in first.values() if run.evaluations]
     scores = list(lines[0]["scores"]) if lines else []
     gold = lines[0]["gold"] if lines else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,7 @@ class Evaluation:
             ConflictError: Earlier evaluations were of other prompts or settings.
         """
         self._history = History(self._out, done, LINES)
-        for line in self.lines:
-            if line["setup"] != self.evaluator.setup:
-                raise ConflictError(
-                    f"{self._out}/{LINES} has evaluations with other held-out prompts or other settings of [eval]",
-                    hint="restore the settings, or choose another `out`; or delete the file to evaluate from here on",
-                )
+        check_setup(self._out, self.lines, self.evaluator.setup)
         self._record_earlier()
 
     def _record_earlier(self) -> None:
@@ -108,6 +104,20 @@ class Evaluation:
             estimate = evaluated.line["scores"][name]["mean"]
             save_best(self._out, step, policy, {"step": step, "gold": name, **estimate})
         return True
+
+
+def check_setup(out: Path | None, lines: Iterable[Metrics], setup: str) -> None:
+    """Check that evaluations were of the held-out prompts and the settings with the digest ``setup``.
+
+    Raises:
+        ConflictError: One was of others.
+    """
+    if any(line["setup"] != setup for line in lines):
+        raise ConflictError(
+            f"{out}/{LINES} has evaluations with other held-out prompts or other settings of [eval]",
+            hint="restore the settings, or choose another `out`; or delete the file to evaluate from here on",
+            path="eval",
+        )
 
 
 def completions_file(out: Path, step: int) -> Path:

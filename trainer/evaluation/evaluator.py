@@ -62,6 +62,18 @@ class Evaluated:
         return value
 
 
+def setup_of(settings: EvalConfig, config: TrainConfig, tasks: Sequence[Task]) -> str:
+    """Return the digest of what evaluations must share to be compared: ``settings``, prompts, sampling, environment."""
+    plain: dict[str, Any] = {"mode": "json", "exclude_none": True}  # later settings must not change the digest
+    measured = settings.model_dump(**plain, exclude=_NOT_MEASURED | {"judges"})
+    judges = settings.model_dump(**plain, include={"judges"}, exclude=_ADDRESSES)
+    sampling = config.sampling.model_dump(mode="json", include={"max_new_tokens", "temperature", "top_p"})
+    if config.environment is not None:
+        measured |= {"environment": config.environment.model_dump(**plain)}
+    prompts = [[task.prompt.digest, task.rubric.digest] for task in tasks]
+    return digest("evaluation", measured, judges, sampling, config.seed, prompts)
+
+
 class Evaluator:
     """Samples completions of held-out prompts and has them scored.
 
@@ -101,18 +113,7 @@ class Evaluator:
         }
         recorded_at = items_at(scorers[REWARD])
         self._joined = {name for name, source in scorers.items() if items_at(source) == recorded_at}
-        self.setup = self._setup()
-
-    def _setup(self) -> str:
-        """Return the digest of what evaluations must share to be compared."""
-        plain: dict[str, Any] = {"mode": "json", "exclude_none": True}  # later settings must not change the digest
-        settings = self.settings.model_dump(**plain, exclude=_NOT_MEASURED | {"judges"})
-        judges = self.settings.model_dump(**plain, include={"judges"}, exclude=_ADDRESSES)
-        sampling = self._config.sampling.model_dump(mode="json", include={"max_new_tokens", "temperature", "top_p"})
-        tasks = [[task.prompt.digest, task.rubric.digest] for task in self.tasks]
-        if (environment := self._config.environment) is not None:
-            settings |= {"environment": environment.model_dump(**plain)}
-        return digest("evaluation", settings, judges, sampling, self._config.seed, tasks)
+        self.setup = setup_of(config.eval, config, tasks)
 
     def check(self, policy: Policy) -> None:
         """Raise an InvalidError if a prompt leaves no room for its completion."""

@@ -75,6 +75,9 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     finished = cli("runs", "start", config, "--resume", "--json")
     assert (finished.code, finished.json["steps"]) == (0, 3)
     assert "resume training" not in finished.err
+    config.write_text("seed = 1\n" + CONFIG)
+    changed = cli("runs", "start", config, "--resume")
+    assert changed.code == 2 and "seed = 0 (now 1)" in changed.err, changed.err
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 4)

@@ -63,6 +63,10 @@ def test_runs_controls_compares_the_run_with_controls(cli: Cli, folder: Path) ->
     assert again.code == 0 and again.err.count("has all 2 steps already") == 2
     assert "RUN - CONTROL" in again.out
 
+    (folder / "run.toml").write_text(CONFIG.replace("max_new_tokens = 8", "max_new_tokens = 6"))
+    refused = cli("runs", "controls", "run.toml", "--reward", "frozen")
+    assert refused.code == 2 and "sampling.max_new_tokens = 8 (now 6)" in refused.err, refused.err
+
     (folder / "run.toml").write_text(CONFIG.replace("steps = 2", "steps = 3"))
     resumed = cli("runs", "resume", "runs/run-random", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 3), resumed.err
@@ -74,6 +78,9 @@ def test_runs_controls_compares_the_run_with_controls(cli: Cli, folder: Path) ->
     [
         ("[1e-3, 1e-2]", "[1e-3, 0.001]", "are the same"),
         ("seeds = [0, 1]", "seeds = [1, 1]", "are the same"),
+        ("[1e-3, 1e-2]", "[1e-3, nan]", "vary.optim.lr.1: "),
+        ("[1e-3, 1e-2]", "[1979-05-27]", "vary.optim.lr.0: "),
+        ("seeds = [0, 1]", f"seeds = [{2**64}]", "seeds.0: "),
         ("optim.lr", "optim.rate", "optim.rate"),
         ("[1e-3, 1e-2]", "[]", "vary"),
         ('base = "run.toml"', 'base = "none.toml"', "none.toml"),
@@ -115,3 +122,38 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
     assert "optim.lr = 0.01" in page and "Mean reward on held-out prompts" in page
     again = cli("runs", "sweep", "sweep.toml", "--json").json
     assert (again["kept"], again["trained"], again["repeated_cells"]) == (4, 0, 0)
+
+
+def test_runs_sweep_goes_on_after_a_run_that_fails(cli: Cli, folder: Path) -> None:
+    longer = SWEEP.replace("optim.lr = [1e-3, 1e-2]", "sampling.max_new_tokens = [9999, 8]").replace("[0, 1]", "[0]")
+    (folder / "sweep.toml").write_text(longer)
+    ran = cli("runs", "sweep", "sweep.toml", "--json", "--out", "sweep.html")
+    found = ran.json
+    assert (ran.code, found["trained"], found["failed"]) == (1, 1, 1), ran.err
+    (failure,) = found["failures"]
+    assert failure["variant"] == "sampling.max_new_tokens = 9999" and "a context of 512 tokens" in failure["error"]
+    assert {row["variant"] for row in found["rows"]} == {"sampling.max_new_tokens = 8"}
+    assert "a context of 512 tokens" in (folder / "sweep.html").read_text()
+    again = cli("runs", "sweep", "sweep.toml")
+    assert again.code == 1 and "kept: 1, trained: 0, failed: 1" in again.err and "FAILED VARIANT" in again.out
+
+
+def test_runs_sweep_refuses_finished_runs_of_other_settings(cli: Cli, folder: Path) -> None:
+    short = SWEEP.replace("[1e-3, 1e-2]", "[1e-3]").replace("[0, 1]", "[0]")
+    (folder / "sweep.toml").write_text(short)
+    assert cli("runs", "sweep", "sweep.toml").code == 0
+    changes = [
+        ("run.toml", "group_size = 2", "group_size = 3", "sampling.group_size = 2 (now 3)"),
+        ("run.toml", "steps = 2", "steps = 1", "`steps` is 1"),
+        ("run.toml", "samples = 2", "samples = 3", "[eval]"),
+        ("prompts.yaml", "What is 0?", "What is zero?", "other prompts"),
+        ("held-out.yaml", "What is 5?", "What is five?", "other held-out prompts"),
+    ]
+    for name, old, new, named in changes:
+        before = (folder / name).read_text()
+        (folder / name).write_text(before.replace(old, new))
+        refused = cli("runs", "sweep", "sweep.toml")
+        assert refused.code == 2 and named in refused.err and "hint: " in refused.err, refused.err
+        (folder / name).write_text(before)
+    kept = cli("runs", "sweep", "sweep.toml", "--json")
+    assert (kept.code, kept.json["kept"]) == (0, 1), kept.err
