@@ -24,13 +24,22 @@ SIGNS: Mapping[str, Callable[[Completion], bool]] = {
     "no_call": lambda one: not any(name.startswith("calls/") for name in _counts(one)),
     "malformed": lambda one: bool(_counts(one).get("malformed") or _counts(one).get("refused")),
     "no_report": lambda one: not one.text,
+    "citations": lambda one: _cites(one.text),
 }
-"""What an episode shows: no tool was called, a call was malformed or refused, or it ended without a report."""
+"""What a completion shows: no tool was called, a call was malformed or refused, an episode ended without a report, or
+the text cites something.
+"""
 
 
 def _counts(completion: Completion) -> Mapping[str, Any]:
     counts = completion.sampling.get("tools")
     return counts if isinstance(counts, dict) else {}
+
+
+def _cites(text: str) -> bool:
+    from workers.checks.prose import report_citations
+
+    return bool(report_citations(text, ()))
 
 
 def with_alarms(report: RunReport, db: Database, found: int | Path) -> RunReport:

@@ -42,7 +42,7 @@ class Transcript:
 class Alarm:
     """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples.
 
-    A sign is that of an episode (`rubricsvc.cli.run_alarms.SIGNS`), or the name of what the examples have most of
+    A sign is that of a completion (`rubricsvc.cli.run_alarms.SIGNS`), or the name of what the examples have most of
     (`trainer.monitors.measures`).
     """
 

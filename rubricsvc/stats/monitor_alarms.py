@@ -23,7 +23,7 @@ class Rule(NamedTuple):
     """When a metric raises an alarm: it changes by ``least`` (``relative``: of its mean at the start).
 
     ``falls`` looks for a fall in place of a rise; ``from_zero`` compares with 0 in place of the start. ``sign`` is what
-    the examples have most of (`trainer.monitors.registry.MEASURES`).
+    the examples have most of (`trainer.monitors.measures.MEASURES`), or have (`rubricsvc.cli.run_alarms.SIGNS`).
     """
 
     metric: str
@@ -51,6 +51,7 @@ RULES = (
     Rule("monitors/headings", "The share of completions with headings", 0.3, "headings"),
     Rule("monitors/bold", "The share of completions with bold text", 0.3, "bold"),
     Rule("monitors/emoji", "The share of completions with emoji", 0.2, "emoji"),
+    Rule("monitors/unresolved_citations", "The share of completions with a citation of no source", 0.2, "citations"),
     Rule("monitors/saturated_criteria", "The share of criteria that tell no completions apart", 0.9, from_zero=True),
     Rule("monitors/largest_reward_share", "The share of the reward that one criterion makes up", 0.3),
     Rule("monitors/abstained_verdicts", "The share of verdicts that abstain", 0.2),

@@ -17,7 +17,10 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A completion of a step: its prompt's text and ``group``, its text, reward and verdicts, and the rubric."""
+    """A completion of a step: its prompt's text and ``group``, its text, reward and verdicts, and the rubric.
+
+    ``sources`` are the ids of the documents that it was given or opened; None where neither is possible.
+    """
 
     prompt: str
     group: int
@@ -25,6 +28,7 @@ class Observed:
     reward: float | None
     verdicts: Sequence[Verdict]
     rubric: Rubric
+    sources: frozenset[str] | None = None
 
 
 Monitor = Callable[[Sequence[Observed]], Mapping[str, float | None]]

@@ -6,9 +6,10 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, Prompt
 from trainer.data.tasks import Task
 from trainer.history import Metrics
+from trainer.monitors.citations import unresolved_citations
 from trainer.monitors.criteria import abstentions, by_criterion, largest_share, saturation
 from trainer.monitors.diversity import diversity
 from trainer.monitors.length import length_correlation
@@ -16,6 +17,7 @@ from trainer.monitors.measures import MEANS
 from trainer.monitors.monitor import Monitor, Observed, mean_of
 from trainer.monitors.phrases import common_phrase
 from trainer.rewards.source import ScoredRollout
+from workers.checks.sources import sources
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ MONITORS: Mapping[str, Monitor] = {
     "length_correlation": length_correlation,
     "diversity": diversity,
     "common_phrase": common_phrase,
+    "unresolved_citations": unresolved_citations,
     "saturation": saturation,
     "abstentions": abstentions,
     "largest_share": largest_share,
@@ -40,9 +43,22 @@ def observed_of(
     """Return a step's completions for monitors; all arguments have one entry for each, those of a prompt adjacent."""
     groups = {id(task): number for number, task in enumerate(tasks)}
     return [
-        Observed(task.prompt.text, groups[id(task)], one.text, result.reward.value, result.verdicts, task.rubric)
+        Observed(
+            task.prompt.text,
+            groups[id(task)],
+            one.text,
+            result.reward.value,
+            result.verdicts,
+            task.rubric,
+            _sources(task.prompt, one),
+        )
         for task, one, result in zip(tasks, completions, scored, strict=True)
     ]
+
+
+def _sources(prompt: Prompt, completion: Completion) -> frozenset[str] | None:
+    is_possible = prompt.documents or completion.messages
+    return frozenset(sources(prompt, completion)) if is_possible else None
 
 
 def monitor_metrics(observed: Sequence[Observed], monitors: Mapping[str, Monitor]) -> Metrics:

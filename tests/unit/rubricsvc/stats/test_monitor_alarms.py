@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.cli.run_alarms import SIGNS
 from rubricsvc.stats.monitor_alarms import RULES, WINDOW, monitor_alarms, new_alarms
 from trainer.monitors.measures import MEASURES
 
@@ -79,8 +80,8 @@ def test_monitor_alarms_need_two_windows() -> None:
     assert len(monitor_alarms(steps(monitors__self_praise=[*values, 1.0]))) == 1
 
 
-def test_signs_of_rules_are_measures() -> None:
-    assert {rule.sign for rule in RULES} <= {*MEASURES, "any", ""}
+def test_signs_of_rules_are_known() -> None:
+    assert {rule.sign for rule in RULES} <= {*MEASURES, *SIGNS, "any", ""}
 
 
 def test_new_alarms_are_raised_once_at_the_step_of_the_alarm() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import pytest
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
+from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCall
+from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
+from trainer.data.tasks import Task
+from trainer.monitors.citations import unresolved_citations
 from trainer.monitors.criteria import abstentions, by_criterion, largest_share, saturation
 from trainer.monitors.diversity import diversity, self_bleu
 from trainer.monitors.length import length_correlation
 from trainer.monitors.measures import MEASURES
 from trainer.monitors.monitor import Observed, words
 from trainer.monitors.phrases import common_phrase
-from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics
+from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
+from trainer.rewards.source import ScoredRollout
 
 RUBRIC = Rubric(
     criteria=[Criterion(key="a", text="Is good.", weight=3), Criterion(key="b", text="Is rude.", weight=-1)]
@@ -128,14 +132,37 @@ def test_criteria_monitors() -> None:
     }
 
 
-def test_monitor_that_raises_is_logged_and_the_others_are_recorded(caplog: pytest.LogCaptureFixture) -> None:
+def opened(id_: str) -> tuple[Message, ...]:
+    call = ToolCall(name="open", arguments=f'{{"id": "{id_}"}}', id="1")
+    return (
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="A page.", tool_call_id="1"),
+    )
+
+
+def share_unresolved(documents: tuple[Document, ...], *completions: Completion) -> float | None:
+    task = Task(Prompt.of("Why?", documents=documents), RUBRIC)
+    scored = [ScoredRollout(Reward(0.5, 1.0, "weighted_mean")) for _ in completions]
+    batch = observed_of([task] * len(completions), completions, scored)
+    return unresolved_citations(batch)["unresolved_citations"]
+
+
+def test_unresolved_citations_counts_what_was_neither_given_nor_opened() -> None:
+    page = (Document(id="1", text="A page."),)
+    texts = [Completion(text=text) for text in ("It is [1].", "It is [2].", "It is [1, 3].", "It is.")]
+    assert share_unresolved(page, *texts) == 0.5
+    assert share_unresolved((), *texts) is None
+    episodes = [Completion(text="It is [tea].", messages=opened(id_)) for id_ in ("tea", "rum")]
+    assert share_unresolved((), *episodes, *texts) == 0.5
+
+
+def test_monitor_that_raises_is_logged_and_the_others_are_recorded(logged: list[str]) -> None:
     def broken(batch: Sequence[Observed]) -> dict[str, float | None]:
         raise ZeroDivisionError("no words")
 
-    with caplog.at_level(logging.WARNING):
-        metrics = monitor_metrics([observed("a b")], {"broken": broken, **MONITORS})
+    metrics = monitor_metrics([observed("a b")], {"broken": broken, **MONITORS})
     assert metrics["monitors/errors"] == 1 and metrics["monitors/emoji"] == 0.0
-    assert "broken" in caplog.text and "ZeroDivisionError" in caplog.text
+    assert "broken" in logged[0] and "ZeroDivisionError" in logged[0]
 
 
 @pytest.mark.parametrize("text", ["", "\ud7ff\x00", "# " * 50, "- " * 500, "*" * 999, "a" * 10_000, "\n" * 99])
