@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Annotated
 
 from pydantic import Field
+
+from rubricsvc.core.student import t_quantile
 
 MIN_CLUSTERS = 5
 """Fewer clusters (prompts) than this give no interval."""
@@ -39,7 +41,7 @@ def mean_estimate(values: Sequence[float], prompts: Sequence[Hashable]) -> Estim
         sums[prompt] += value - mean
     if (g := len(sums)) < MIN_CLUSTERS:
         return Estimate(mean, null_reason=no_interval(g))
-    half = _t_quantile(g - 1) * sqrt(g / (g - 1) * fsum(one * one for one in sums.values())) / len(values)
+    half = t_quantile(g - 1) * sqrt(g / (g - 1) * fsum(one * one for one in sums.values())) / len(values)
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -48,13 +50,23 @@ def no_interval(clusters: int) -> str:
     return f"an interval needs {MIN_CLUSTERS} prompts or completions, found {clusters}"
 
 
-def _t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, within 0.04 % from 4 degrees on (Abramowitz and Stegun, 26.7.5)."""
-    z = NormalDist().inv_cdf(0.975)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + fsum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
+def ratio_estimate(values: Sequence[float], of: Sequence[float]) -> Estimate:
+    """Return the ratio of the means of two values of each prompt, with Fieller's 95 % interval over prompts.
+
+    It holds the ratios ρ for which a t test does not tell the mean of value - ρ · other from 0, and has ends where the
+    interval of the other mean excludes 0 (Fieller, JRSS B 16, 1954).
+    """
+    n = len(values)
+    if not n or not (below := fmean(of)):
+        return Estimate(None, null_reason="no values" if not n else "the divisor is 0")
+    above = fmean(values)
+    if n < MIN_CLUSTERS:
+        return Estimate(above / below, null_reason=no_interval(n))
+    scale = t_quantile(n - 1) ** 2 / (n * (n - 1))
+    centred = [(a - above, b - below) for a, b in zip(values, of, strict=True)]
+    aa, ab, bb = (scale * fsum(one[i] * one[j] for one in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
+    square, mixed, constant = below**2 - bb, above * below - ab, above**2 - aa
+    if square <= 0:
+        return Estimate(above / below, null_reason="the divisor is not distinguishable from 0")
+    root = sqrt(max(0.0, mixed**2 - square * constant))
+    return Estimate(above / below, (mixed - root) / square, (mixed + root) / square)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
 from rubricsvc.core.rubric_analysis import Disagreement
+from rubricsvc.core.student import t_quantile
 from rubricsvc.stats.intervals import Floats, Ints
 
 MIN_COMPLETIONS = 30
@@ -128,7 +129,7 @@ def _means(values: Floats, groups: Groups) -> tuple[Floats, Floats, Floats, Floa
 def _t_interval(mean: float, variance: float, clusters: int) -> Estimate:
     if clusters < MIN_CLUSTERS:
         return Estimate(float(mean), null_reason=no_interval(clusters))
-    half = float(stdtrit(clusters - 1, 0.975) * np.sqrt(variance))
+    half = t_quantile(clusters - 1) * float(np.sqrt(variance))
     return Estimate(float(mean), float(mean) - half, float(mean) + half)
 
 

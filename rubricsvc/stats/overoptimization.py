@@ -8,35 +8,45 @@ is the mean of the fits of the prompts, and intervals are t intervals over promp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, fsum, log, sqrt
+from math import exp, log, sqrt
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.estimate import Estimate, ratio_estimate
+from rubricsvc.stats.least_squares import solve
 from rubricsvc.stats.policy_scores import over_prompts
 
 FORMS: Mapping[str, Callable[[float], float]] = {"best-of-n": lambda d: d, "RL": log}
 """What β is multiplied with."""
-PEAKS: Mapping[str, Callable[[float, float], float]] = {
-    "best-of-n": lambda alpha, beta: alpha / (2 * beta),
-    "RL": lambda alpha, beta: exp(min(alpha / beta - 1, 700.0)),
+PEAKS: Mapping[str, Callable[[float], float]] = {
+    "best-of-n": lambda ratio: max(0.0, ratio / 2),
+    "RL": lambda ratio: exp(min(ratio - 1, 50.0)),
 }
-"""Where R is largest, given α and β > 0."""
+"""Where R is largest, given α / β, for α and β > 0. Both rise with it."""
 MIN_POINTS = 3
 """Evaluations away from the start that a fit needs."""
 
 
 class Fit(NamedTuple):
-    """A form fitted to a score, with 95 % intervals over prompts; ``peak`` is None unless β > 0 and α > 0.
+    """A form fitted to a score, with 95 % intervals over prompts.
 
-    ``curve`` has R at distances from the smallest to the largest that was measured.
+    ``peak`` is the distance at which R is largest, None unless α > 0 and β > 0; it has an interval where that of β
+    excludes 0. ``curve`` has R at distances from the smallest to the largest that was measured.
     """
 
     score: str
     form: str
     alpha: Estimate
     beta: Estimate
-    peak: float | None
+    peak: Estimate | None
     curve: Sequence[tuple[float, Estimate]]
+
+    @property
+    def is_extrapolated(self) -> bool:
+        """Whether the peak is outside of the distances that were measured: the form says so, and no evaluation."""
+        if self.peak is None or self.peak.value is None:
+            return False
+        return not self.curve[0][0] <= self.peak.value <= self.curve[-1][0]
 
 
 def distances(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> list[float | None]:
@@ -97,29 +107,23 @@ def fit(found: Sequence[tuple[float, list[Any]]], score: str, form: str, points:
     at = [d for d, _ in found]
     if len(set(at)) < MIN_POINTS:
         return None
-    columns = [at, [-d * FORMS[form](d) for d in at]]
+    bent = [-d * FORMS[form](d) for d in at]
     whole = [values for values in zip(*(values for _, values in found), strict=True) if None not in values]
-    by_prompt = [one for values in whole if (one := _solve(columns, values)) is not None]
+    by_prompt = [one for values in whole if (one := solve(at, bent, values)) is not None]
     alpha, beta = (over_prompts([each[n] for each in by_prompt]) for n in (0, 1))
     if alpha.value is None or beta.value is None:
         return None
     low, high = min(at), max(at)
     shown = [low + (high - low) * n / (points - 1) for n in range(points)]
     drawn = [(d, over_prompts([d * (a - b * FORMS[form](d)) for a, b in by_prompt])) for d in shown]
-    has_peak = alpha.value > 0 and beta.value > 0
-    return Fit(score, form, alpha, beta, PEAKS[form](alpha.value, beta.value) if has_peak else None, drawn)
+    return Fit(score, form, alpha, beta, _peak(form, by_prompt), drawn)
 
 
-def _solve(columns: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the least-squares coefficients of two columns, without a constant; None where they are proportional."""
-    first, second = columns
-    aa, ab, bb = (_product(*pair) for pair in ((first, first), (first, second), (second, second)))
-    ay, by = _product(first, values), _product(second, values)
-    determinant = aa * bb - ab * ab
-    if determinant <= 1e-12 * aa * bb:
+def _peak(form: str, by_prompt: Sequence[tuple[float, float]]) -> Estimate | None:
+    """Return where R is largest, given α and β of each prompt; None where it rises or falls all along."""
+    alphas, betas = zip(*by_prompt, strict=True)
+    if fmean(alphas) <= 0 or fmean(betas) <= 0:
         return None
-    return (ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant
-
-
-def _product(first: Sequence[float], second: Sequence[float]) -> float:
-    return fsum(a * b for a, b in zip(first, second, strict=True))
+    ratio = ratio_estimate(alphas, betas)
+    value, low, high = (None if one is None else PEAKS[form](one) for one in (ratio.value, ratio.low, ratio.high))
+    return Estimate(value, low, high, null_reason=ratio.null_reason)

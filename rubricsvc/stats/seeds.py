@@ -6,9 +6,9 @@ from collections.abc import Hashable, Sequence
 from math import sqrt
 
 import numpy as np
-from scipy import stats
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, no_interval
+from rubricsvc.core.student import t_quantile
 from rubricsvc.stats.intervals import Floats
 
 
@@ -28,8 +28,8 @@ def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable],
     by_prompt, by_seed = (_variance(residuals, each) for each in (prompts, seeds))
     both = _variance(residuals, list(zip(prompts, seeds, strict=True)))
     freedom = min(len(set(prompts)), len(set(seeds))) - 1
-    half = stats.t.ppf(0.975, freedom) * sqrt(max(by_prompt + by_seed - both, by_prompt, by_seed))
-    return Estimate(mean, mean - float(half), mean + float(half))
+    half = t_quantile(freedom) * sqrt(max(by_prompt + by_seed - both, by_prompt, by_seed))
+    return Estimate(mean, mean - half, mean + half)
 
 
 def _variance(residuals: Floats, clusters: Sequence[Hashable]) -> float:

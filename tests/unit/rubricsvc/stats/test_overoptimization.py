@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from math import log, sqrt
+from math import exp, log, sqrt
 from typing import Any
 
 import pytest
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.stats.overoptimization import FORMS, changes, distances, fit, mean_changes
+from rubricsvc.stats.overoptimization import FORMS, PEAKS, changes, distances, fit, mean_changes
 
 AT = [0.5, 1.0, 2.0, 4.0, 6.0, 9.0]
 
@@ -26,11 +26,15 @@ def test_fit_recovers_exact_coefficients(form: str) -> None:
     found = fit(simulated(form, 0.3, 0.05, 0.0), "gold", form)
     assert found is not None
     assert (found.alpha.value, found.beta.value) == (pytest.approx(0.3), pytest.approx(0.05))
-    d, top = found.peak, max((one.value or 0.0 for _, one in found.curve))
-    expected = 3.0 if form == "best-of-n" else 2.718281828**5
-    assert d == pytest.approx(expected, rel=1e-6)
-    if form == "best-of-n":
-        assert top == pytest.approx(3.0 * 0.15, rel=0.01)
+    assert found.peak is not None and found.peak.low is not None and found.peak.high is not None
+    expected = 3.0 if form == "best-of-n" else exp(5.0)
+    for one in (found.peak.value, found.peak.low, found.peak.high):
+        assert one == pytest.approx(expected, rel=1e-4)
+    assert found.is_extrapolated == (form == "RL"), "9 is the largest distance"
+    drawn = [(d, one.value) for d, one in found.curve]
+    assert (drawn[0][0], drawn[-1][0]) == (AT[0], pytest.approx(AT[-1]))
+    for d, value in drawn:
+        assert value == pytest.approx(d * (0.3 - 0.05 * FORMS[form](d)))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -39,7 +43,7 @@ def test_fit_intervals_cover_the_coefficients(form: str) -> None:
         return one.low is not None and one.high is not None and one.low <= value <= one.high
 
     found = [fit(simulated(form, 0.3, 0.05, 0.1, seed), "gold", form) for seed in range(100)]
-    assert all(sum(one is not None and covers(one.alpha, 0.3) for one in found) >= n for n in (88,))
+    assert sum(one is not None and covers(one.alpha, 0.3) for one in found) >= 88
     assert sum(one is not None and covers(one.beta, 0.05) for one in found) >= 88
 
 
@@ -73,3 +77,41 @@ def test_changes_are_since_the_start_by_prompt() -> None:
 
 def test_rl_form_uses_the_natural_logarithm() -> None:
     assert FORMS["RL"](2.0) == log(2.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_peak_is_the_largest_value_of_its_form(form: str) -> None:
+    """Of its own curve, and not of that of another sign or ratio."""
+    alpha, beta = 0.4, 0.1
+
+    def value(d: float) -> float:
+        return d * (alpha - beta * FORMS[form](d))
+
+    peak = PEAKS[form](alpha / beta)
+    assert value(peak) > max(value(0.99 * peak), value(1.01 * peak), 0.0)
+
+
+def test_peak_interval_covers_the_peak() -> None:
+    found = [fit(simulated("best-of-n", 0.3, 0.05, 0.1, seed), "gold", "best-of-n") for seed in range(200)]
+    peaks = [one.peak for one in found if one is not None and one.peak is not None]
+    bounded = [one for one in peaks if one.low is not None and one.high is not None]
+    assert len(bounded) >= 190
+    assert 0.9 <= sum((one.low or 0.0) <= 3.0 <= (one.high or 0.0) for one in bounded) / len(bounded) <= 0.99
+
+
+def test_peak_has_no_interval_where_the_score_may_rise_all_along() -> None:
+    """Half of the prompts turn and half do not: β is not distinguishable from 0."""
+    rising, falling = (simulated("best-of-n", 0.3, beta, 0.0) for beta in (-0.05, 0.06))
+    both = [(d, one[:10] + other[:10]) for (d, one), (_, other) in zip(rising, falling, strict=True)]
+    found = fit(both, "gold", "best-of-n")
+    assert found is not None and found.peak is not None
+    assert found.peak.value == pytest.approx(0.3 / 0.01) and found.is_extrapolated
+    assert found.peak.low is found.peak.high is None and found.peak.null_reason
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.3, 0.05), (-0.3, 0.05), (0.3, -0.05), (-0.3, -0.05)])
+def test_fit_keeps_the_signs_of_rising_and_falling_scores(alpha: float, beta: float) -> None:
+    found = fit(simulated("RL", alpha, beta, 0.0), "gold", "RL")
+    assert found is not None
+    assert (found.alpha.value, found.beta.value) == (pytest.approx(alpha), pytest.approx(beta))
+    assert (found.peak is not None) == (alpha > 0 and beta > 0)
