@@ -8,23 +8,39 @@ that are independent of what came before, which those of the same prompts are no
 A test looks at the trends of the evaluations since the start, and at those since the one halfway, which a turn after a
 true improvement shows in. Each has half of what the test spends, and raises an alarm where both are significant by
 one-sided t tests over the slopes of prompts: the proxy rises, and gold rises by less than `FOLLOWS` of that. In a clean
-run gold follows every rise of the proxy by at least this share; a mistake is then as improbable as what was spent.
+run gold follows every rise of the proxy by at least this share; a mistake is then as improbable as what was spent. Of a
+prompt whose gold is near `CEILING` no more is expected than is left up to there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import atan, cos, fsum, inf, pi, sin, sqrt
+from math import fsum, inf, sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.core.student import t_tail
+from rubricsvc.stats.least_squares import slope
 
 ALPHA = 0.05
 """Probability of a false alarm in a whole run."""
 FOLLOWS = 1 / 3
 """Share of the proxy's rise that gold must rise by, in the units of both."""
+CEILING = 0.98
+"""Gold that no prompt is expected to rise above, on a scale up to 1."""
+MIN_SHARE = 0.5
+"""Share of a window's evaluations in which a prompt must have both values."""
+_ROUNDING = 1e-12
+
+
+class _Trend(NamedTuple):
+    """The changes of proxy and gold of a prompt over a window, by least-squares lines, and its mean gold."""
+
+    proxy: float
+    gold: float
+    mean_gold: float
 
 
 class Divergence(NamedTuple):
@@ -64,9 +80,9 @@ def divergences(lines: Sequence[Mapping[str, Any]]) -> Iterator[Divergence]:
         starts = {0, m // 2}
         level = ALPHA / (m * (m + 1)) / len(starts)
         for start in sorted(starts):
-            pairs = _trends(known[start : m + 1], gold)
-            if len(pairs) >= MIN_CLUSTERS and _is_significant(pairs, level):
-                proxy, by_gold = (fmean(values) for values in zip(*pairs, strict=True))
+            trends = _trends(known[start : m + 1], gold)
+            if len(trends) >= MIN_CLUSTERS and _is_significant(trends, level):
+                proxy, by_gold = (fmean(one[place] for one in trends) for place in (0, 1))
                 yield Divergence(known[start]["step"], known[m]["step"], proxy, by_gold, gold)
                 break
 
@@ -76,47 +92,30 @@ def _prompts(line: Mapping[str, Any], name: str) -> int:
     return len(values[name]["mean"]) if name in values else 0
 
 
-def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[tuple[float, float]]:
-    """Return the changes of proxy and gold by the least-squares lines of each prompt with all values."""
-    steps = [line["step"] for line in lines]
-    mean = fmean(steps)
-    total = fsum((step - mean) ** 2 for step in steps)
-    factors = [(step - mean) * (steps[-1] - steps[0]) / total for step in steps]
-    by_prompt = (zip(*(line["values"][name]["mean"] for line in lines), strict=True) for name in (REWARD, gold))
-    return [
-        (_sum_of_products(factors, proxy), _sum_of_products(factors, scores))
-        for proxy, scores in zip(*by_prompt, strict=True)
-        if None not in proxy and None not in scores
-    ]
+def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[_Trend]:
+    """Return the trends of the prompts with enough values, each over the evaluations in which it has both."""
+    span = lines[-1]["step"] - lines[0]["step"]
+    columns = [list(zip(*(line["values"][name]["mean"] for name in (REWARD, gold)), strict=True)) for line in lines]
+    found = []
+    for pairs in zip(*columns, strict=True):
+        known = [(line["step"], *pair) for line, pair in zip(lines, pairs, strict=True) if None not in pair]
+        if len(known) >= max(2, MIN_SHARE * len(lines)):
+            steps, proxy, scores = zip(*known, strict=True)
+            found.append(_Trend(span * slope(steps, proxy), span * slope(steps, scores), fmean(scores)))
+    return found
 
 
-def _sum_of_products(factors: Sequence[float], values: Sequence[float]) -> float:
-    return fsum(factor * value for factor, value in zip(factors, values, strict=True))
-
-
-def _is_significant(pairs: Sequence[tuple[float, float]], level: float) -> bool:
-    rose = [proxy for proxy, _ in pairs]
-    behind = [FOLLOWS * proxy - gold for proxy, gold in pairs]
+def _is_significant(trends: Sequence[_Trend], level: float) -> bool:
+    rose = [one.proxy for one in trends]
+    top = CEILING if all(one.mean_gold <= 1 + _ROUNDING for one in trends) else inf
+    behind = [min(FOLLOWS * one.proxy, max(0.0, top - one.mean_gold)) - one.gold for one in trends]
     return all(_p_above_zero(values) <= level for values in (rose, behind))
 
 
 def _p_above_zero(values: Sequence[float]) -> float:
-    """Return the one-sided p value of a t test for a mean above 0."""
+    """Return the one-sided p value of a t test for a mean above 0; 1 where it is not, but for rounding."""
     mean = fmean(values)
+    if mean <= _ROUNDING:
+        return 1.0
     spread = fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    t = mean / sqrt(spread / len(values)) if spread else (inf if mean > 0 else -inf if mean < 0 else 0.0)
-    return t_tail(t, len(values) - 1)
-
-
-def t_tail(t: float, freedom: int) -> float:
-    """Return P(T > t) of Student's t with whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
-
-    Its error is about 1e-15: far smaller tails are not distinguished from 0.
-    """
-    angle = atan(t / sqrt(freedom))
-    term, total = (cos(angle) if freedom % 2 else 1.0), 0.0
-    for k in range(freedom % 2 + 2, freedom + 1, 2):
-        total += term
-        term *= cos(angle) ** 2 * (k - 1) / k
-    within = (angle + sin(angle) * total) * 2 / pi if freedom % 2 else sin(angle) * total
-    return max(0.0, (1.0 - within) / 2)
+    return t_tail(mean / sqrt(spread / len(values)), len(values) - 1) if spread else 0.0
