@@ -90,9 +90,8 @@ def _print(found: BestOfN) -> None:
 
 
 def _summary_cells(one: JudgeCurves) -> list[Any]:
-    figures = (one.gold[0], one.gold[-1], one.gain)
-    share = number(one.oracle_share, digits=2)
-    return [one.title, *map(_text, figures), share, _text(one.slope), _text(one.difference)]
+    figures = (one.gold[0], one.gold[-1], one.gain, one.oracle_share, one.slope, one.difference)
+    return [one.title, *map(_text, figures)]
 
 
 def _print_curves(found: BestOfN, curves: Mapping[str, Sequence[Estimate]]) -> None:

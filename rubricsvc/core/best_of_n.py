@@ -18,7 +18,7 @@ class JudgeCurves(Value):
     gold: tuple[Estimate, ...] = Field(description="Gold of that completion: what it keeps.")
     weighted_vote: tuple[Estimate, ...] = Field(description="Gold of the answer with the largest sum of rewards.")
     gain: Estimate = Field(description="Gold at the largest n less that of one sample, paired by prompt.")
-    oracle_share: float | None = Field(description="That gain as a share of the oracle's.")
+    oracle_share: Estimate = Field(description="That gain as a share of the oracle's, with Fieller's interval.")
     slope: Estimate = Field(description="Rise of the gold over the square root of the KL bound.")
     difference: Estimate | None = Field(description="Gold at the largest n less that of the first judge's choice.")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.best_of_n import BestOfN, JudgeCurves
-from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.estimate import Estimate, ratio_estimate
 from rubricsvc.core.reward import reward_or_null, rubric_of_checks
 from rubricsvc.core.shingles import copy_groups
 from rubricsvc.core.verdict import Verdict
@@ -90,12 +90,17 @@ def best_of_n(
 
 
 def _rewards(session: Session, job_id: int) -> Scores:
-    """Return the rewards of a job by completion: the mean, where several rubrics apply."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for item in items.rewards(session, job_id):
-        if item.reward is not None:
-            found[item.completion_id].append(item.reward)
-    return {id_: fmean(rewards) for id_, rewards in found.items()}
+    """Return the rewards of a job by completion."""
+    return _over_rubrics((item.completion_id, item.reward) for item in items.rewards(session, job_id))
+
+
+def _over_rubrics(scores: Iterable[tuple[int, float | None]]) -> Scores:
+    """Return the mean score of each completion over its rubrics; none where one is missing: scales may differ."""
+    found: dict[int, list[float | None]] = defaultdict(list)
+    for id_, score in scores:
+        found[id_].append(score)
+    known = {id_: [one for one in several if one is not None] for id_, several in found.items()}
+    return {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
 
 
 def _gold(session: Session, rows: Sequence[JobRow], gold: str) -> tuple[str, Scores]:
@@ -107,43 +112,66 @@ def _gold(session: Session, rows: Sequence[JobRow], gold: str) -> tuple[str, Sco
     if gold.isdecimal():
         job = jobs.scoring(session, int(gold))
         for row in rows:
-            if row.judge.digest == job.judge.digest and _versions(session, row.id) & _versions(session, job.id):
+            shared = _versions(session, row.id) & _versions(session, job.id)
+            if shared and (row.judge.digest == job.judge.digest or _is_checked_only(session, shared)):
                 raise InvalidError(
-                    f"the gold, job {job.id}, is of the judge of job {row.id}, under the same rubric",
+                    f"the gold, job {job.id}, is the reward of job {row.id}: one rubric, and one judge or checks alone",
                     hint="choose a job of another judge, `--gold labels` or `--gold checks`",
                     path="gold",
                 )
         return f"job {job.id}, judge {job.judge.name}", _rewards(session, job.id)
     if gold not in (LABELS, CHECKS):
         raise InvalidError(f"unknown gold {gold!r}", hint="use the id of a job, labels, or checks", path="gold")
-    found = _by_labels(session, rows[0]) if gold == LABELS else _by_checks(session, rows[0])
+    if gold == CHECKS and _is_checked_only(session, _versions(session, rows[0].id)):
+        raise InvalidError(
+            f"the gold by checks is the reward of job {rows[0].id}: its rubric has nothing but checks",
+            hint="choose a job of another rubric or judge, or `--gold labels`",
+            path="gold",
+        )
+    source, found = _by_labels(session, rows[0]) if gold == LABELS else (CHECKS, _by_checks(session, rows[0]))
     if not found:
         hint = "import labels of these completions: `rubricsvc labels import FILE`"
         if gold == CHECKS:
             hint = "the rubrics need checks with a positive weight (docs/checks.md)"
         raise InvalidError(f"no completion of job {rows[0].id} has a gold by {gold}", hint=hint, path="gold")
-    return gold, found
+    return source, found
 
 
 def _versions(session: Session, job_id: int) -> set[int]:
     return {item.rubric_id for item in items.rewards(session, job_id)}
 
 
-def _by_labels(session: Session, job: JobRow) -> Scores:
-    """Return people's mean overall score, else the reward of the mean labels on the criteria of the rubric."""
-    found: Scores = {}
-    for row in rubrics.many(session, _versions(session, job.id)).values():
-        by_key: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for id_, key, value in verdict_values.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
-            by_key[id_][key].append(value)
-        for id_, values in by_key.items():
-            given = [Verdict.scored(key, fmean(several)) for key, several in values.items()]
-            if (reward := reward_or_null(row.value, given).value) is not None:
-                found[id_] = reward
+def _is_checked_only(session: Session, rubric_ids: Collection[int]) -> bool:
+    """Return whether one of these rubrics has no judged criterion: every judge gives the same rewards by it."""
+    found = rubrics.many(session, rubric_ids).values()
+    return any(all(criterion.check for criterion in row.value.criteria) for row in found)
+
+
+def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
+    """Return people's mean overall scores, or, where more completions have them, the rewards of their mean labels.
+
+    The two are never mixed: an overall score is from 0 to 1, a reward has the scale of its formula.
+    """
     overall: dict[int, list[float]] = defaultdict(list)
     for id_, _, value in verdict_values.overall_labels(session, job.id):
         overall[id_].append(value)
-    return found | {id_: fmean(values) for id_, values in overall.items()}
+    rewards = _over_rubrics(_label_rewards(session, job))
+    if len(rewards) > len(overall):
+        return "labels of criteria", rewards
+    return "overall labels", {id_: fmean(values) for id_, values in overall.items()}
+
+
+def _label_rewards(session: Session, job: JobRow) -> Iterator[tuple[int, float | None]]:
+    """Yield completion and reward by the mean labels on its criteria, for each item of a job."""
+    rows = rubrics.many(session, _versions(session, job.id))
+    given: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows.values():
+        for id_, key, value in verdict_values.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
+            given[id_, row.id][key].append(value)
+    for item in items.rewards(session, job.id):
+        means = given[item.completion_id, item.rubric_id].items()
+        verdicts = [Verdict.scored(key, fmean(several)) for key, several in means]
+        yield item.completion_id, reward_or_null(rows[item.rubric_id].value, verdicts).value
 
 
 def _by_checks(session: Session, job: JobRow) -> Scores:
@@ -151,14 +179,14 @@ def _by_checks(session: Session, job: JobRow) -> Scores:
     from rubricsvc.services.verdict_matrix import read_matrices
     from rubricsvc.stats.rewards import reward_vector
 
-    found: Scores = {}
+    found: list[tuple[int, float | None]] = []
     for matrix in read_matrices(session, Selection(job.judge_id, job.id)):
         if (checked := rubric_of_checks(matrix.rubric)) is not None:
             columns = [place for place, one in enumerate(matrix.rubric.criteria) if one.check]
             rewards = reward_vector(checked, matrix.values[:, columns]).tolist()
-            pairs = zip(matrix.completions.tolist(), rewards, strict=True)
-            found |= {id_: reward for id_, reward in pairs if not isnan(reward)}
-    return found
+            known = (None if isnan(reward) else reward for reward in rewards)
+            found += zip(matrix.completions.tolist(), known, strict=True)
+    return _over_rubrics(found)
 
 
 def _of_prompts(
@@ -231,7 +259,7 @@ def _curves(
     shared = {
         name: [[curve(one.gold, one.groups, n) for n in ns] for one in samples] for name, curve in SAMPLE_CURVES.items()
     }
-    oracle_gain = fmean(values[-1] - values[0] for values in shared["oracle"])
+    oracle_gain = [values[-1] - values[0] for values in shared["oracle"]]
     judges: list[JudgeCurves] = []
     first: list[float] = []
     for number, job in enumerate(rows):
@@ -241,15 +269,15 @@ def _curves(
         }
         last, single = [values[-1] for values in own["gold"]], [values[0] for values in own["gold"]]
         first = first or last
-        gain = paired_difference(last, single)
+        gains = [best - one for best, one in zip(last, single, strict=True)]
         judges.append(
             JudgeCurves(
                 job_id=job.id,
                 judge=job.judge.name,
                 rubrics=names[number],
                 **{name: over_n(values) for name, values in own.items()},
-                gain=gain,
-                oracle_share=(gain.value or 0.0) / oracle_gain if oracle_gain > 0 else None,
+                gain=over_prompts(gains),
+                oracle_share=ratio_estimate(gains, oracle_gain),
                 slope=over_prompts([slope(values, ns) for values in own["gold"]]),
                 difference=paired_difference(last, first) if number else None,
             )

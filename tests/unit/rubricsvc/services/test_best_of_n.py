@@ -74,7 +74,11 @@ def test_best_of_n_ranks_judges_by_what_they_choose(db: Database) -> None:
     assert values(best.gold)[2] == pytest.approx(GOLD.max(1).mean())
     assert values(worst.gold) == pytest.approx(values(result.worst))
     assert values(same.gold) == pytest.approx([GOLD.mean()] * 3)
-    assert best.oracle_share == pytest.approx(1.0) and same.oracle_share == pytest.approx(0.0)
+    for judge, share in ((best, 1.0), (same, 0.0)):
+        assert judge.oracle_share.value == pytest.approx(share)
+        assert (judge.oracle_share.low, judge.oracle_share.high) == (pytest.approx(share), pytest.approx(share))
+    low, high = worst.oracle_share.low, worst.oracle_share.high
+    assert low is not None and high is not None and low < worst.oracle_share.value < high < 0
     assert best.slope.value > 0 > worst.slope.value and same.slope.value == pytest.approx(0.0)
     assert best.difference is None
     assert worst.difference.high < 0 and worst.difference.value == pytest.approx((GOLD.min(1) - GOLD.max(1)).mean())
@@ -118,17 +122,13 @@ def test_best_of_n_refuses_its_own_judge_as_gold(db: Database) -> None:
         found(db, [99], first)
 
 
-def test_gold_by_labels_is_the_overall_score_or_that_of_the_criteria(db: Database) -> None:
-    job = submit(db, "proxy", GOLD)
-    with pytest.raises(InvalidError) as raised:
-        found(db, [job], "labels")
-    assert raised.value.path == "gold"
-    record(db, job)
+def label(db: Database, job: int, *, by_criteria: int) -> None:
+    """Label the criteria of the completions of the first prompts, and the completions of the others as a whole."""
     with db.write() as session:
         rows = items.page(session, job, limit=1000)
         given = []
-        for row, score in zip(rows, GOLD.ravel().tolist(), strict=True):
-            if row.completion.prompt_id == rows[0].completion.prompt_id:  # (score + 3 · 0) / 4
+        for place, (row, score) in enumerate(zip(rows, GOLD.ravel().tolist(), strict=True)):
+            if place < by_criteria * SAMPLES:  # a reward of (score + 3 · 0) / 4
                 pairs = [("ann", "judged", score), ("ann", "checked", 0.0)]
             else:
                 pairs = [("ann", OVERALL, score), ("ben", OVERALL, 0.5), ("ben", "judged", 1.0)]
@@ -137,10 +137,46 @@ def test_gold_by_labels_is_the_overall_score_or_that_of_the_criteria(db: Databas
                 for who, key, value in pairs
             ]
         labels.add_many(session, given)
+
+
+@pytest.mark.parametrize(("by_criteria", "source"), [(1, "overall labels"), (5, "labels of criteria")])
+def test_gold_by_labels_never_mixes_overall_scores_with_rewards(db: Database, by_criteria: int, source: str) -> None:
+    job = submit(db, "proxy", GOLD)
+    with pytest.raises(InvalidError) as raised:
+        found(db, [job], "labels")
+    assert raised.value.path == "gold"
+    record(db, job)
+    label(db, job, by_criteria=by_criteria)
     result = found(db, [job], "labels")
-    expected = np.vstack([GOLD[:1] / 4, (GOLD[1:] + 0.5) / 2])
+    expected = (GOLD[1:] + 0.5) / 2 if source == "overall labels" else GOLD[:5] / 4
     assert values(result.oracle)[-1] == pytest.approx(expected.max(1).mean())
-    assert result.gold_source == "labels"
+    assert (result.gold_source, result.prompts, result.left_out) == (source, 5, {"without gold": SAMPLES})
+
+
+def test_rewards_of_two_rubrics_are_the_mean_of_both(db: Database) -> None:
+    """A completion of which one rubric has no reward has none: the two may have different scales."""
+    other = Rubric(criteria=(Criterion(key="k", text="Is short."),))
+    with db.write() as session:
+        ids: list[int] = []
+        for number in range(PROMPTS):
+            prompt = prompts.add(session, Prompt.of(f"question {number}")).id
+            ids += completions.add_many(session, [(prompt, Completion(text=f"{number} {one}")) for one in "abcd"])
+        versions = [rubrics.add(session, one, name=name).id for one, name in ((RUBRIC, "r"), (other, "o"))]
+        submitted = []
+        for name in ("proxy", "gold"):
+            judge = judges.add(session, Judge(name=name, model=name))
+            made = [(id_, version) for id_ in ids for version in versions]
+            submitted.append(jobs.submit(session, judge_id=judge.id, items=made).id)
+            score = dict(zip(ids, GOLD.ravel().tolist(), strict=True))
+            for row in items.page(session, submitted[-1], limit=1000):
+                row.reward = score[row.completion_id] * (3 if row.rubric_id == versions[0] else 1)
+        first = items.page(session, submitted[1], limit=1)[0]
+        first.reward = None
+    result = found(db, submitted[:1], submitted[1])
+    assert result.left_out["without gold"] == 1
+    assert values(result.oracle)[0] == pytest.approx(
+        2 * np.mean([GOLD[0, 1:].mean(), *GOLD[1:].mean(1).tolist()]), rel=1e-9
+    )
 
 
 def test_gold_by_checks_is_the_mean_of_the_checked_criteria(db: Database) -> None:
