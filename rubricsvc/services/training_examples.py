@@ -184,20 +184,21 @@ def _clean_pairs(found: _PromptGroups, _: ExampleRules, left_out: Counter[str]) 
 
 
 def _best(found: _PromptGroups, rules: ExampleRules, left_out: Counter[str]) -> Iterator[Row]:
-    """Yield the best completions of each rubric that do not repeat a better one."""
+    """Yield the best different completions of each rubric; those that another rubric has, too, are not repeated."""
     taken = set[int]()
     for group in found.groups:
-        number = 0
+        best = set[int]()
         for place in sorted(range(len(group.rows)), key=lambda place: (-(group.rows[place].reward or 0.0), place)):
             copy = found.copies[group.rows[place].id]
-            if number == rules.top:
+            if len(best) == rules.top:
                 left_out["lower"] += 1
-            elif copy in taken:
+            elif copy in best | taken:
                 left_out["near_duplicates"] += 1
+                best.add(copy)
             else:
-                taken.add(copy)
-                number += 1
+                best.add(copy)
                 yield _example(group, place)
+        taken |= best
 
 
 def _labelled(found: _PromptGroups, rules: ExampleRules, left_out: Counter[str]) -> Iterator[Row]:

@@ -66,9 +66,11 @@ def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -
 
 
 @pytest.mark.usefixtures("_paged")
-def test_sft_takes_a_completion_once_under_two_rubrics(db: Database) -> None:
-    job = scored(db, {"a": [0.5, 0.9], "b": [0.4, 0.1]})
-    assert exported(db, job, "sft") == ([("a",), ("b",)], {"lower": 1, "near_duplicates": 1})
+def test_sft_takes_the_best_of_each_rubric_once(db: Database) -> None:
+    """The second rubric has the best of the first as its best: it does not fall back on its worst."""
+    job = scored(db, {"a": [0.5, 0.9], "b": [0.4, 0.1]}, {"c": [0.9, 0.1], "d": [0.1, 0.9], "e": [0.2, 0.2]})
+    assert exported(db, job, "sft") == ([("a",), ("c",), ("d",)], {"lower": 6, "near_duplicates": 1})
+    assert exported(db, job, "sft", top=2)[0] == [("a",), ("b",), ("c",), ("e",), ("d",)]
 
 
 def test_dpo_leaves_out_pairs_within_the_noise(db: Database) -> None:
