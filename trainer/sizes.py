@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -29,8 +30,16 @@ SAVED_BYTES = 12
 GB = 1e9
 
 
-def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | None = None) -> None:
-    """Check that all prompts, held-out ones included, and the policy's training fit where they must.
+class Memory(NamedTuple):
+    """Bytes that weights, copies and optimiser take, without activations, and the bytes of the device."""
+
+    needed: float
+    available: float
+    device: str
+
+
+def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | None = None) -> Memory:
+    """Check that all prompts, held-out ones included, and the policy's training fit; return the memory it takes.
 
     With ``acting`` a prompt has the descriptions of the tools, and a completion is an episode.
 
@@ -42,11 +51,13 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         model = AutoConfig.from_pretrained(model_path(config.policy.model))
         with torch.device("meta"):
             weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
-    problems = [*_prompt_problems(config, tasks, context_of(model), acting), *_memory_problems(config, weights)]
+    memory = _memory(config, weights)
+    problems = [*_prompt_problems(config, tasks, context_of(model), acting), *_memory_problems(weights, memory)]
     if config.out is not None:
         problems += _disk_problems(config, weights, config.out)
     if problems:
         raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
+    return memory
 
 
 def _prompt_problems(
@@ -73,16 +84,18 @@ def _prompt_problems(
         )
 
 
-def _memory_problems(config: TrainConfig, weights: int) -> Iterator[str]:
-    size = _weight_bytes(config)
+def _memory(config: TrainConfig, weights: int) -> Memory:
     copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
-    per_weight = MASTER_BYTES + size * copies
     device = config.policy.device or default_device()
-    memory = _memory_of(device)
-    if weights * per_weight > memory:
+    return Memory(weights * (MASTER_BYTES + _weight_bytes(config) * copies), _memory_of(device), device)
+
+
+def _memory_problems(weights: int, memory: Memory) -> Iterator[str]:
+    if memory.needed > memory.available:
+        fits = memory.available * weights / memory.needed
         yield (
-            f"policy.model: {weights / GB:.2f} billion weights take {_size(weights * per_weight)} to train "
-            f"on {device}, which has {_size(memory)}; at most {memory / per_weight / GB:.2f} billion fit"
+            f"policy.model: {weights / GB:.2f} billion weights take {_size(memory.needed)} to train "
+            f"on {memory.device}, which has {_size(memory.available)}; at most {fits / GB:.2f} billion fit"
         )
 
 

@@ -25,6 +25,7 @@ from workers.engines.local.adapter_judges import shipped_passport
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
+    from trainer.config import RunConfig, ServiceJudge
     from trainer.data.tasks import Task
 
 FORCED = "preflight_forced"
@@ -114,8 +115,34 @@ def stored_checks(prepared: PreparedRun) -> list[PreflightCheck]:
 
 
 def _identity(prepared: PreparedRun) -> str:
-    """Return the digest of what sampled checks hold for: judge, policy, environment, sampling, prompts."""
-    run, judge = prepared.config, prepared.judge
-    asked = judge.digest if isinstance(judge, Judge) else [judge.service, judge.name]
-    fields = run.model_dump(mode="json", include={"policy": {"model"}, "sampling": True, "environment": True})
-    return digest("preflight", asked, fields, [[one.prompt.digest, one.rubric.digest] for one in prepared.tasks.train])
+    """Return the digest of what sampled checks hold for.
+
+    That is judge, its noise, gold, policy, environment, sampling, demonstrations, prompts.
+    """
+    run = prepared.config
+    asked = [_judge_identity(prepared.judge), noise_of(prepared)]
+    gold = [] if run.eval is None else [run.eval.gold_name, _judge_identity(gold_judge(run))]
+    included: Any = {"policy": {"model"}, "sampling": True, "environment": True, "demonstrations": True}
+    fields = run.model_dump(mode="json", include=included)
+    tasks = [[one.prompt.digest, one.rubric.digest] for one in prepared.tasks.train]
+    return digest("preflight", asked, gold, fields, tasks)
+
+
+def _judge_identity(judge: Judge | ServiceJudge | None) -> Any:
+    return judge.digest if isinstance(judge, Judge) else judge and [judge.service, judge.name]
+
+
+def noise_of(prepared: PreparedRun) -> float:
+    """Return the standard deviation of a reward if the judge is asked again; 0 if it was not measured."""
+    measured = prepared.repeatability
+    return (measured.reward.value if measured is not None else None) or 0.0
+
+
+def gold_judge(run: RunConfig) -> Judge | ServiceJudge | None:
+    """Return the judge that the gold score of a run's evaluations is by; None where that is the reward or checks."""
+    from trainer.config import judge_name
+
+    judges = [one for one in run.eval.judges if judge_name(one) == run.eval.gold_name] if run.eval is not None else []
+    judge = judges[0] if judges else None
+    assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
+    return judge

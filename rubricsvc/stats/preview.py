@@ -15,12 +15,14 @@ from scipy.stats import chi2
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.stats.best_of_n import chosen_mean, numbers
+from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import tau_within
 from rubricsvc.stats.policy_scores import over_prompts
 
 Values = Sequence[Sequence[float]]
 Known = Sequence[Sequence[float | None]]
 """Values of which some are not known."""
+PERMUTATIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,16 @@ class Preview:
     """What the reward does to samples.
 
     The rewards of ``with_signal`` of ``groups`` deviate by more than the judge's noise does in 95 % of such groups.
-    ``correlations`` are Kendall's tau with the reward within prompts, by what is correlated. ``gold_gain`` is the gold
-    of the best less the mean gold.
+    ``features`` and ``criteria`` have Kendall's tau with the reward within prompts, of those that vary; ``by_chance``
+    is what the largest of features exceeds in 5 % of the random orders of rewards. ``gold_gain`` is the gold of
+    the best less the mean gold.
     """
 
     groups: int
     with_signal: int
-    correlations: dict[str, Estimate]
+    features: dict[str, Estimate]
+    criteria: dict[str, Estimate]
+    by_chance: float
     curve: list[CurvePoint]
     gold_gain: Estimate | None
 
@@ -55,9 +60,10 @@ class Preview:
         return best if best is not None and best < self.curve[-1].n else None
 
 
-def preview(rewards: Values, features: Mapping[str, Known], gold: Values | None, noise: float) -> Preview:
-    """Return the preview of samples, of which each prompt has two at least; features may lack values."""
-    correlations = {name: _tau(rewards, values) for name, values in features.items()}
+def preview(
+    rewards: Values, features: Mapping[str, Values], criteria: Mapping[str, Known], gold: Values | None, noise: float
+) -> Preview:
+    """Return the preview of samples, of which each prompt has two at least; criteria may lack values."""
     gains = None
     if gold is not None:
         gains = over_prompts(
@@ -66,10 +72,17 @@ def preview(rewards: Values, features: Mapping[str, Known], gold: Values | None,
     return Preview(
         groups=len(rewards),
         with_signal=sum(_has_signal(group, noise) for group in rewards),
-        correlations={name: one for name, one in correlations.items() if one.value is not None},
+        features=_taus(rewards, features),
+        criteria=_taus(rewards, criteria),
+        by_chance=largest_by_chance(rewards, list(features.values())),
         curve=[_point(rewards, gold, n) for n in numbers(min(map(len, rewards)))],
         gold_gain=gains,
     )
+
+
+def _taus(rewards: Values, features: Mapping[str, Known]) -> dict[str, Estimate]:
+    taus = {name: _tau(rewards, values) for name, values in features.items()}
+    return {name: one for name, one in taus.items() if one.value is not None}
 
 
 def _tau(rewards: Values, feature: Known) -> Estimate:
@@ -80,6 +93,34 @@ def _tau(rewards: Values, feature: Known) -> Estimate:
         if value is not None
     ]
     return tau_within([one[0] for one in pairs], [one[1] for one in pairs], [one[2] for one in pairs])
+
+
+def largest_by_chance(rewards: Values, features: Sequence[Values], seed: int = 0) -> float:
+    """Return what the largest |tau| of features exceeds in 5 % of random orders of the rewards within prompts.
+
+    The test of the largest of several correlations (max-statistic permutation test): of rewards that have nothing to do
+    with any of the features, one in 20 has a correlation beyond it, however many features there are.
+    """
+    if not features:
+        return 0.0
+    draws = np.random.default_rng(seed)
+    net = np.zeros((PERMUTATIONS, len(features)))  # concordant less discordant pairs; those without ties stay the same
+    in_rewards, in_features = 0.0, np.zeros(len(features))
+    for place, group in enumerate(rewards):
+        order = _signs(np.asarray(group, float))
+        orders = np.array([_signs(np.asarray(feature[place], float)) for feature in features])
+        in_rewards += float(np.abs(order).sum())
+        in_features += np.abs(orders).sum((1, 2))
+        at = draws.random((PERMUTATIONS, len(group))).argsort(1)
+        net += np.einsum("fij,pij->pf", orders, order[at[:, :, None], at[:, None, :]])
+    scale = np.sqrt(in_rewards * in_features)
+    taus = np.abs(net) / np.where(scale > 0, scale, np.inf)
+    return float(np.quantile(taus.max(1), 0.95))
+
+
+def _signs(values: Floats) -> Floats:
+    """Return which of each two values is larger, [N, N]."""
+    return np.sign(values[:, None] - values)
 
 
 def _has_signal(group: Sequence[float], noise: float) -> bool:

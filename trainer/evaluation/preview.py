@@ -16,19 +16,25 @@ from trainer.rewards.source import RewardSource, ScoredRollout, of_evaluation, r
 from trainer.seeds import stream_seed
 
 PREFLIGHT = "preflight"
-CRITERION = "criterion "
-"""Prefix of the names of criteria among features."""
 _FEATURES = {name: measure for name, measure in MEASURES.items() if name != "shortness"}
 
 
 @dataclass
 class PreviewSamples:
-    """Scored samples, by prompt: rewards, gold (empty without one), and features by name; seconds they took."""
+    """Scored samples, by prompt: rewards, gold (empty without one), features by name, and values of criteria by key.
+
+    The judge of the reward gave ``verdicts`` for these tokens and dollars; the reward took ``score_seconds``.
+    """
 
     rewards: list[list[float]] = field(default_factory=list)
     gold: list[list[float]] = field(default_factory=list)
-    features: dict[str, list[list[float | None]]] = field(default_factory=dict)
+    features: dict[str, list[list[float]]] = field(default_factory=dict)
+    criteria: dict[str, list[list[float | None]]] = field(default_factory=dict)
     completions: int = 0
+    verdicts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    dollars: float = 0.0
     sample_seconds: float = 0.0
     score_seconds: float = 0.0
 
@@ -46,12 +52,12 @@ def sample_preview(
     """Sample completions of prompts as in training, and score them; prompts with fewer than two scores are left out.
 
     Raises:
-        UnavailableError: More than ``max_unscored`` of a prompt's completions have no reward.
+        UnavailableError: More than ``max_unscored`` of the completions have no reward.
     """
-    found = PreviewSamples()
-    keys = dict.fromkeys(criterion.key for task in tasks for criterion in task.rubric.criteria)
-    found.features = {name: [] for name in [*_FEATURES, *(CRITERION + key for key in keys)]}
+    found = PreviewSamples(features={name: [] for name in _FEATURES})
+    found.criteria = {criterion.key: [] for task in tasks for criterion in task.rubric.criteria}
     sources = [of_evaluation(rewards, PREFLIGHT), *([of_evaluation(gold, PREFLIGHT)] if gold is not None else [])]
+    asked = [list[ScoredRollout]() for _ in sources]
     for place, task in enumerate(tasks):
         start = time.perf_counter()
         seed = stream_seed(config.seed, PREFLIGHT, place)
@@ -59,29 +65,41 @@ def sample_preview(
         completions = rollouts.completions(policy.name, 0, config.sampling)
         found.sample_seconds += time.perf_counter() - start
         start = time.perf_counter()
-        scored = [_scored(source, task, completions, config) for source in sources]
+        scored = [_scored(sources[0], task, completions, asked[0])]
         found.score_seconds += time.perf_counter() - start
+        scored += [_scored(source, task, completions, asked[1]) for source in sources[1:]]
         found.completions += len(completions)
         _add(found, task, completions, scored)
         on_prompt()
+    for results in asked:
+        require_scored(results, config.max_unscored)
     return found
 
 
 def _scored(
-    source: RewardSource, task: Task, completions: list[Completion], config: TrainConfig
+    source: RewardSource, task: Task, completions: list[Completion], asked: list[ScoredRollout]
 ) -> list[ScoredRollout]:
-    def scored_enough(tasks: list[Task], sound: list[Completion]) -> list[ScoredRollout]:
+    """Return the results of completions; ``asked`` gets those without a leak."""
+
+    def score(tasks: list[Task], sound: list[Completion]) -> list[ScoredRollout]:
         results = validated(source.score(tasks, sound), sound)
-        require_scored(results, config.max_unscored)
+        asked.extend(results)
         return results
 
-    return score_sound(scored_enough, [task] * len(completions), completions)
+    return score_sound(score, [task] * len(completions), completions)
 
 
 def _add(
     found: PreviewSamples, task: Task, completions: Sequence[Completion], scored: Sequence[Sequence[ScoredRollout]]
 ) -> None:
-    """Add the samples of a prompt that have all scores."""
+    """Add what a prompt took, and its samples that have all scores."""
+    judged = {criterion.key for criterion in task.rubric.criteria if criterion.check is None}
+    for verdict in (one for each in scored[0] for one in each.verdicts if one.criterion in judged):
+        found.verdicts += 1
+        if (usage := verdict.usage) is not None:
+            found.prompt_tokens += usage.prompt
+            found.completion_tokens += usage.completion
+            found.dollars += usage.cost
     known = [n for n in range(len(completions)) if all(each[n].reward.value is not None for each in scored)]
     if len(known) < 2:
         return
@@ -90,6 +108,5 @@ def _add(
     for name, measure in _FEATURES.items():
         found.features[name].append([measure(task.prompt.text, completions[n].text) for n in known])
     verdicts = [{one.criterion: one.value for one in scored[0][n].verdicts} for n in known]
-    for name, column in found.features.items():
-        if name.startswith(CRITERION):
-            column.append([each.get(name.removeprefix(CRITERION)) for each in verdicts])
+    for key, column in found.criteria.items():
+        column.append([each.get(key) for each in verdicts])

@@ -39,6 +39,16 @@ def test_check_sizes_passes_what_fits(tmp_path: Path) -> None:
     assert check(tmp_path, ["yes", "no"], out=tmp_path / "runs" / "first") == []
 
 
+def test_check_sizes_returns_the_memory_of_weights_and_optimiser(tmp_path: Path) -> None:
+    """16 bytes a weight for float32 masters, and 4 for each copy of a float32 policy: itself, and its start for KL."""
+    model = tiny_model(tmp_path / "whole", context=CONTEXT)
+    weights = sum(one.numel() for one in Policy.load(str(model)).model.parameters())
+    for every, copies in ((5, 2), (0, 1)):
+        config = tiny_config(policy={"model": str(model), "dtype": "float32"}, optim={"kl_every": every})
+        memory = check_sizes(config, [])
+        assert memory.needed == weights * (16 + 4 * copies) < memory.available
+
+
 def test_check_sizes_names_all_long_prompts_and_the_tokens_that_fit(tmp_path: Path) -> None:
     texts = ["yes", "is " * 10, "is " * 14]
     (problem,) = check(tmp_path, texts, sampling={"max_new_tokens": 40})

@@ -111,9 +111,13 @@ def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, 
         "form",
         "gold",
         "time",
+        "cost",
     ]
     assert [name for name, row in rows.items() if row["refuses"] and row["passed"] is False] == ["signal"]
     assert (rows["sizes"]["passed"], rows["accuracy"]["passed"]) == (True, None)
+    assert " GB on cpu" in rows["sizes"]["value"]
+    assert "4 completions in training and 0 in evaluations" in rows["time"]["value"]
+    assert rows["cost"]["value"].startswith("4 verdicts by guess, ")
     assert (tmp_path / "runs" / "first.preflight.json").is_file()
     refused = cli("runs", "start", config)
     assert refused.code == 4 and "signal" in refused.err

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rubricsvc.stats.preview import preview
+from rubricsvc.stats.preview import largest_by_chance, preview
+from rubricsvc.stats.ranking import kendall_tau
 
 N, PROMPTS = 8, 12
 
@@ -20,11 +21,11 @@ def made(seed: int = 0) -> tuple[list[list[float]], list[list[float]]]:
 def test_preview_finds_what_the_reward_follows() -> None:
     lengths, rewards = made()
     lists = np.random.default_rng(1).integers(0, 2, (PROMPTS, N)).tolist()
-    found = preview(rewards, {"length": lengths, "lists": lists, "same": [[1.0] * N] * PROMPTS}, None, 0.0)
-    length, other = found.correlations["length"], found.correlations["lists"]
+    found = preview(rewards, {"length": lengths, "lists": lists, "same": [[1.0] * N] * PROMPTS}, {}, None, 0.0)
+    length, other = found.features["length"], found.features["lists"]
     assert length.low is not None and length.low > 0.6
     assert other.low is not None and other.high is not None and other.low < 0.2 and other.high > -0.2
-    assert "same" not in found.correlations
+    assert "same" not in found.features
     assert (found.gold_gain, found.gold_turns_at) == (None, None)
 
 
@@ -32,34 +33,54 @@ def test_preview_sees_gold_fall_where_the_reward_rises() -> None:
     """Gold rises up to a length of 40, and falls beyond it: choosing longer samples helps at first."""
     lengths, rewards = made()
     gold = [[1 - abs(one - 40) / 60 for one in group] for group in lengths]
-    found = preview(rewards, {}, gold, 0.0)
+    found = preview(rewards, {}, {}, gold, 0.0)
     assert [point.n for point in found.curve] == [1, 2, 4, 8]
     assert found.curve[-1].reward > found.curve[0].reward + 0.2
     assert found.gold_gain is not None and found.gold_gain.high is not None and found.gold_gain.high < 0
     assert found.gold_turns_at in (1, 2)
-    assert preview(rewards, {}, rewards, 0.0).gold_turns_at is None
+    assert preview(rewards, {}, {}, rewards, 0.0).gold_turns_at is None
 
 
 @pytest.mark.parametrize(("noise", "with_signal"), [(0.0, 2), (0.2, 1), (1.0, 0)])
 def test_preview_counts_prompts_above_the_noise(noise: float, with_signal: int) -> None:
-    found = preview([[0.0, 1.0], [0.4, 0.5], [0.3, 0.3]], {}, None, noise)
+    found = preview([[0.0, 1.0], [0.4, 0.5], [0.3, 0.3]], {}, {}, None, noise)
     assert (found.groups, found.with_signal) == (3, with_signal)
 
 
 def test_noise_alone_is_seldom_a_signal() -> None:
     noise = np.random.default_rng(0).normal(0.5, 0.1, (400, N)).tolist()
-    assert preview(noise, {}, None, 0.1).with_signal < 0.08 * 400
+    assert preview(noise, {}, {}, None, 0.1).with_signal < 0.08 * 400
 
 
 def test_gold_that_does_not_change_does_not_turn() -> None:
     _, rewards = made()
-    assert preview(rewards, {}, [[1.0] * N] * PROMPTS, 0.0).gold_turns_at is None
+    assert preview(rewards, {}, {}, [[1.0] * N] * PROMPTS, 0.0).gold_turns_at is None
 
 
 def test_preview_leaves_unknown_values_out() -> None:
     lengths, rewards = made()
     most = [[*one[:-1], None] for one in lengths]
-    low = preview(rewards, {"length": most}, None, 0.0).correlations["length"].low
+    low = preview(rewards, {}, {"long": most}, None, 0.0).criteria["long"].low
     assert low is not None and low > 0.6
     partly = [[None if place else value for place, value in enumerate(one)] for one in lengths]
-    assert preview(rewards, {"length": partly}, None, 0.0).correlations == {}
+    assert preview(rewards, {}, {"long": partly}, None, 0.0).criteria == {}
+
+
+def test_largest_by_chance_is_exceeded_in_one_of_20_samples_by_any_of_the_features() -> None:
+    """Rewards that have nothing to do with nine features, three of them rare."""
+    draws = np.random.default_rng(0)
+    raised = 0
+    for _ in range(200):
+        rewards = draws.random((4, N)).tolist()
+        features = [(draws.random((4, N)) < 0.1 + 0.1 * at).astype(float).tolist() for at in range(9)]
+        pairs = [[list(zip(*both, strict=True)) for both in zip(rewards, each, strict=True)] for each in features]
+        raised += max(abs(kendall_tau(each) or 0.0) for each in pairs) > largest_by_chance(rewards, features) + 1e-9
+    assert 2 <= raised <= 20
+
+
+def test_largest_by_chance_rises_with_the_number_of_features() -> None:
+    draws = np.random.default_rng(0)
+    rewards, features = draws.random((8, N)).tolist(), draws.random((9, 8, N)).tolist()
+    one, nine = largest_by_chance(rewards, features[:1]), largest_by_chance(rewards, features)
+    assert 0.05 < one < 0.8 * nine < 0.5
+    assert largest_by_chance(rewards, []) == largest_by_chance(rewards, [[[1.0] * N] * 8]) == 0.0

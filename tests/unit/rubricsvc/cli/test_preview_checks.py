@@ -1,0 +1,55 @@
+"""The checks of a preview: what is refused, and what is a warning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rubricsvc.cli.preview_checks import preview_checks
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.preflight import PreflightCheck, refusing
+from rubricsvc.stats.preview import CurvePoint, Preview
+
+
+def seen(**fields: Any) -> Preview:
+    curve = [CurvePoint(1, 0.4, None), CurvePoint(4, 0.6, None)]
+    known: dict[str, Any] = {"groups": 8, "with_signal": 8, "features": {}, "criteria": {}, "by_chance": 0.2}
+    return Preview(**{**known, "curve": curve, "gold_gain": None, **fields})
+
+
+def checks(one: Preview | None, *, warmed_up: bool = True, several: bool = True) -> dict[str, PreflightCheck]:
+    return {check.name: check for check in preview_checks(one, 0.0, warmed_up=warmed_up, several=several)}
+
+
+def test_a_preview_without_any_rewards_is_refused() -> None:
+    found = checks(None)
+    assert [check.name for check in refusing(list(found.values()))] == ["signal"]
+    assert refusing(list(checks(None, warmed_up=False).values())) == []
+
+
+@pytest.mark.parametrize(("with_signal", "refused"), [(0, True), (1, True), (2, False)])
+def test_signal_needs_a_quarter_of_the_prompts(with_signal: int, refused: bool) -> None:
+    found = checks(seen(with_signal=with_signal), several=False)
+    assert bool(refusing(list(found.values()))) == refused
+
+
+@pytest.mark.parametrize(
+    ("taus", "passed"),
+    [({}, False), ({"a": 0.9}, False), ({"a": 0.9, "b": 0.05}, False), ({"a": 0.5, "b": -0.4}, True)],
+    ids=["none varies", "one varies", "one decides", "two decide"],
+)
+def test_criteria_that_do_not_vary_do_not_decide(taus: dict[str, float], passed: bool) -> None:
+    one = seen(criteria={name: Estimate(value) for name, value in taus.items()})
+    assert checks(one)["criteria"].passed == passed
+    assert "criteria" not in checks(one, several=False)
+
+
+def test_form_names_all_that_are_beyond_the_limit_and_chance() -> None:
+    features = {"length": Estimate(0.1), "lists": Estimate(0.35), "bold": Estimate(-0.6), "emoji": Estimate(0.2)}
+    found = checks(seen(features=features))
+    assert (found["length"].passed, found["form"].passed) == (True, False)
+    assert found["form"].value == "bold -0.60, lists 0.35"
+    assert checks(seen(features=features, by_chance=0.4))["form"].value == "bold -0.60"
+    assert checks(seen(features=features, by_chance=0.7))["form"].passed
+    assert checks(seen(features={"length": Estimate(-0.4)}))["length"].passed is False

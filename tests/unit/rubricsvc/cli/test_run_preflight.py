@@ -1,0 +1,69 @@
+"""What an earlier preflight holds for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.cli.run_data import RunTasks
+from rubricsvc.cli.run_judge import AuditStatus
+from rubricsvc.cli.run_preflight import store_checks, stored_checks
+from rubricsvc.cli.run_preparation import PreparedRun
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.preflight import PreflightCheck
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.repeatability import Deviation, Repeatability
+from rubricsvc.core.rubric import Criterion, Rubric
+from trainer.config import RunConfig
+from trainer.data.tasks import Task
+
+CHECK = PreflightCheck(name="signal", value="v", limit="l", passed=True)
+STRONG, WEAK = (Judge(name="gold", model=model) for model in ("strong", "weak"))
+EVAL: dict[str, Any] = {"path": "held-out.yaml", "judges": [STRONG]}
+
+
+def prepared(folder: Path, *, noise: float | None = None, **fields: Any) -> PreparedRun:
+    judge = Judge(name="j", model="m")
+    run = RunConfig(steps=1, data={"path": "p"}, judge=judge, out=folder / "run", **{"eval": EVAL, **fields})
+    measured = None
+    if noise is not None:
+        deviation = Deviation(n=9, value=noise)
+        measured = Repeatability(
+            fingerprint="f",
+            source="s",
+            measured_at=datetime.now(UTC),
+            repeats=2,
+            completions=9,
+            criteria={},
+            reward=deviation,
+        )
+    task = Task(Prompt.of("Why?"), Rubric(criteria=(Criterion(key="k", text="k"),)), "t")
+    return PreparedRun(run, judge, AuditStatus("j"), measured, RunTasks([task], []), allow_drafts=False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise": 0.1},
+        {"eval": None},
+        {"eval": EVAL | {"judges": [WEAK]}},
+        {"eval": EVAL | {"gold": "reward"}},
+        {"demonstrations": {"path": "d.jsonl", "steps": 4}},
+        {"sampling": {"max_new_tokens": 7}},
+    ],
+    ids=["repeatability", "no gold", "gold judge", "gold", "warm-up", "sampling"],
+)
+def test_stored_checks_hold_for_the_same_measurement(tmp_path: Path, changes: dict[str, Any]) -> None:
+    store_checks(prepared(tmp_path), [CHECK])
+    assert stored_checks(prepared(tmp_path)) == [CHECK]
+    assert stored_checks(prepared(tmp_path, **changes)) == []
+
+
+def test_stored_checks_hold_for_another_address_and_interval(tmp_path: Path) -> None:
+    store_checks(prepared(tmp_path), [CHECK])
+    endpoint = STRONG.endpoint.model_copy(update={"base_url": "http://127.0.0.1:9"})
+    moved = STRONG.model_copy(update={"endpoint": endpoint})
+    assert stored_checks(prepared(tmp_path, eval=EVAL | {"judges": [moved], "every": 7})) == [CHECK]
