@@ -68,7 +68,7 @@ def train_run(config: Path, options: RunOptions) -> TrainedRun:
     if history is None:
         return TrainedRun({}, stopped=True)
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
-    print_warnings(history, loaded.algorithm)
+    print_warnings(history)
     return TrainedRun({"id": run_id} | folder_record(loaded.out) | seconds, history.stopped)
 
 
