@@ -10,6 +10,7 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.output import Json, echo, estimate_cells, print_json, print_table
+from rubricsvc.cli.run_evaluation import has_diverged
 from rubricsvc.cli.run_report import read_report
 from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_kept, train_run
 from rubricsvc.core.run_comparison import ScoreComparison
@@ -49,7 +50,8 @@ def controls(
 ) -> None:
     """Train a run and its controls, and compare them on the held-out prompts.
 
-    Runs that are finished are not repeated; run the command again to continue after an interrupt.
+    Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue after
+    an interrupt.
     """
     from rubricsvc.services import run_comparing
     from trainer.config import load_config
@@ -68,7 +70,9 @@ def controls(
     for name, changed in changes.items():
         echo(f"\n{f'control {name}' if name else 'the run'}: {folders[name]}")
         options = RunOptions((folders[name] / "config.json").is_file(), allow_drafts, force, changed)
-        if train_run(config, options).stopped:
+        if has_diverged(runs[name]):
+            echo("it stopped where its reward diverges from gold")
+        elif train_run(config, options).stopped and not has_diverged(runs[name]):
             exit_stopped(f"runs controls {config}")
     run = read_report(str(folders.pop("")))
     rows = [

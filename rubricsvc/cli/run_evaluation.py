@@ -112,6 +112,19 @@ def is_evaluated(config: RunConfig) -> bool:
     return any(line["step"] == config.steps for line in read(config.out, LINES))
 
 
+def has_diverged(config: RunConfig) -> bool:
+    """Return whether a run stopped where its reward diverges from gold: one of several is not resumed past it."""
+    from rubricsvc.stats.divergence import first_divergence
+    from trainer.evaluation.evaluation import LINES
+    from trainer.history import read
+
+    if config.eval is None or not config.eval.stop_on_divergence:
+        return False
+    lines = sorted(read(config.out, LINES), key=lambda line: int(line["step"]))
+    found = first_divergence(lines)
+    return found is not None and found.step == lines[-1]["step"]
+
+
 def evaluations(run: Run, as_json: Json = False) -> None:
     """Show the evaluations of a run and its baselines on held-out prompts."""
     with database() as db:

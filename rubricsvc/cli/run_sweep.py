@@ -13,6 +13,7 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli import output
 from rubricsvc.cli.output import WITH_FAILURES, Json, echo, estimate_cells, print_data, print_json, print_table
+from rubricsvc.cli.run_evaluation import has_diverged
 from rubricsvc.cli.run_report import read_report
 from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_kept, train_run
 from rubricsvc.core.sweep import SweepFailure, SweepTable
@@ -37,8 +38,8 @@ def sweep(
 ) -> None:
     """Train the runs of a sweep one after the other, and compare its variants on the held-out prompts.
 
-    Runs that are finished are not repeated; run the command again to continue, also after a crash. One that fails is
-    listed, and the others go on; the exit code is 1.
+    Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue, also
+    after a crash. One that fails is listed, and the others go on; the exit code is 1.
     """
     from trainer.sweep import cells_of, load_sweep, variants_of
 
@@ -77,7 +78,9 @@ def _train(
     config: Path, sweep: SweepConfig, cells: list[Cell], options: RunOptions
 ) -> tuple[dict[str, int], list[SweepFailure]]:
     """Train the runs that are not finished; return the counts of all, and the runs that failed."""
-    kept = [cell for cell in cells if is_kept(cell.config, options.allow_drafts)]  # all of them before any is trained
+    kept = [  # all of them before any is trained
+        cell for cell in cells if is_kept(cell.config, options.allow_drafts) or has_diverged(cell.config)
+    ]
     sweep.out.mkdir(parents=True, exist_ok=True)
     journal = sweep.out / JOURNAL
     failures: list[SweepFailure] = []
@@ -94,7 +97,7 @@ def _train(
             failures.append(_failure(cell, error))
             echo(f"error: {failures[-1].error}")
             continue
-        if stopped:
+        if stopped and not has_diverged(cell.config):
             exit_stopped(f"runs sweep {config}")
         _note(journal, cell, _FINISHED)
     finished = Counter(line["folder"] for line in _lines(journal) if line["event"] == _FINISHED)

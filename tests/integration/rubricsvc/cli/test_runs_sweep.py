@@ -47,6 +47,16 @@ def record_of(folder: Path) -> dict[str, Any]:
     return found
 
 
+def diverge(path: Path) -> None:
+    """Rewrite evaluations: the reward rises on all prompts, and a gold score stays where it was."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["gold"] = "strong"
+        line["values"]["strong"] = {"mean": [0.5] * 6, "greedy": None}
+        line["values"]["reward"]["mean"] = [0.1 + 0.4 * (line["step"] > 0)] * 6
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def test_runs_controls_compares_the_run_with_controls(cli: Cli, folder: Path) -> None:
     ran = cli("runs", "controls", "run.toml", "--reward", "random", "--reward", "frozen", "--json")
     assert ran.code == 0, ran.err
@@ -122,6 +132,12 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
     assert "optim.lr = 0.01" in page and "Mean reward on held-out prompts" in page
     again = cli("runs", "sweep", "sweep.toml", "--json").json
     assert (again["kept"], again["trained"], again["repeated_cells"]) == (4, 0, 0)
+    for lines in (folder / "sweeps" / "sweep").glob("*/eval.jsonl"):
+        diverge(lines)
+    stops = CONFIG.replace("greedy = false", "greedy = false, stop_on_divergence = true")
+    (folder / "run.toml").write_text(stops.replace("steps = 2", "steps = 4"))
+    stopped = cli("runs", "sweep", "sweep.toml", "--json")
+    assert (stopped.json["kept"], stopped.json["trained"]) == (4, 0), stopped.err
 
 
 def test_runs_sweep_goes_on_after_a_run_that_fails(cli: Cli, folder: Path) -> None:
