@@ -38,9 +38,12 @@ def abstentions(observed: Sequence[Observed]) -> Mapping[str, float | None]:
 
 
 def largest_share(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return the largest share of the reward that one criterion makes up; None with one criterion."""
-    shares = reward_shares(observed)
-    return {"largest_reward_share": max(shares.values()) if len(shares) > 1 else None}
+    """Return the largest share of the reward that one criterion makes up, as mean over prompts.
+
+    Prompts whose reward has one criterion are left out: None without others. Criteria of two rubrics are not added up.
+    """
+    shares = [each for group in groups_of(observed) if len(each := reward_shares(group)) > 1]
+    return {"largest_reward_share": fmean(max(each.values()) for each in shares) if shares else None}
 
 
 def reward_shares(observed: Sequence[Observed]) -> dict[str, float]:
@@ -54,7 +57,7 @@ def reward_shares(observed: Sequence[Observed]) -> dict[str, float]:
 
 
 def by_criterion(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return the pass rate of each criterion, and its share of the reward."""
+    """Return the pass rate of each criterion, and its share of the reward; those with the same key are one."""
     passed = defaultdict[str, list[bool]](list)
     for verdict in (verdict for one in observed for verdict in one.verdicts):
         if verdict.value is not None:

@@ -10,9 +10,14 @@ _FAMILIES = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
 
 def other_script(prompt: str, text: str) -> float:
     """Return the share of a text's letters in a script that its prompt has no letter of; 0 without letters."""
-    scripts = {_script(char) for char in prompt if char.isalpha()}
-    letters = [_script(char) for char in text if char.isalpha()]
+    scripts = set(_scripts(prompt))
+    letters = _scripts(text)
     return sum(script not in scripts for script in letters) / len(letters) if letters and scripts else 0.0
+
+
+def _scripts(text: str) -> list[str]:
+    """Return the script of each letter; full-width letters and other compatible forms are those they stand for."""
+    return [_script(char) for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
 
 
 @cache

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import sqrt
 from typing import Any
 
 import pytest
 
 from rubricsvc.cli.run_alarms import SIGNS
-from rubricsvc.stats.monitor_alarms import RULES, WINDOW, monitor_alarms, new_alarms
+from rubricsvc.stats.monitor_alarms import ERRORS, RULES, WINDOW, Rule, monitor_alarms, new_alarms
 from trainer.monitors.measures import MEASURES
 
 PRAISE = "monitors/self_praise"
@@ -89,3 +90,46 @@ def test_new_alarms_are_raised_once_at_the_step_of_the_alarm() -> None:
     raised = [alarm for at in range(1, 31) for alarm in new_alarms(lines[:at])]
     assert raised == monitor_alarms(lines)
     assert new_alarms([*lines[:17], {"step": 18}]) == []
+
+
+def raises(rule: Rule, first: Sequence[float], last: Sequence[float]) -> bool:
+    """Whether the rule raises an alarm at the end of two windows with these values of its metric."""
+    lines = [{"step": 1 + at, rule.metric: value} for at, value in enumerate((*first, *last))]
+    found = [one for one in monitor_alarms(lines) if one.text.startswith(rule.what) and one.sign == (rule.sign or None)]
+    assert len(found) <= 1 and all(one.step == 2 * WINDOW for one in found)
+    return bool(found)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.metric} {'falls' if rule.falls else 'rises'}")
+def test_rules_raise_alarms_in_their_direction_from_their_least_change_on(rule: Rule) -> None:
+    base = 40.0 if rule.relative else 0.0 if rule.from_zero else 0.5
+    least = rule.least * (base if rule.relative else 1.0) * (-1 if rule.falls else 1)
+    first = [base] * WINDOW
+    assert raises(rule, first, [base + 1.001 * least] * WINDOW)
+    assert not raises(rule, first, [base + 0.999 * least] * WINDOW)
+    assert not raises(rule, first, [base - 1.001 * least] * WINDOW), "the other direction"
+    if not rule.from_zero:
+        assert not raises(rule, [base + 2 * least] * WINDOW, [base + 2 * least] * WINDOW), "no change"
+
+
+@pytest.mark.parametrize(("errors", "raised"), [(ERRORS - 0.1, False), (ERRORS + 0.1, True)])
+@pytest.mark.parametrize("metric", [PRAISE, "monitors/distinct", "monitors/length_correlation"])
+def test_rules_need_six_standard_errors(metric: str, errors: float, raised: bool) -> None:
+    """Values that alternate by ± d have the variance d² · 8 / 7; from zero only those of the last window count."""
+    (rule,) = (one for one in RULES if one.metric == metric)
+    d = 0.3
+    variance = d * d * WINDOW / (WINDOW - 1) * (1 if rule.from_zero else 2)
+    change = errors * sqrt(variance / WINDOW)
+    assert change > rule.least, "else the least change decides"
+    varied = [d if at % 2 else -d for at in range(WINDOW)]
+    shift = -change if rule.falls else change
+    assert raises(rule, varied, [shift + one for one in varied]) == raised
+
+
+def test_windows_begin_and_end_with_the_steps_that_they_name() -> None:
+    """The first window is steps 1 to 8; each later step counts in the last windows, and only there."""
+    outlier = [0.0] * (WINDOW - 1) + [0.1] + [0.0] * WINDOW
+    assert monitor_alarms(steps(monitors__self_praise=outlier)) == []
+    (alarm,) = monitor_alarms(steps(monitors__self_praise=[0.0] * WINDOW + [0.25] * WINDOW + [0.0]))
+    assert alarm.step == 2 * WINDOW
+    assert "from 0 (steps 1 to 8) to 0.25 (steps 9 to 16)" in alarm.text

@@ -14,7 +14,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from trainer.data.tasks import Task
 from trainer.monitors.citations import unresolved_citations
 from trainer.monitors.criteria import abstentions, by_criterion, largest_share, saturation
-from trainer.monitors.diversity import diversity, self_bleu
+from trainer.monitors.diversity import FIRST_WORDS, diversity, self_bleu
 from trainer.monitors.length import length_correlation
 from trainer.monitors.measures import MEASURES
 from trainer.monitors.monitor import Observed, words
@@ -28,9 +28,15 @@ RUBRIC = Rubric(
 
 
 def observed(
-    text: str = "", reward: float | None = 0.5, group: int = 0, verdicts: Sequence[Verdict] = (), prompt: str = ""
+    text: str = "",
+    reward: float | None = 0.5,
+    group: int = 0,
+    verdicts: Sequence[Verdict] = (),
+    prompt: str = "",
+    *,
+    rubric: Rubric = RUBRIC,
 ) -> Observed:
-    return Observed(prompt or f"prompt {group}", group, text, reward, verdicts, RUBRIC)
+    return Observed(prompt or f"prompt {group}", group, text, reward, verdicts, rubric)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,9 @@ def observed(
         ("other_script", 0.5, "Say it.", "ab да"),
         ("other_script", 0.0, "日本", "ひらがな カタカナ"),
         ("other_script", 0.0, "2 + 2?", "да"),
+        ("other_script", 0.0, "Say it.", "\uff26\uff55\uff4c\uff4c width"),
+        ("other_script", 0.0, "日本", "\uff8a\uff9d\uff76\uff78"),
+        ("other_script", 0.5, "\uff33\uff41\uff59", "ab да"),
         ("refusals", 1.0, "", "I’m unable to assist with that."),
         ("refusals", 1.0, "", "As an AI language model, I have no body."),
         ("refusals", 0.0, "", "I'm sorry for your loss. Cannot is a verb."),
@@ -84,12 +93,31 @@ def test_self_bleu_equals_that_of_nltk() -> None:
     assert self_bleu(tokens) == pytest.approx(sum(by_nltk) / len(by_nltk), abs=1e-12)
 
 
+def sentence(start: int, count: int = FIRST_WORDS) -> str:
+    return " ".join(f"w{number}" for number in range(start, start + count))
+
+
 def test_diversity_falls_where_completions_of_a_prompt_are_alike() -> None:
-    same = diversity([observed("a b c d e"), observed("a b c d e"), observed("")])
-    assert same["self_bleu"] == pytest.approx(1.0) and same["distinct"] == pytest.approx(5 / 9)
-    other = diversity([observed("a b c d e"), observed("f g h i j")])
-    assert other["self_bleu"] is not None and other["self_bleu"] < 0.01 and other["distinct"] == 1.0
+    same = diversity([observed(sentence(0)), observed(sentence(0)), observed("")])
+    assert same["self_bleu"] == pytest.approx(1.0) and same["distinct"] == 0.5
+    other = diversity([observed(sentence(0)), observed(sentence(50))])
+    assert other["self_bleu"] is not None and other["self_bleu"] < 0.05 and other["distinct"] == 1.0
     assert diversity([observed("a b"), observed("c d", group=1)]) == {"distinct": None, "self_bleu": None}
+
+
+def test_distinct_does_not_depend_on_the_length() -> None:
+    short = [sentence(0), sentence(10)]
+    long = [f"{one} {'again and ' * 50}" for one in short]
+    found = [diversity([observed(text) for text in texts])["distinct"] for texts in (short, long)]
+    assert found[0] == found[1] == pytest.approx(1 - 9 / 38)
+    assert diversity([observed(short[0]), observed(sentence(0, FIRST_WORDS - 1))])["distinct"] is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [("yes|yes", 1.0), ("a b c|a b c", 1.0), ("yes|no", 0.0), ("a b|a c", 0.5)]
+)
+def test_self_bleu_of_short_texts_has_the_orders_that_they_have(texts: str, expected: float) -> None:
+    assert self_bleu([words(text) for text in texts.split("|")]) == pytest.approx(expected)
 
 
 def test_length_correlation_is_within_prompts() -> None:
@@ -154,6 +182,21 @@ def test_unresolved_citations_counts_what_was_neither_given_nor_opened() -> None
     assert share_unresolved((), *texts) is None
     episodes = [Completion(text="It is [tea].", messages=opened(id_)) for id_ in ("tea", "rum")]
     assert share_unresolved((), *episodes, *texts) == 0.5
+
+
+def test_largest_share_does_not_add_up_criteria_of_two_rubrics() -> None:
+    """Both rubrics have a key ``a``, whose criteria make up half of the reward of their prompts."""
+    other = Rubric(criteria=[Criterion(key=key, text=f"Is {key}.") for key in ("a", "c")])
+    same = Rubric(criteria=[Criterion(key=key, text=f"Has {key}.") for key in ("a", "b")])
+    batch = [
+        observed(verdicts=[Verdict.scored(one.key, 1.0) for one in rubric.criteria], group=group, rubric=rubric)
+        for group, rubric in enumerate((same, other))
+    ]
+    assert largest_share(batch) == {"largest_reward_share": 0.5}
+    single = Rubric(criteria=[Criterion(key="a", text="Is good.")])
+    alone = observed(verdicts=[Verdict.scored("a", 1.0)], group=2, rubric=single)
+    assert largest_share([alone]) == {"largest_reward_share": None}
+    assert largest_share([*batch, alone]) == {"largest_reward_share": 0.5}
 
 
 def test_monitor_that_raises_is_logged_and_the_others_are_recorded(logged: list[str]) -> None:
