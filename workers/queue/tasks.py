@@ -22,6 +22,9 @@ from workers.queue.engine_pool import EnginePool
 MAX_PASSES = 3
 """How often a message is passed on by workers that drain its judge already, to reach one that does not."""
 
+_PASS_SECONDS = 0.1
+"""Before the first pass, doubled for each further one: a worker that has just started takes no messages yet."""
+
 stopping = multiprocessing.get_context("fork").Event()
 """Set when this worker must stop: drains finish or release what they hold. Forked children see it too."""
 
@@ -80,6 +83,7 @@ def register(app: Celery, settings: Settings, db: Database | None = None) -> Non
         """Score the pending items of a judge until none is left or the time is up."""
         if not flights.enter(judge_id):
             if passes < max_passes:
+                stopping.wait(_PASS_SECONDS * 2**passes)
                 with contextlib.suppress(BrokerError, OSError):
                     app.send_task(outbox.SCORE, [judge_id, passes + 1], retry=False, ignore_result=True)
             return
