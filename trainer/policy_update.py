@@ -70,7 +70,7 @@ def update(
     `grpo.advantages`.
     """
     optim, temperature = state.config.optim, state.config.sampling.temperature
-    rows_N = learned_rows(state.config, rewards_GM).to(state.policy.device)
+    rows_N = by_length(rollouts, learned_rows(state.config, rewards_GM).to(state.policy.device))
     advantages_GM, tool_use = advantages(state, rollouts, rewards_GM, step, pool_of_G)
     advantages_B = advantages_GM.flatten().float().to(state.policy.device)
     micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
@@ -123,6 +123,12 @@ def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:
     if config.algorithm == "grpo":
         return (~rewards_GM.isnan()).flatten().nonzero().flatten()
     return supervised.best_rows(rewards_GM)
+
+
+def by_length(rollouts: Rollouts, rows_N: Tensor) -> Tensor:
+    """Return the rows with those of a prompt together, by length: micro-batches of them have the least padding."""
+    tokens_B = rollouts.mask_BT.sum(-1)
+    return rows_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[rows_N].argsort(stable=True)]
 
 
 def _measures_kl(config: TrainConfig, step: int) -> bool:

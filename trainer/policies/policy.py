@@ -32,6 +32,7 @@ from trainer.policies.attention import separate_contexts, use_grouped_attention
 from trainer.policies.chat import prompt_ids
 from trainer.policies.decoding import Decoding
 from trainer.policies.episode_sampling import Acting, sample_episodes
+from trainer.policies.growing_cache import growing_cache
 from trainer.policies.rollouts import Rollouts
 from trainer.policies.sampling_server import SamplingServer
 from trainer.policies.tokens import token_logprobs
@@ -218,7 +219,7 @@ class Policy:
 
     def _prefill(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> tuple[Tensor, DynamicCache]:
         """Process each prompt once; return the next token's logits [B, V] and keys and values for each completion."""
-        cache = DynamicCache(config=self.model.config)
+        cache = growing_cache(self.model.config)
         logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
         cache.batch_select_indices(prompt_of_B)
         return logits_QV[prompt_of_B], cache

@@ -25,7 +25,7 @@ from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
-from trainer.policy_update import TrainState, update
+from trainer.policy_update import TrainState, by_length, update
 from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
@@ -168,6 +168,15 @@ def gradient_norms(**optim: object) -> list[float]:
 @pytest.mark.parametrize("micro_batch", [1, 3, 4, 8])
 def test_update_micro_batches_give_same_gradient(micro_batch: int) -> None:
     assert gradient_norms(micro_batch=micro_batch) == pytest.approx(gradient_norms(), rel=1e-5)
+
+
+def test_micro_batches_hold_a_prompt_by_length() -> None:
+    policy = tiny_policy()
+    rollouts = policy.sample([task.prompt for task in TASKS[:2]], 4, tiny_config().sampling, 0)
+    tokens = [3, 1, 4, 2, 2, 1, 4, 3]
+    mask_BT = torch.arange(5) < torch.tensor(tokens).unsqueeze(-1)
+    rows = torch.tensor([0, 2, 3, 4, 6, 7])
+    assert by_length(replace(rollouts, mask_BT=mask_BT), rows).tolist() == [3, 0, 2, 4, 7, 6]
 
 
 def test_update_ignores_unscored_completions() -> None:
