@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-research bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-research bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -127,6 +127,9 @@ bench-audit: install ## attacks on the untrained embedded model, and two shown a
 
 bench-progress: install ## judges of an agent's steps beside labels by construction (14 minutes of processor time; ARGS="--url URL --model NAME" for another)
 	$(RUN) -m tests.bench.bench_progress $(ARGS)
+
+bench-claims: install ## judges asked whether a claim follows from the passage that it cites, on DeepScholar-bench (8 minutes; ARGS="--url URL --model NAME")
+	$(RUN) -m tests.bench.bench_claims $(ARGS)
 
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 40 minutes)
 	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--embedded) $(ARGS)

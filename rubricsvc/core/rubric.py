@@ -184,9 +184,15 @@ class Criterion(Value):
     sources: tuple[Source, ...] | None = Field(
         default=None, description="Where the criterion comes from; not shown to the judge."
     )
+    each: Literal["claim"] | None = Field(
+        default=None,
+        description="Asked about each sentence that cites a document, with its passage; the value is the mean.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Criterion:
+        if self.each and (self.check or self.custom_prompt or self.passages):
+            raise ValueError("each: claim is asked of a judge, by its template and with the passages that are cited")
         if self.custom_prompt is None:
             return self
         if self.check is not None:
@@ -197,12 +203,13 @@ class Criterion(Value):
 
     @cached_property
     def question(self) -> str:
-        """The SHA-256 of what is asked: the text, scale, reference, passages, custom prompt and check.
+        """The SHA-256 of what is asked: the text, scale, reference, passages, custom prompt, check and ``each``.
 
         Criteria with the same question have the same labels, whatever their key and weight.
         """
         prompt = self.custom_prompt.model_copy(update={"model": None}) if self.custom_prompt else None
-        return digest("criterion", self.text, self.scale, self.reference, self.passages, prompt, self.check)
+        each = (self.each,) if self.each else ()
+        return digest("criterion", self.text, self.scale, self.reference, self.passages, prompt, self.check, *each)
 
     @property
     def decided_by(self) -> str:
@@ -211,6 +218,11 @@ class Criterion(Value):
         Criteria with the same one are copies, whatever their key, weight, group and tags.
         """
         return digest("check", self.check) if self.check is not None else self.question
+
+    @property
+    def asked_alone(self) -> bool:
+        """Whether a judge is asked about it apart from the others: by a custom prompt, or about each claim."""
+        return self.custom_prompt is not None or self.each is not None
 
     @property
     def kind(self) -> Literal["judged", "checked"]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.trajectory import is_error, json_of, tool_results
 
-_PART_SEPARATOR = "\n␞\n"
+PART_SEPARATOR = "\n␞\n"
 """No quotation spans it, so that a policy cannot splice a sentence from parts of its choice."""
 
 
@@ -28,7 +28,7 @@ def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
         for name, text in _documents(call, result):
             if name not in given or (call and call.name == "open"):
                 texts[name].append(text)
-    return {name: _PART_SEPARATOR.join(parts) for name, parts in texts.items()}
+    return {name: PART_SEPARATOR.join(parts) for name, parts in texts.items()}
 
 
 def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, str]]:

@@ -177,8 +177,8 @@ def plan(judge: Judge, rubric: Rubric, answered: frozenset[str] = frozenset()) -
 
 
 def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
-    """Return which judged criteria share a call, in the rubric's order; those with a custom prompt are left out."""
-    criteria = [c for c in rubric.criteria if c.check is None and c.custom_prompt is None]
+    """Return which judged criteria share a call, in the rubric's order; those that are asked alone are left out."""
+    criteria = [c for c in rubric.criteria if c.check is None and not c.asked_alone]
     size = (judge.criteria_per_call or max(len(criteria), 1)) if writes(judge) else 1
     return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 

@@ -20,6 +20,7 @@ from workers import checks, judges
 from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.panel import member_engines
 from workers.judges.template import SharedPrompt
+from workers.scoring.claims import score_claims
 from workers.scoring.group_scoring import ComparedGroup, GroupComparison
 from workers.scoring.questions import group_questions, questions_of
 from workers.scoring.trajectories import score_trajectory
@@ -80,7 +81,7 @@ async def score_group(
         compared = await comparing.verdicts()
     except InvalidError as error:
         compared = [_unasked(comparing.criteria, error) for _ in completions]
-    refused = _unasked([c for c in rubric.criteria if c.custom_prompt is not None], _NOT_COMPARED)
+    refused = _unasked([c for c in rubric.criteria if c.asked_alone], _NOT_COMPARED)
     return [
         _named(questions, had, [*of_checks, *of_judge, *refused])
         for had, of_checks, of_judge in zip(before, checked, compared, strict=True)
@@ -96,7 +97,7 @@ def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[V
 
 
 _NOT_COMPARED = InvalidError(
-    "a criterion with a custom prompt asks about one completion, and is not compared",
+    "a criterion with a custom prompt or with each: claim asks about one completion, and is not compared",
     hint="score it with a readout or written judge",
 )
 
@@ -131,12 +132,13 @@ async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset
         return await _panel(engine, judge, case, answered)
     if judge.mode == "cascade":
         return await _cascade(engine, judge, case, answered)
-    own = [criterion for criterion in criteria if criterion.custom_prompt is not None]
+    own = [criterion for criterion in criteria if criterion.asked_alone]
     if not own:  # the common case needs no task of its own
         return await _by_template(engine, judge, case, answered, criteria)
-    others = [criterion for criterion in criteria if criterion.custom_prompt is None]
+    others = [criterion for criterion in criteria if not criterion.asked_alone]
     asked = [_by_template(engine, judge, case, answered, others)] if others else []
-    groups = await asyncio.gather(*asked, *(_by_custom_prompt(engine, judge, case, criterion) for criterion in own))
+    alone = ((_by_claim if criterion.each else _by_custom_prompt)(engine, judge, case, criterion) for criterion in own)
+    groups = await asyncio.gather(*asked, *alone)
     verdicts = {verdict.criterion: verdict for group in groups for verdict in group}
     return [verdicts[criterion.key] for criterion in criteria]
 
@@ -163,6 +165,15 @@ async def _by_custom_prompt(engine: Engine, judge: Judge, case: _Case, criterion
     except InvalidError as error:
         return _unasked([criterion], error)
     return await _ask(engine, plan, shown)
+
+
+async def _by_claim(engine: Engine, judge: Judge, case: _Case, criterion: Criterion) -> list[Verdict]:
+    """Return the verdict on a criterion that is asked about each claim, in requests of their own."""
+    try:
+        about = judge, criterion, case.prompt, case.completion
+        return [await score_claims(*about, ask=partial(_ask, engine))]
+    except InvalidError as error:
+        return _unasked([criterion], error)
 
 
 def _unasked(criteria: Iterable[Criterion], error: InvalidError) -> list[Verdict]:

@@ -76,9 +76,9 @@ class GroupComparison:
 
     @property
     def criteria(self) -> list[Criterion]:
-        """The criteria to judge. One with a custom prompt asks about a single completion, and is left out."""
+        """The criteria to judge. Those that ask about a single completion are left out."""
         open_ = (c for c in self.rubric.criteria if c.check is None and c.key not in self.answered)
-        return [criterion for criterion in open_ if criterion.custom_prompt is None]
+        return [criterion for criterion in open_ if not criterion.asked_alone]
 
     async def verdicts(self) -> list[list[Verdict]]:
         """Return for each completion one verdict on each open criterion.

@@ -20,7 +20,7 @@ from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
-from workers.judges import custom_prompt
+from workers.judges import claims, custom_prompt
 from workers.judges.template import load
 
 _VERSION = "3"
@@ -67,6 +67,8 @@ def _judged(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
             shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
             seen = [shown, criterion.scale, _curve(criterion, judge)]
             fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *seen)
+        elif criterion.each:
+            fingerprints[criterion.key] = digest("claims", claims.VERSION, *how, _as_seen(criterion, judge))
     return fingerprints
 
 

@@ -70,6 +70,8 @@ def targets_of(labels: tuple[Label, ...], rubric: Rubric, left_out: Counter[str]
             left_out["overall"] += 1
         elif criterion.check is not None:
             left_out["checked"] += 1
+        elif criterion.each is not None:
+            left_out["by_claim"] += 1
         elif label.value is None:
             left_out["null"] += 1
         else:

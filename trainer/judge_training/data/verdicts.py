@@ -81,6 +81,9 @@ def _targets(judged: JudgedCompletion, voter: Judge | None, left_out: Counter[st
         if criterion.check is not None:
             left_out["checked"] += 1
             continue
+        if criterion.each is not None:
+            left_out["by_claim"] += 1
+            continue
         found = verdict if voter is None else _vote_of(verdict.votes, voter.name)
         if found is None:
             left_out["not_asked"] += 1
