@@ -36,7 +36,7 @@ def test_presets_load(name: str, tmp_path: Path) -> None:
     rubric = record.rubric
     assert record.prompt is None and record.name == name and rubric is not None
     checks.validate(rubric)
-    assert 4 <= len(rubric.criteria) <= 8
+    assert 4 <= len(rubric.criteria) <= 9
     assert any(one.check for one in rubric.criteria) and any(one.weight < 0 for one in rubric.criteria)
     assert any(isinstance(one.scale, Ordinal) for one in rubric.criteria)
     assert presets.summary(name)["criteria"] == len(rubric.criteria) and presets.summary(name)["for"]
