@@ -22,7 +22,7 @@ ROOM = 64
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no types for it
     """A layer whose ``keys`` and ``values`` are views of buffers with room after them.
 
-    Whoever assigns other tensors to ``keys`` and ``values``, as a selection of rows does, gets a copy at the next
+    Where other tensors are assigned to ``keys`` and ``values``, as by a selection of rows, they are copied at the next
     token. With gradients it is a plain layer, since what is written in place has no derivative.
     """
 
