@@ -67,7 +67,7 @@ def finished(db: Database, job: int) -> int:
 def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_path: Path) -> None:
     """Three workers take 16 calls each: all 40 of the job are in flight together."""
     log = tmp_path / "log"
-    with scripted_server(replace(YES, delay_s=5.0)) as server, starting_workers(each_db, log) as start:
+    with scripted_server(replace(YES, delay_s=8.0)) as server, starting_workers(each_db, log) as start:
         for _ in range(3):
             start()
         job = submit_job(each_db, 40, judge=judge_at(server, 16), rubric=ONE)
