@@ -35,18 +35,26 @@ class Claim:
 def claims(prompt: Prompt, completion: Completion) -> list[Claim]:
     """Return the sentences of at least five words that cite something, in order."""
     known = sources(prompt, completion)
-    found = list(_claims(completion.text, known))
-    chosen = sorted(found, key=lambda one: sha256(one.text.encode()).digest())[:MAX_CLAIMS]
-    return [one for one in found if one in chosen]
+    found = list(_citing(completion.text, known))
+    ranked = sorted(range(len(found)), key=lambda place: sha256(found[place][0].encode()).digest())
+    # passages are looked for last: a hostile completion has any number of sentences, and documents may be long
+    return [
+        Claim(
+            text,
+            tuple(nearest_passage(known[name], text) for name in sorted(cited & known.keys())),
+            tuple(sorted(cited - known.keys())),
+        )
+        for text, cited in (found[place] for place in sorted(ranked[:MAX_CLAIMS]))
+    ]
 
 
-def _claims(text: str, known: dict[str, str]) -> Iterator[Claim]:
+def _citing(text: str, known: dict[str, str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the sentences that cite something, without their citations, each with the ids that it cites."""
     for paragraph in paragraphs(text):
         for sentence in sentences(paragraph):
             cited, bare = cited_ids(sentence, known), " ".join(BRACKETS.sub(" ", sentence).split())
             if cited and len(bare.split()) >= _LEAST_WORDS:
-                passages = (nearest_passage(known[name], bare) for name in sorted(cited & known.keys()))
-                yield Claim(bare, tuple(passages), tuple(sorted(cited - known.keys())))
+                yield bare, cited
 
 
 def nearest_passage(text: str, claim: str, size: int = _PASSAGE_WORDS) -> str:
