@@ -19,10 +19,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: install ## a policy learns to search, open and cite documents, with a report (about 12 minutes)
+demo: install ## a policy learns to search, open and cite documents, with a report (about 15 minutes)
 	$(BIN)/rubricsvc demo
 
-demo-fast: install ## the same, smaller (about 4 minutes)
+demo-fast: install ## the same, smaller (about 5 minutes)
 	$(BIN)/rubricsvc demo --fast
 
 research: install ## recipes/research.toml in the folder research-out, with its report (an hour on 2 cores; needs the Debian package postgresql-doc)

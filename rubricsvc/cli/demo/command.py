@@ -38,11 +38,11 @@ class DemoSize:
 
 
 FULL = DemoSize()
-FAST = DemoSize(steps=2, demonstration_steps=12, prompts_per_step=1, group_size=4, held_out=0.08, samples=1)
+FAST = DemoSize(steps=2, demonstration_steps=30, prompts_per_step=1, group_size=4, held_out=0.08, samples=1)
 
 
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 3 to 4 minutes, not 12.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 5 minutes, not 15.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of the demo, with its database and report.")] = Path("demo-out"),
     seed: Seed = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier demo in the folder.")] = False,
