@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-research bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -99,6 +99,9 @@ bench-hacking: install ## policies trained against judges with six known biases,
 
 bench-research: install ## a step of recipes/research.toml by stage, trajectories a minute, and a slow tool (8 minutes)
 	$(RUN) -m tests.bench.bench_research $(ARGS)
+
+bench-research-vllm: .venv-vllm/.installed ## the same, and the steps again with a vLLM server as the policy's sampler (15 minutes)
+	$(subst $(BIN),.venv-vllm/bin,$(RUN)) -m tests.bench.bench_research --vllm $(ARGS)
 
 bench-judging: .venv-vllm/.installed .venv-autorubric/.installed ## our judges beside AutoRubric on one vLLM server (fewer cases, criteria x tokens: CASES="10x300 10x1200")
 	.venv-vllm/bin/python -m tests.bench.bench_judging --autorubric .venv-autorubric/bin/python $(if $(CASES),--cases $(CASES),--without 10x3500 20x3500)
