@@ -25,7 +25,7 @@ demo: install ## a policy learns to search, open and cite documents, with a repo
 demo-fast: install ## the same, smaller (about 5 minutes)
 	$(BIN)/rubricsvc demo --fast
 
-research: install ## recipes/research.toml in the folder research-out, with its report (an hour on 2 cores; needs the Debian package postgresql-doc)
+research: install ## recipes/research.toml in the folder research-out, with its report (half an hour on 2 cores with AVX-512; needs the Debian package postgresql-doc)
 	@mkdir -p research-out && cp recipes/research.toml research-out
 	@printf 'database_url = "sqlite:///rubricsvc.db"\ncollections_dir = "collections"\n' > research-out/rubricsvc.toml
 	cd research-out && export PATH="$(CURDIR)/$(BIN):$$PATH" && \

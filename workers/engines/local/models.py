@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -122,6 +123,7 @@ def open_pretrained(name: str, dtype: torch.dtype | str, **options: Any) -> tupl
 def open_tokenizer(name: str, revision: str | None = None) -> Any:
     """Return the tokenizer of the model ``name``."""
     transformers_logging.disable_progress_bar()  # commands show their own
+    logging.getLogger("huggingface_hub").handlers.clear()  # its warnings reach the root logger, and appeared twice
     with loading(name):
         return AutoTokenizer.from_pretrained(model_path(name), revision=revision)
 
