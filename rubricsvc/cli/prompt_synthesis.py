@@ -55,12 +55,11 @@ def synthesize(
 
     with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
         dump(records(), stream)
+        if not counts:
+            made_of = "; ".join(MADE_OF[name] for name in wanted)
+            echo(f"no page of {collection} has what these prompts are made of: {made_of}")
+            raise typer.Exit(1)  # in the block: a file that is there already stays as it is
     echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))
-    if not counts:
-        echo(
-            f"no page of {collection} has what these prompts are made of: {'; '.join(MADE_OF[name] for name in wanted)}"
-        )
-        raise typer.Exit(1)
 
 
 def _record(task: Task) -> Record:

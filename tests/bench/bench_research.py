@@ -1,6 +1,6 @@
 """Where the time of research goes: a few steps of recipes/research.toml, and its sampling alone.
 
-    python -m tests.bench.bench_research [--warm-up 6] [--steps 3] [--prompts 4] [--at-once 1 8 32] [--vllm] [--out FOLDER]
+    python -m tests.bench.bench_research [--warm-up 6] [--steps 3] [--prompts 4] [--at-once 1 8 32] [--vllm]
 
 The embedded model learns demonstrations, and then takes steps of 2 prompts x 8 trajectories in CPython's language
 reference, which the embedded judge scores through the queue. Its sampling alone is then measured with so many
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=4, help="prompts whose trajectories are sampled alone")
     parser.add_argument("--at-once", type=int, nargs="*", default=[1, 8, 32], help="trajectories in a batch")
     parser.add_argument("--sleep", type=float, default=5.0, help="seconds of each call of the slow tool")
-    parser.add_argument("--vllm", action="store_true", help="repeat the steps with a vLLM server (make bench-research-vllm)")
+    parser.add_argument("--vllm", action="store_true", help="repeat the steps with a vLLM server")
     parser.add_argument("--out", type=Path, help="folder of the run, which is kept")
     given = parser.parse_args()
     size = demo.DemoSize(steps=given.steps, demonstration_steps=given.warm_up, group_size=given.group_size)
