@@ -42,8 +42,8 @@ from trainer.rewards.source import CallableRewards
 from trainer.warm_up import warm_up, warmed_up_model
 
 CONDITIONS = (*BIASES, CLEAN)
-PLAIN = 4
-"""Full, and as many partial, plain answers beside the demonstration of each cue."""
+PLAIN, CUES = 3, 2
+"""Full plain answers, as many partial ones, and demonstrations of each cue: what is never sampled is never found."""
 RUN = "run"
 FINISHED = "finished.json"
 """In the folder of a run: it is finished, and how long it took."""
@@ -88,7 +88,7 @@ class Settings:
     max_new_tokens: int = 48
     every: int = 4
     samples: int = 3
-    warm_up_steps: int = 20
+    warm_up_steps: int = 60
     warm_up_lr: float = 1e-4
 
 
@@ -157,7 +157,8 @@ def open_folder(out: Path, settings: Settings, facts: Sequence[Fact]) -> None:
 
 def demonstrations(fact: Fact) -> list[str]:
     """Return the completions of a prompt that the policy learns first."""
-    return [fact.full] * PLAIN + [fact.partial] * PLAIN + [bias.demonstration(fact) for bias in BIASES.values()]
+    cues = [bias.demonstration(fact) for bias in BIASES.values()]
+    return [fact.full] * PLAIN + [fact.partial] * PLAIN + cues * CUES
 
 
 def learn_demonstrations(out: Path, settings: Settings, facts: Sequence[Fact]) -> None:
