@@ -10,7 +10,7 @@ from rubricsvc.cli.demo.command import FULL, TEMPLATE
 from trainer.config import RunConfig, load_config
 
 RECIPES = Path(__file__).parents[3] / "recipes"
-SIZES = {"steps", "checkpoint_every", "eval.share", "eval.every"}
+SIZES = {"steps", "checkpoint_every", "demonstrations.steps", "eval.share", "eval.every"}
 """What recipe and demo differ in."""
 
 

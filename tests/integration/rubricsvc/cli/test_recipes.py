@@ -16,8 +16,8 @@ RECIPES = Path(__file__).parents[4] / "recipes"
 MINIATURE = {
     'judge = "embedded"': 'judge = {name = "letters", engine = "letters", model = "m"}',
     'model = "embedded"': 'model = "policy"\ndtype = "float32"',
-    "steps = 10\n": "steps = 1\n",
-    "steps = 12\n": "steps = 1\n",
+    "steps = 20\n": "steps = 1\n",
+    "steps = 24\n": "steps = 1\n",
     "checkpoint_every = 5": "checkpoint_every = 1",
     "prompts_per_step = 2": "prompts_per_step = 1",
     "group_size = 8": "group_size = 2",
