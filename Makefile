@@ -38,7 +38,7 @@ research: install ## recipes/research.toml in the folder research-out, with its 
 	rubricsvc runs evaluations research && \
 	rubricsvc runs report research --out report.html
 
-test: install lint ## everything: lint, types, unit and integration tests, on a real PostgreSQL and Redis (10 minutes on an idle machine)
+test: install lint ## everything: lint, types, unit and integration tests, on a real PostgreSQL and Redis (16 minutes on 2 idle cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-unit: install ## the unit tests, on few examples where a test makes up its own (under a minute)
