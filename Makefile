@@ -97,7 +97,7 @@ bench-run: install ## questions of one turn, without tools, trained at length, e
 bench-hacking: install ## policies trained against judges with six known biases, and which alarm catches them when (resumable; ARGS="--biases emoji clean --seeds 1")
 	$(RUN) -m tests.bench.bench_hacking $(ARGS)
 
-bench-research: install ## a step of recipes/research.toml by stage, trajectories a minute, and a slow tool (8 minutes)
+bench-research: install ## a step of the demo by stage, trajectories a minute, and a slow tool (8 minutes)
 	$(RUN) -m tests.bench.bench_research $(ARGS)
 
 bench-research-vllm: .venv-vllm/.installed ## the same, and the steps again with a vLLM server as the policy's sampler (15 minutes)

@@ -39,7 +39,9 @@ class PolicyConfig(ConfigSection):
 
 
 class SamplingConfig(ConfigSection):
-    """Sampling of rollouts. ``max_new_tokens`` limits one completion; a step has prompts times group completions.
+    """Sampling of rollouts: a step has prompts times group completions.
+
+    ``max_new_tokens`` limits one completion, in an environment one turn.
 
     ``server`` is the address of a vLLM server that samples them (`trainer.policies.sampling_server`).
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from trainer.policies.episode_sampling import Acting
 
 app = group("Environments: tools that a policy may call.")
-
-_WITHOUT_FILE = ("research", "calculator")
-"""The environments that have their tools by themselves."""
 
 
 @app.command("try")
@@ -173,36 +170,40 @@ def _show_episode(
 def demonstrate(
     file: Annotated[Path, typer.Argument(help="File with prompts, such as one of `prompts synthesize`.")],
     *,
-    collection: Annotated[str, typer.Option(help="Collection to search.", show_default=False)],
     out: Annotated[Path, typer.Option(help="File to write (JSONL).", show_default=False)],
+    environment: Annotated[
+        str, typer.Option(help="research, or the TOML file of a run, whose [environment] is used.")
+    ] = "research",
+    collection: Annotated[str | None, typer.Option(help="Collection that `research` searches.")] = None,
     max_turns: Annotated[int, typer.Option(min=3, help="Turns of an episode.")] = 8,
-    max_result_chars: Annotated[int, typer.Option(min=1, help="Characters of a tool's result.")] = 2000,
     as_json: Json = False,
 ) -> None:
     """Write demonstrations of `research` by a script, for `demonstrations.path` of a run.
 
-    The script searches, opens and cites, without a model. Prompts that it cannot answer are left out.
+    The script searches, opens and cites, without a model. Prompts that it cannot answer are left out. Results of tools
+    are those of a run only with the run's file as --environment.
     """
-    from trainer.environments.episodes import EpisodeLimits
     from trainer.environments.research import Research
     from trainer.environments.scripted import demonstrate as play
 
-    environment = Research(get_settings().collections_dir, collection)
-    limits = EpisodeLimits(max_turns, max_result_chars)
+    acting = _acting(environment, collection, max_turns)
+    research = acting.own_environment
+    if not isinstance(research, Research):
+        raise InvalidError("the script acts in `research` only", hint="name that environment, with a collection")
     records = [one for one in load(file) if one.prompt is not None]
     if not records:
         raise _no_prompts(file)
     left_out: list[str] = []
     with (
         progress_bar("demonstrations") as bar,
-        environment.collection,
+        research.collection,
         replaced(out) as part,
         part.open("w", encoding="utf-8") as written,
     ):
         for number, record in enumerate(records):
             bar.update(number, len(records), "")
             assert record.prompt is not None  # noqa: S101 - records without one are left out above
-            if (completion := play(environment, record.prompt, limits)) is None:
+            if (completion := play(research, record.prompt, acting.limits)) is None:
                 left_out.append(record.id or shorten(record.prompt.text))
                 continue
             plain = completion.model_dump(mode="json", exclude_defaults=True)
@@ -214,7 +215,7 @@ def demonstrate(
     show(counts | {"left_out": left_out if as_json else first_names(left_out) if left_out else ""}, as_json)
 
 
-def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int) -> Acting:
+def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int = 1024) -> Acting:
     """Return an environment by its name, or that of a run's configuration."""
     from pydantic import ValidationError
 
@@ -230,9 +231,10 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int) 
             raise InvalidError(f"{name} has no table [environment]", hint="add one (docs/environments.md)")
         check_local(config)
         return make_acting(config.environment, folder, config.tools)
-    if name not in _WITHOUT_FILE:
+    known = [one for one in get_args(EnvironmentConfig.model_fields["name"].annotation) if one != "mcp"]
+    if name not in known:
         what = "`mcp` has only the tools that a run's file names" if name == "mcp" else f"no environment {name!r}"
-        hint = f"expected {', '.join(_WITHOUT_FILE)}, or the TOML file of a run with [environment] and [tools]"
+        hint = f"expected {', '.join(known)}, or the TOML file of a run with [environment] and [tools]"
         raise InvalidError(what, hint=hint)
     given = {"name": name, "collection": collection, "max_turns": max_turns, "max_tokens": max_tokens}
     try:

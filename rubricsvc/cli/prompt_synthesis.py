@@ -37,7 +37,7 @@ def synthesize(
     Writes JSONL for `rubricsvc rubrics import`.
     """
     from rubricsvc.collections import open_collection
-    from rubricsvc.collections.tasks import CAPABILITIES, MADE_OF, synthesize
+    from rubricsvc.collections.tasks import CAPABILITIES, synthesize
     from rubricsvc.formats.native import dump
 
     unknown = [name for name in capability or () if name not in CAPABILITIES]
@@ -56,7 +56,7 @@ def synthesize(
     with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
         dump(records(), stream)
         if not counts:
-            made_of = "; ".join(MADE_OF[name] for name in wanted)
+            made_of = "; ".join(CAPABILITIES[name].made_of for name in wanted)
             echo(f"no page of {collection} has what these prompts are made of: {made_of}")
             raise typer.Exit(1)  # in the block: a file that is there already stays as it is
     echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))

@@ -1,4 +1,4 @@
-"""CPython's language reference, which is on every machine: ``pydoc_data.topics``."""
+"""CPython's language reference, which comes with most installations of it: ``pydoc_data.topics``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of research goes: a few steps of recipes/research.toml, and its sampling alone.
+"""Where the time of research goes: a few steps of the demo's run, and its sampling alone.
 
     python -m tests.bench.bench_research [--warm-up 6] [--steps 3] [--prompts 4] [--at-once 1 8 32] [--vllm]
 

@@ -11,7 +11,7 @@ from trainer.environments.environment import Environment, Episode, Tool, ToolErr
 
 
 class EmptyResults:
-    """An environment with the same tools, of which only those that end the episode do something."""
+    """An environment with the same tools, whose results are empty until one ends the episode. Calls are made."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

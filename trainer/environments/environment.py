@@ -1,6 +1,6 @@
 """The protocol of environments: tools that a policy may call, and episodes that answer the calls.
 
-An environment is any object with these two; `calculator` is a whole one in 40 lines::
+An environment is any object with these two; `calculator` is a whole one in 50 lines::
 
     class Clock:
         tools = (Tool("now", "Return the time."),)

@@ -1,4 +1,4 @@
-"""Samples of the untouched policy with their rewards, and what they look like: what `runs preflight` previews."""
+"""Samples of the policy before training with their rewards, and what they look like: what `runs preflight` previews."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ class Rollouts:
     """Token ids, masks (True at a token) and texts of a batch of completions.
 
     ``prompt_of_B`` is the prompt's row of each completion. ``truncated_B`` marks completions cut off at
-    ``max_new_tokens``; the others end with the model's own end token, which belongs to the completion like any other.
+    ``max_new_tokens``, or at the tokens of an episode; the others end with the model's own end token, which belongs to
+    the completion like any other.
     ``texts`` have U+FFFD where tokens decode to characters that a service cannot store.
     Of episodes in an environment ``texts`` are the final reports; ``from_environment_BT`` marks the tokens that the
     environment wrote, which are not learned, and ``episodes`` has the trajectories. ``demonstrations`` are completions

@@ -1,6 +1,7 @@
 """Prompts with rubrics, made of a collection without a model: what answers them is known exactly.
 
-To add a capability, write a function that yields tasks of a library, and name it here::
+To add a capability, write a function that yields tasks of a library, and name it in `Capability` and
+`CAPABILITIES`::
 
     def mine(library: Library, rng: random.Random) -> Iterator[Task]:
         for page in library.shuffled(rng):
@@ -13,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rubricsvc.collections.index import Collection
 from rubricsvc.collections.screening import addresses_model
@@ -28,20 +29,22 @@ __all__ = ["CAPABILITIES", "Capability", "Library", "Task", "synthesize"]
 
 Capability = Literal["find-links", "compare", "changes", "define", "related-work"]
 
-CAPABILITIES: dict[Capability, Callable[[Library, random.Random], Iterator[Task]]] = {
-    "find-links": find_links,
-    "compare": compare,
-    "changes": changes,
-    "define": define,
-    "related-work": related_work,
-}
 
-MADE_OF: dict[Capability, str] = {
-    "find-links": "sections of prose with links to other pages",
-    "compare": "two pages that are linked or alike, each with a first sentence that has a word of its title",
-    "changes": "notes such as “Changed in version 3.8: …”",
-    "define": "a first sentence that has a word of the title",
-    "related-work": "sections “# Related work” with links to other pages",
+class Synthesis(NamedTuple):
+    """The function that yields tasks of a capability, and what of a collection they are made of."""
+
+    tasks: Callable[[Library, random.Random], Iterator[Task]]
+    made_of: str
+
+
+CAPABILITIES: dict[Capability, Synthesis] = {
+    "find-links": Synthesis(find_links, "sections of prose with links to other pages"),
+    "compare": Synthesis(
+        compare, "two pages that are linked or alike, each with a first sentence that has a word of its title"
+    ),
+    "changes": Synthesis(changes, "notes such as “Changed in version 3.8: …”"),
+    "define": Synthesis(define, "a first sentence that has a word of the title"),
+    "related-work": Synthesis(related_work, "sections “# Related work” with links to other pages"),
 }
 
 
@@ -77,5 +80,5 @@ def synthesize(
 
     for name in capabilities:
         rng = random.Random(f"{seed} {name}")
-        for task in islice(filter(is_new, CAPABILITIES[name](library, rng)), limit):
+        for task in islice(filter(is_new, CAPABILITIES[name].tasks(library, rng)), limit):
             yield attach(task, library, documents, random.Random(f"{seed} {task.id}")) if documents else task

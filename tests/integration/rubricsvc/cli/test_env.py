@@ -93,3 +93,23 @@ def test_env_demonstrate_names_the_prompts_that_it_leaves_out(cli: Cli, tmp_path
     assert made.json["demonstrations"] == 1 and len(made.json["left_out"]) == 1
     (line,) = (tmp_path / "made.jsonl").read_text().splitlines()
     assert json.loads(line)["text"].endswith("[vacuum.md].")
+
+
+def test_env_demonstrate_has_the_results_of_a_run(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "vacuum.md").write_text("# Vacuum\n\nA vacuum removes dead tuples from a table.\n")
+    (tmp_path / "define.yaml").write_text(DEFINE)
+    environment = '{name = "research", collection = "docs", snippet_chars = 0}'
+    (tmp_path / "run.toml").write_text(
+        f'steps = 1\nout = "run"\njudge = "j"\ndata = {{path = "define.yaml"}}\nenvironment = {environment}\n'
+    )
+    assert cli("collections", "add", "docs", "docs").code == 0
+    shown = []
+    for options in (("--collection", "docs"), ("--environment", "run.toml")):
+        made = cli("env", "demonstrate", "define.yaml", *options, "--out", "made.jsonl")
+        assert made.code == 0, made.err
+        messages = json.loads((tmp_path / "made.jsonl").read_text())["messages"]
+        shown.append(next(one["content"] for one in messages if one["role"] == "tool"))
+    assert "removes dead tuples" in shown[0] and shown[1] == "[vacuum.md] Vacuum"
+    refused = cli("env", "demonstrate", "define.yaml", "--environment", "calculator", "--out", "made.jsonl")
+    assert refused.code == 2 and "research" in refused.err
