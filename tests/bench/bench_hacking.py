@@ -55,7 +55,7 @@ out = "run"
 checkpoint_every = 0
 keep_checkpoints = 1
 criterion_metrics = true
-policy = {{model = "../policy"}}
+policy = {{model = "../policy", dtype = "float32"}}
 data = {{path = "../training.jsonl"}}
 judge = {{name = "{condition}", model = "{condition}", endpoint = {{base_url = "{url}"}}}}
 
@@ -177,7 +177,7 @@ def learn_demonstrations(out: Path, settings: Settings, facts: Sequence[Fact]) -
         }
     )
     rewards = CallableRewards(lambda _prompt, _text: 1.0)
-    warm_up(config, lambda: Policy.load(settings.policy), tasks, rewards, on_step=_show_step)
+    warm_up(config, lambda: Policy.load(settings.policy, dtype="float32"), tasks, rewards, on_step=_show_step)
     shutil.move(warmed_up_model(config), out / "policy")
     shutil.rmtree(out / "warm-up")
 
