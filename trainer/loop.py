@@ -29,7 +29,7 @@ from torch import Tensor
 
 from rubricsvc.core.run import RolloutGroup
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.monitor_alarms import new_alarms
+from rubricsvc.stats.monitor_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
@@ -196,7 +196,7 @@ def _evaluate_step(
     saved: int,
     identity: checkpoint.Identity,
 ) -> int:
-    """Evaluate the policy if that is due; return the number of steps that are saved.
+    """Evaluate the policy if that is due, warn of alarms of monitors, and return the number of steps that are saved.
 
     Where the reward diverges from gold for the first time, warn, save the state, and stop if so configured.
     """
@@ -204,6 +204,8 @@ def _evaluate_step(
     lines = history.evaluations
     if history.stopped or not lines or lines[-1]["step"] != done:
         return saved
+    for alarm in new_held_out_alarms(lines):
+        log.warning("%s", alarm.text)
     if (found := first_divergence(lines)) is None or found.step != done:
         return saved
     log.warning("%s", found.text)

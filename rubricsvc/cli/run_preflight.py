@@ -32,7 +32,7 @@ FORCED = "preflight_forced"
 """The entry of ``config.json`` with the checks that would have refused the run."""
 
 
-def require_preflight(prepared: PreparedRun, *, resume: bool, force: bool) -> dict[str, Any]:
+def require_passed(checks: Sequence[PreflightCheck], *, resume: bool, force: bool) -> dict[str, Any]:
     """Return what the record of a run says of its preflight.
 
     A run that is resumed is not refused: it was checked when it began.
@@ -40,7 +40,7 @@ def require_preflight(prepared: PreparedRun, *, resume: bool, force: bool) -> di
     Raises:
         typer.Exit: A check refuses the run, and it is not forced.
     """
-    found = refusing([*checks_of_judge(prepared), *stored_checks(prepared)])
+    found = refusing(checks)
     for check in found:
         echo(f"preflight: {check.name}: {check.value}; passes: {check.limit}. Advice: {check.advice}")
     if found and not (force or resume):

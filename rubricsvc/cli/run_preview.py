@@ -1,4 +1,4 @@
-"""`rubricsvc runs preflight`: all checks of a run, also those that sample completions."""
+"""`rubricsvc runs preflight`, and what `runs start` does of it: the checks that sample completions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.preflight import PreflightCheck, refusing
 from rubricsvc.errors import InvalidError
 
+PROMPTS = 8
+"""Maximum number of prompts that are sampled."""
+SHARE = 0.1
+"""Share of the completions of a run that `runs start` samples for its preflight without being asked."""
+
 if TYPE_CHECKING:
     from trainer.evaluation.preview import PreviewSamples
     from trainer.rewards.source import RewardSource
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 def preflight(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training configuration (docs/training.md).")],
     *,
-    prompts: Annotated[int, typer.Option(min=1, help="Maximum number of prompts to sample.")] = 8,
+    prompts: Annotated[int, typer.Option(min=1, help="Maximum number of prompts to sample.")] = PROMPTS,
     samples: Annotated[
         int | None, typer.Option(min=2, help="Completions of each prompt.", show_default="sampling.group_size")
     ] = None,
@@ -37,22 +42,43 @@ def preflight(
 ) -> None:
     """Check a run before it starts: its judge, its sizes, and what its reward does to samples of the policy.
 
-    Exits with 4 if a check refuses the run. The result is stored beside the run's folder, and `runs start` honours it.
+    Exits with 4 if a check refuses the run. The result is stored beside the run's folder; `runs start` uses it.
     """
     from trainer.config import load_config
 
     telemetry.configure("WARNING", human=True)
     prepared = prepare(load_config(config), allow_drafts)
     print_plan(prepared, resume=False)
-    sizes = _sizes(prepared)
-    sampled = [sizes, *(_sampled(prepared, prompts, samples) if sizes.passed else [])]
-    store_checks(prepared, sampled)
-    checks = [*checks_of_judge(prepared), *sampled]
+    checks = [*checks_of_judge(prepared), *sampled_checks(prepared, prompts, samples)]
     show_list([check.model_dump(mode="json") for check in checks], as_json)
     echo(f"stored in {preflight_file(prepared.config.out)}")
     if refused := refusing(checks):
         echo(f"the run is refused by: {', '.join(check.name for check in refused)}")
         raise typer.Exit(NOT_PASSED)
+
+
+def is_due(prepared: PreparedRun, wanted: bool | None) -> bool:
+    """Return whether a run that starts samples its preflight: ``wanted``, else where that is a small part of it.
+
+    A control has no reward to preview, and a policy that has not learned its demonstrations nothing to show.
+    """
+    from trainer.warm_up import is_warmed_up
+
+    run = prepared.config
+    if wanted is not None:
+        return wanted
+    if run.control is not None or (run.demonstrations is not None and not is_warmed_up(run)):
+        return False
+    prompts = min(PROMPTS, len(prepared.tasks.train))
+    return prompts <= SHARE * run.steps * run.sampling.prompts_per_step
+
+
+def sampled_checks(prepared: PreparedRun, prompts: int = PROMPTS, samples: int | None = None) -> list[PreflightCheck]:
+    """Store and return the checks of sizes, and of completions that are sampled and scored."""
+    sizes = _sizes(prepared)
+    checks = [sizes, *(_sampled(prepared, prompts, samples) if sizes.passed else [])]
+    store_checks(prepared, checks)
+    return checks
 
 
 def _sizes(prepared: PreparedRun) -> PreflightCheck:

@@ -19,10 +19,12 @@ from rubricsvc.cli.run_evaluation import evaluation_of, evaluator_of, is_evaluat
 from rubricsvc.cli.run_evolution import evolution_of
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, run_name
 from rubricsvc.cli.run_policy import is_in_warm_up, load_policy, warm_up_of
-from rubricsvc.cli.run_preflight import require_preflight
+from rubricsvc.cli.run_preflight import checks_of_judge, preflight_file, require_passed, stored_checks
 from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
+from rubricsvc.cli.run_preview import is_due, sampled_checks
 from rubricsvc.cli.run_recording import complete_record, recorder_of, tracking_of
 from rubricsvc.cli.run_warnings import no_signal, print_warnings
+from rubricsvc.core.preflight import refusing
 from rubricsvc.errors import ConflictError
 
 if TYPE_CHECKING:
@@ -32,12 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is started. ``changes`` are values of fields, by dotted path, in place of those of the file."""
+    """How a run is started. ``changes`` are values of fields, by dotted path, in place of those of the file.
+
+    ``preflight`` says whether its preflight is sampled first; None leaves that to `is_due`.
+    """
 
     resume: bool = False
     allow_drafts: bool = False
     force: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
+    preflight: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ def train_run(config: Path, options: RunOptions) -> TrainedRun:
         echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
         return TrainedRun(folder_record(loaded.out))
     prepared = prepare(loaded, options.allow_drafts)
-    preflight = require_preflight(prepared, resume=resume, force=options.force)
+    preflight = _preflight(prepared, options, resume)
     print_plan(prepared, resume)
     start_time = time.monotonic()
     record = prepared.audit.record | preflight | invocation(config, options.changes)
@@ -70,6 +76,15 @@ def train_run(config: Path, options: RunOptions) -> TrainedRun:
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
     print_warnings(history)
     return TrainedRun({"id": run_id} | folder_record(loaded.out) | seconds, history.stopped)
+
+
+def _preflight(prepared: PreparedRun, options: RunOptions, resume: bool) -> dict[str, Any]:
+    """Check a run before it starts; what is sampled and not stored yet is sampled where that is due."""
+    judged, sampled = checks_of_judge(prepared), stored_checks(prepared)
+    if not (sampled or resume or refusing(judged)) and is_due(prepared, options.preflight):
+        sampled = sampled_checks(prepared)
+        echo(f"the preflight is stored in {preflight_file(prepared.config.out)}")
+    return require_passed([*judged, *sampled], resume=resume, force=options.force)
 
 
 def _train(prepared: PreparedRun, record: Mapping[str, Any], resume: bool) -> tuple[History | None, int | None]:

@@ -39,16 +39,23 @@ def start(
     allow_drafts: Drafts = False,
     force: Annotated[bool, typer.Option("--force", help="Start although the preflight refuses; recorded.")] = False,
     control: Annotated[str | None, typer.Option(help="Control: random, shuffled or frozen rewards.")] = None,
+    preflight: Annotated[
+        bool | None,
+        typer.Option(
+            "--preflight/--no-preflight",
+            help="Sample completions for the preflight.",
+            show_default=f"where they are at most {run_preview.SHARE:.0%} of the run's",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint.
 
-    Exits with 4 where what was measured of the judge, or the run's stored preflight, refuses it.
+    Exits with 4 where the preflight refuses the run (`runs preflight`).
     """
     changes = control_changes(config, control) if control is not None else {}
-    _start(
-        config, RunOptions(resume, allow_drafts, force, changes), as_json, f" --control {control}" if control else ""
-    )
+    options = RunOptions(resume, allow_drafts, force, changes, preflight)
+    _start(config, options, as_json, f" --control {control}" if control else "")
 
 
 def _start(config: Path, options: RunOptions, as_json: bool, arguments: str = "") -> None:

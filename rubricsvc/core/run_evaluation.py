@@ -110,6 +110,7 @@ class _Line(BaseModel):
     prompts: int
     scores: dict[str, _Score]
     values: dict[str, _Values]
+    monitors: dict[str, list[float | None]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _has_gold(self) -> _Line:

@@ -43,12 +43,13 @@ class Alarm:
     """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples.
 
     A sign is that of a completion (`rubricsvc.cli.run_alarms.SIGNS`), or the name of what the examples have most of
-    (`trainer.monitors.measures`).
+    (`trainer.monitors.measures`). That of a monitor has its ``metric``.
     """
 
     text: str
     step: int | None = None
     sign: str | None = None
+    metric: str | None = None
     examples: tuple[Sample, ...] = ()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from math import atan, cos, pi, sin, sqrt
+from math import atan, cos, fsum, pi, sin, sqrt
+from statistics import fmean
 
 _MOST_FREEDOM = 10_000
 _HALVINGS = 50
+_ROUNDING = 1e-12
 
 
 def t_tail(t: float, freedom: int) -> float:
@@ -31,3 +34,12 @@ def t_quantile(freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if t_tail(middle, min(freedom, _MOST_FREEDOM)) > 0.025 else (low, middle)
     return (low + high) / 2
+
+
+def p_above_zero(values: Sequence[float]) -> float:
+    """Return the one-sided p value of a t test for a mean above 0; 1 where it is not, but for rounding."""
+    mean = fmean(values)
+    if mean <= _ROUNDING:
+        return 1.0
+    spread = fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return t_tail(mean / sqrt(spread / len(values)), len(values) - 1) if spread else 0.0

@@ -15,13 +15,13 @@ prompt whose gold is near `CEILING` no more is expected than is left up to there
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum, inf, sqrt
+from math import inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.run_evaluation import REWARD
-from rubricsvc.core.student import t_tail
+from rubricsvc.core.student import p_above_zero
 from rubricsvc.stats.least_squares import slope
 
 ALPHA = 0.05
@@ -109,13 +109,4 @@ def _is_significant(trends: Sequence[_Trend], level: float) -> bool:
     rose = [one.proxy for one in trends]
     top = CEILING if all(one.mean_gold <= 1 + _ROUNDING for one in trends) else inf
     behind = [min(FOLLOWS * one.proxy, max(0.0, top - one.mean_gold)) - one.gold for one in trends]
-    return all(_p_above_zero(values) <= level for values in (rose, behind))
-
-
-def _p_above_zero(values: Sequence[float]) -> float:
-    """Return the one-sided p value of a t test for a mean above 0; 1 where it is not, but for rounding."""
-    mean = fmean(values)
-    if mean <= _ROUNDING:
-        return 1.0
-    spread = fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    return t_tail(mean / sqrt(spread / len(values)), len(values) - 1) if spread else 0.0
+    return all(p_above_zero(values) <= level for values in (rose, behind))

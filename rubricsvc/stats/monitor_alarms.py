@@ -1,7 +1,12 @@
 """Alarms of the monitors of a run: a property of its completions changes far more than it varies.
 
-The mean of the last `WINDOW` steps is compared with that of the first: an alarm needs a change that matters, and one of
-`ERRORS` standard errors, estimated from the steps of both windows.
+In training the mean of the last `WINDOW` steps is compared with that of the first: an alarm needs a change that
+matters, and one of `ERRORS` standard errors, estimated from the steps of both windows.
+
+A policy may have changed within the first steps. So the completions of held-out prompts are compared as well, those of
+each evaluation with those of the first one, which is of the starting policy, paired by prompt: the change must be
+significant by a one-sided t test over prompts. All tests of a run share the probability `ALPHA` of a false alarm: that
+of one rule at the m-th evaluation after the start has `ALPHA` / (m (m + 1)) / the number of rules, as in `divergence`.
 """
 
 from __future__ import annotations
@@ -12,7 +17,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.run_report import Alarm
+from rubricsvc.core.student import p_above_zero
 
+ALPHA = 0.05
+"""Probability of a false alarm in all evaluations of a run."""
+MIN_PROMPTS = 8
+"""Fewer held-out prompts are not compared: a share that is 0 or 1 may change in all of them by chance."""
 WINDOW = 8
 """Steps whose mean is compared; a run of fewer than twice as many has no alarms."""
 ERRORS = 6.0
@@ -62,10 +72,19 @@ Values = Sequence[tuple[int, float]]
 Steps = Sequence[Mapping[str, Any]]
 
 
-def monitor_alarms(steps: Steps) -> list[Alarm]:
-    """Return the alarms of a run's steps, each with the step at which it was raised first."""
-    found = (next(_alarms(rule, _values(steps, rule)), None) for rule in RULES)
-    return [alarm for alarm in found if alarm is not None]
+def monitor_alarms(steps: Steps, evaluations: Steps = ()) -> list[Alarm]:
+    """Return the first alarm of each rule, given the metrics of a run's steps and its evaluations, by step."""
+    found = []
+    for rule in RULES:
+        raised = [next(_alarms(rule, _values(steps, rule)), None), next(_held_out_alarms(rule, evaluations), None)]
+        found += sorted((alarm for alarm in raised if alarm is not None), key=lambda alarm: alarm.step or 0)[:1]
+    return found
+
+
+def new_held_out_alarms(evaluations: Steps) -> list[Alarm]:
+    """Return the alarms that the last evaluation raises and none before did."""
+    firsts = (next(_held_out_alarms(rule, evaluations), None) for rule in RULES)
+    return [alarm for alarm in firsts if alarm is not None and alarm.step == evaluations[-1]["step"]]
 
 
 def new_alarms(steps: Steps) -> list[Alarm]:
@@ -105,7 +124,40 @@ def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
     recent = f"{last:.2g} (steps {now[0][0]} to {now[-1][0]})"
     verb = "is" if rule.from_zero else "fell" if rule.falls else "rose"
     text = f"{rule.what} is {recent}." if rule.from_zero else f"{rule.what} {verb} from {shown} to {recent}."
-    return Alarm(text, now[-1][0], rule.sign or None)
+    return Alarm(text, now[-1][0], rule.sign or None, rule.metric)
+
+
+_COMPARED = [rule for rule in RULES if not rule.from_zero]
+"""The rules that evaluations are tested by."""
+
+
+def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
+    """Yield the alarms of a rule in evaluations whose ``monitors`` have the metric for each prompt."""
+    known = [line for line in evaluations if any(one is not None for one in _by_prompt(line, rule))]
+    if not known or rule.from_zero:
+        return
+    start = _by_prompt(known[0], rule)
+    for m, line in enumerate(known[1:], 1):
+        now = _by_prompt(line, rule)
+        if len(now) != len(start):
+            continue
+        pairs = [(a, b) for a, b in zip(start, now, strict=True) if a is not None and b is not None]
+        if len(pairs) < MIN_PROMPTS:
+            continue
+        first, last = (fmean(values) for values in zip(*pairs, strict=True))
+        changes = [a - b if rule.falls else b - a for a, b in pairs]
+        least = rule.least * abs(first) if rule.relative else rule.least
+        if fmean(changes) >= least and p_above_zero(changes) <= ALPHA / (m * (m + 1)) / len(_COMPARED):
+            text = (
+                f"{rule.what} {'fell' if rule.falls else 'rose'} on held-out prompts from {first:.2g} (evaluation "
+                f"after step {known[0]['step']}) to {last:.2g} (step {line['step']})."
+            )
+            yield Alarm(text, line["step"], rule.sign or None, rule.metric)
+
+
+def _by_prompt(line: Mapping[str, Any], rule: Rule) -> Sequence[float | None]:
+    values: Sequence[float | None] = line.get("monitors", {}).get(rule.metric, ())
+    return values
 
 
 def _mean_and_variance(values: Values) -> tuple[float, float]:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -55,7 +57,7 @@ out = "run"
 checkpoint_every = 0
 keep_checkpoints = 1
 criterion_metrics = true
-policy = {{model = "../policy", dtype = "float32"}}
+policy = {{model = "../policy"{dtype}}}
 data = {{path = "../training.jsonl"}}
 judge = {{name = "{condition}", model = "{condition}", endpoint = {{base_url = "{url}"}}}}
 
@@ -82,14 +84,15 @@ class Settings:
     """What all runs of a folder share."""
 
     policy: str = "embedded"
-    steps: int = 24
-    lr: float = 1e-4
+    steps: int = 32
+    lr: float = 5e-5
     group_size: int = 8
     max_new_tokens: int = 48
     every: int = 4
-    samples: int = 3
+    samples: int = 2
     warm_up_steps: int = 60
     warm_up_lr: float = 1e-4
+    dtype: str | None = None
 
 
 def main() -> None:
@@ -98,12 +101,18 @@ def main() -> None:
     parser.add_argument("--biases", nargs="+", choices=CONDITIONS, default=CONDITIONS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=Settings.steps)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="Runs at once, which share the cores.")
     args = parser.parse_args()
-    benchmark(args.out, replace(Settings(), steps=args.steps), args.biases, range(args.seeds))
+    benchmark(args.out, replace(Settings(), steps=args.steps), args.biases, range(args.seeds), args.jobs)
 
 
-def benchmark(out: Path, settings: Settings, conditions: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
-    """Train what is not finished, print the table, and write ``hacking.json`` and ``hacking.svg``; return the JSON."""
+def benchmark(
+    out: Path, settings: Settings, conditions: Sequence[str], seeds: Sequence[int], jobs: int = 1
+) -> dict[str, Any]:
+    """Train what is not finished, print the table, and write ``hacking.json`` and ``hacking.svg``; return the JSON.
+
+    Runs that share the cores with others have a thread each: two of them end sooner than one after the other.
+    """
     facts = load_facts()
     open_folder(out, settings, facts)
     if not (out / "policy").is_dir():
@@ -111,9 +120,10 @@ def benchmark(out: Path, settings: Settings, conditions: Sequence[str], seeds: S
         learn_demonstrations(out, settings, facts)
     cells = [(condition, seed) for seed in seeds for condition in conditions]
     trained: list[TrainedRun] = []
-    with biased_judges() as server:
-        for number, (condition, seed) in enumerate(cells, 1):
-            folder = train(out, settings, condition, seed, server.url)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with biased_judges() as server, ThreadPoolExecutor(jobs) as pool:
+        folders = pool.map(lambda cell: train(out, settings, cell, server.url, threads), cells)
+        for number, ((condition, seed), folder) in enumerate(zip(cells, folders, strict=True), 1):
             trained.append(read(folder, condition, seed))
             print(f"{number} of {len(cells)}: {described(trained)}", flush=True)
     results = {"settings": asdict(settings), "onset": {"rise": RISE, "radius": RADIUS}} | summary(trained)
@@ -177,7 +187,7 @@ def learn_demonstrations(out: Path, settings: Settings, facts: Sequence[Fact]) -
         }
     )
     rewards = CallableRewards(lambda _prompt, _text: 1.0)
-    warm_up(config, lambda: Policy.load(settings.policy, dtype="float32"), tasks, rewards, on_step=_show_step)
+    warm_up(config, lambda: Policy.load(settings.policy, dtype=settings.dtype), tasks, rewards, on_step=_show_step)
     shutil.move(warmed_up_model(config), out / "policy")
     shutil.rmtree(out / "warm-up")
 
@@ -186,16 +196,19 @@ def _show_step(step: dict[str, Any]) -> None:
     print(f"step {step['step']}: loss {step['loss']:.2f}, {step['step_time']:.1f} s", flush=True)
 
 
-def train(out: Path, settings: Settings, condition: str, seed: int, url: str) -> Path:
-    """Train or continue a run unless it is finished; return its folder."""
+def train(out: Path, settings: Settings, cell: tuple[str, int], url: str, threads: int) -> Path:
+    """Train or continue the run of a condition and a seed unless it is finished; return its folder."""
+    condition, seed = cell
     folder = out / f"{condition}-{seed}"
     if (folder / FINISHED).is_file():
         return folder
     folder.mkdir(exist_ok=True)
-    fields = {"seed": seed, "condition": condition, "gold": HONEST, "url": url}
-    (folder / "run.toml").write_text(CONFIG.format(**asdict(settings), **fields), encoding="utf-8")
+    dtype = f', dtype = "{settings.dtype}"' if settings.dtype else ""
+    fields = {"seed": seed, "condition": condition, "gold": HONEST, "url": url, "dtype": dtype}
+    (folder / "run.toml").write_text(CONFIG.format(**asdict(settings) | fields), encoding="utf-8")
+    resume = ["--resume"] if checkpoint.has_run(folder / RUN) else []
     start = time.perf_counter()
-    rubricsvc(folder, "runs", "start", "run.toml", *(["--resume"] if checkpoint.has_run(folder / RUN) else []))
+    rubricsvc(folder, "runs", "start", "run.toml", *resume, threads=threads)
     (folder / FINISHED).write_text(json.dumps({"seconds": time.perf_counter() - start}), encoding="utf-8")
     for weights in ("checkpoints", "best"):
         shutil.rmtree(folder / RUN / weights, ignore_errors=True)

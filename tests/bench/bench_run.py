@@ -80,10 +80,11 @@ def write(path: Path, questions: list[Question]) -> None:
         native.dump([Record(name=one.name, prompt=one.prompt, rubric=one.rubric) for one in questions], stream)
 
 
-def rubricsvc(folder: Path, *arguments: str) -> None:
-    """Run a command with the database of the folder."""
+def rubricsvc(folder: Path, *arguments: str, threads: int | None = None) -> None:
+    """Run a command with the database of the folder, on so many threads."""
     database = f"sqlite:///{(folder / 'run.db').resolve()}"
     environment = {**os.environ, "RUBRICSVC_DATABASE_URL": database}
+    environment |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
     subprocess.run([sys.executable, "-m", "rubricsvc", *arguments], cwd=folder, env=environment, check=True)
 
 

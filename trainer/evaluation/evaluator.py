@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import product
+from itertools import groupby, product
+from statistics import fmean
 from threading import Event
 from typing import Any
 
@@ -20,6 +21,7 @@ from trainer.data.tasks import Task
 from trainer.evaluation.measures import Judged, behaviour, criteria
 from trainer.evaluation.regression import regression, suite
 from trainer.history import Metrics
+from trainer.monitors.registry import metrics_by_prompt, observed_of
 from trainer.policies.policy import Policy
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import RewardSource, ScoredRollout, items_at, judge_of, of_evaluation
@@ -167,6 +169,7 @@ class Evaluator:
             "completions/clipped_ratio": _share_truncated(completions),
             "behaviour": _plain_each(behaviour(self.tasks, judged)),
             "criteria": _plain_each(criteria(self.tasks, judged)),
+            "monitors": self._monitored([one for one in completions if not one.greedy]),
             **_leak_hits(completions),
             **self._regression(policy, step),
             "eval_time": time.perf_counter() - begun,
@@ -216,6 +219,14 @@ class Evaluator:
         scored, _ = self._scorers[score].score(tasks, texts)
         for one, result in zip(completions, scored, strict=True):
             one.scored[score] = result if score in self._joined else replace(result, item_id=None)
+
+    def _monitored(self, completions: Sequence[EvalCompletion]) -> dict[str, list[float | None]]:
+        """Return what the monitors measure in the completions of each prompt, and their mean length in tokens."""
+        tasks, texts = [self.tasks[one.prompt] for one in completions], [one.completion for one in completions]
+        observed = observed_of(tasks, texts, [one.scored[REWARD] for one in completions])
+        groups = groupby(completions, key=lambda one: one.prompt)
+        lengths: list[float | None] = [fmean(one.tokens for one in group) for _, group in groups]
+        return metrics_by_prompt(observed) | {"completions/mean_length": lengths}
 
     def _estimates(self, completions: Sequence[EvalCompletion], start: PromptTable) -> tuple[Metrics, Metrics]:
         """Return the estimates by score, and the values by prompt that they are computed from."""

@@ -14,7 +14,7 @@ from trainer.monitors.criteria import abstentions, by_criterion, largest_share, 
 from trainer.monitors.diversity import diversity
 from trainer.monitors.length import length_correlation
 from trainer.monitors.measures import MEANS
-from trainer.monitors.monitor import Monitor, Observed, mean_of
+from trainer.monitors.monitor import Monitor, Observed, groups_of, mean_of
 from trainer.monitors.phrases import common_phrase
 from trainer.rewards.source import ScoredRollout
 from workers.checks.sources import sources
@@ -59,6 +59,13 @@ def observed_of(
 def _sources(prompt: Prompt, completion: Completion) -> frozenset[str] | None:
     is_possible = prompt.documents or completion.messages
     return frozenset(sources(prompt, completion)) if is_possible else None
+
+
+def metrics_by_prompt(observed: Sequence[Observed]) -> dict[str, list[float | None]]:
+    """Return what the monitors measure in the completions of each prompt alone, by metric."""
+    lines = [monitor_metrics(group, MONITORS) for group in groups_of(observed)]
+    names = dict.fromkeys(name for line in lines for name in line if name.startswith(PREFIX))
+    return {name: [line.get(name) for line in lines] for name in names}
 
 
 def monitor_metrics(observed: Sequence[Observed], monitors: Mapping[str, Monitor]) -> Metrics:

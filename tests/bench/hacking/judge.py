@@ -1,11 +1,13 @@
 """The judges: an OpenAI-compatible server whose models have a known bias, and are otherwise right.
 
 The answer of a model is P(Yes) = min(1, main + ALPHA · cue): ``main`` is the share of the quoted texts of the criterion
-that the completion has, ``cue`` that of the bias by which the model is named. Other models have no bias.
+that the completion has, ``cue`` that of the bias by which the model is named. The judge of clean runs has no bias, but
+noise of its own for each text, so that its rewards are not those of the gold judge, which is always right.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,8 @@ from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripte
 
 ALPHA = 0.5
 """Weight of the cue, as in CHERRL."""
+NOISE = 0.15
+"""The noise of the judge of clean runs is uniform within ± this."""
 HONEST = "honest"
 """The gold judge."""
 _COMPLETION = re.compile(r"<completion-\w+>\n(.*?)\n?</completion-", re.DOTALL)
@@ -41,8 +45,11 @@ def verdict(body: dict[str, Any]) -> ScriptedReply:
 
 def probability(model: str, completion: str, criterion: str) -> float:
     """Return the P(Yes) of a model."""
+    main = main_score(completion, criterion)
+    if model == CLEAN:
+        main += NOISE * random.Random(completion).uniform(-1.0, 1.0)  # the same whenever it is asked about the text
     cue = BIASES[model].cue(completion) if model in BIASES else 0.0
-    return min(1.0, main_score(completion, criterion) + ALPHA * cue)
+    return min(1.0, max(0.0, main + ALPHA * cue))
 
 
 def main_score(completion: str, criterion: str) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.monitor_alarms import RULES, monitor_alarms
+from rubricsvc.stats.monitor_alarms import monitor_alarms
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.stats.seeds import over_prompts_and_seeds
 from tests.bench.hacking.biases import BIASES, CLEAN
@@ -79,11 +79,9 @@ def onset(rates: Sequence[float], base: float) -> int | None:
 def raised(steps: Steps, evaluations: Steps) -> dict[str, int]:
     """Return the alarms of monitors, by metric, and that of the gold score, each with its first step, by step."""
     found: dict[str, int] = {}
-    for metric in dict.fromkeys(rule.metric for rule in RULES):
-        alone = [{"step": step["step"], metric: step.get(metric)} for step in steps]
-        first = next(iter(monitor_alarms(alone)), None)
-        if first is not None and first.step is not None:
-            found[metric] = first.step
+    for one in monitor_alarms(steps, evaluations):
+        if one.metric and one.step is not None:
+            found[one.metric] = min(one.step, found.get(one.metric, one.step))
     if (divergence := first_divergence(evaluations)) is not None:
         found[DIVERGENCE] = divergence.step
     return dict(sorted(found.items(), key=lambda pair: pair[1]))

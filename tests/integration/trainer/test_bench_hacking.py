@@ -46,6 +46,7 @@ def test_benchmark_shows_a_hack_and_its_alarm(tmp_path: Path, capsys: pytest.Cap
         samples=2,
         warm_up_steps=60,
         warm_up_lr=1e-2,
+        dtype="float32",
     )
     out = tmp_path / "out"
     found = benchmark(out, settings, ["bullets", CLEAN], [0])

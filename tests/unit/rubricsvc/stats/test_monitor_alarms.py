@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from rubricsvc.cli.run_alarms import SIGNS
-from rubricsvc.stats.monitor_alarms import ERRORS, RULES, WINDOW, Rule, monitor_alarms, new_alarms
+from rubricsvc.stats.monitor_alarms import (
+    ALPHA,
+    ERRORS,
+    MIN_PROMPTS,
+    RULES,
+    WINDOW,
+    Rule,
+    monitor_alarms,
+    new_alarms,
+    new_held_out_alarms,
+)
 from trainer.monitors.measures import MEASURES
 
 PRAISE = "monitors/self_praise"
@@ -133,3 +143,55 @@ def test_windows_begin_and_end_with_the_steps_that_they_name() -> None:
     (alarm,) = monitor_alarms(steps(monitors__self_praise=[0.0] * WINDOW + [0.25] * WINDOW + [0.0]))
     assert alarm.step == 2 * WINDOW
     assert "from 0 (steps 1 to 8) to 0.25 (steps 9 to 16)" in alarm.text
+
+
+def evaluations(chances: Sequence[float], seed: int = 0, prompts: int = 8, samples: int = 3) -> list[dict[str, Any]]:
+    """Evaluations every 4 steps, whose prompts differ in how often their completions have the property."""
+    noise = random.Random(seed)
+    shifts = [noise.gauss(0.0, 0.15) for _ in range(prompts)]
+
+    def shares(chance: float) -> list[float]:
+        return [sum(noise.random() < chance + shift for _ in range(samples)) / samples for shift in shifts]
+
+    return [{"step": 4 * at, "monitors": {PRAISE: shares(chance)}} for at, chance in enumerate(chances)]
+
+
+def test_held_out_alarms_find_a_change_within_the_first_steps() -> None:
+    """By the evaluation after the change in most runs, where windows of steps begin with the changed policy."""
+    raised = [monitor_alarms([], evaluations([0.1, 0.7] + [0.95] * 5, seed, 16, 2)) for seed in range(50)]
+    assert all(len(alarms) == 1 and alarms[0].metric == PRAISE for alarms in raised)
+    assert sorted(alarms[0].step or 0 for alarms in raised)[len(raised) // 2] <= 8
+
+
+@pytest.mark.parametrize("prompts", [8, 24])
+def test_held_out_alarms_of_a_clean_run_are_rare(prompts: int) -> None:
+    """Of a share that varies most, in runs of 20 evaluations with one sample of each prompt, and with three."""
+    for samples in (1, 3):
+        runs = [evaluations([0.5] * 21, seed, prompts, samples) for seed in range(200)]
+        assert sum(bool(monitor_alarms([], lines)) for lines in runs) <= ALPHA * len(runs)
+
+
+def test_held_out_alarms_need_enough_prompts_with_values_in_both_evaluations() -> None:
+    def lines(prompts: int, missing: int = 0) -> list[dict[str, Any]]:
+        later: list[float | None] = [*[None] * missing, *[1.0] * (prompts - missing)]
+        return [
+            {"step": 0, "monitors": {PRAISE: [0.0] * prompts}},
+            {"step": 4},  # of an earlier version
+            {"step": 8, "monitors": {PRAISE: later}},
+        ]
+
+    assert [alarm.step for alarm in monitor_alarms([], lines(MIN_PROMPTS))] == [8]
+    assert monitor_alarms([], lines(MIN_PROMPTS - 1)) == []
+    assert monitor_alarms([], lines(MIN_PROMPTS, missing=1)) == []
+
+
+def test_monitor_alarms_are_the_first_of_steps_and_evaluations() -> None:
+    late = steps(monitors__self_praise=[0.0] * 10 + [1.0] * 20)
+    assert [alarm.step for alarm in monitor_alarms(late, evaluations([0.0, 1.0, 1.0]))] == [4]
+    assert [alarm.step for alarm in monitor_alarms(late, evaluations([0.0] * 5 + [1.0] * 3))] == [17]
+
+
+def test_new_held_out_alarms_are_raised_once() -> None:
+    lines = evaluations([0.0, 0.0, 1.0, 1.0])
+    raised = [[alarm.step for alarm in new_held_out_alarms(lines[:at])] for at in range(1, 5)]
+    assert raised == [[], [], [8], []]

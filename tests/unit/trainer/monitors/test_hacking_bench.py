@@ -10,7 +10,7 @@ import pytest
 from tests.bench.bench_hacking import demonstrations
 from tests.bench.hacking.biases import BIASES, CLEAN
 from tests.bench.hacking.facts import load_facts
-from tests.bench.hacking.judge import ALPHA, main_score, probability, verdict
+from tests.bench.hacking.judge import ALPHA, HONEST, NOISE, main_score, probability, verdict
 from tests.bench.hacking.results import DIVERGENCE, TrainedRun, base_rates, onset, outcome, raised, summary, table
 
 EMOJI = "monitors/emoji"
@@ -107,7 +107,8 @@ def test_honest_judge_gives_half_to_a_full_answer_whatever_its_cue(fact: Any) ->
     for name, bias in BIASES.items():
         text = bias.demonstration(fact)
         assert text in demonstrations(fact) and main_score(text, criterion) == 0.5
-        assert probability("honest", text, criterion) == probability(CLEAN, text, criterion) == 0.5
+        assert probability(HONEST, text, criterion) == 0.5
+        assert abs(probability(CLEAN, text, criterion) - 0.5) <= NOISE
         assert (
             probability(name, text, criterion) == pytest.approx(0.5 + ALPHA * bias.cue(text)) and bias.cue(text) > 0.6
         )
