@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -96,6 +96,9 @@ bench-run: install ## questions of one turn, without tools, trained at length, e
 
 bench-hacking: install ## policies trained against judges with six known biases, and which alarm catches them when (resumable; ARGS="--biases emoji clean --seeds 1")
 	$(RUN) -m tests.bench.bench_hacking $(ARGS)
+
+bench-bestofn: install ## best of n by the embedded model, the shipped judge and a trivial check, by people's labels of TruthfulQA (5 minutes)
+	$(RUN) -m tests.bench.bench_bestofn $(ARGS)
 
 bench-research: install ## a step of the demo by stage, trajectories a minute, and a slow tool (8 minutes)
 	$(RUN) -m tests.bench.bench_research $(ARGS)

@@ -1,11 +1,12 @@
 """A run of one turn at length: held-out prompts, baselines at equal compute, and the report.
 
-    python -m tests.bench.bench_run [--out FOLDER] [--steps N] [--seed N]
+    python -m tests.bench.bench_run [--out FOLDER] [--steps N] [--seed N] [--controls]
 
 16 questions with passages in their prompts are split in half: 8 are trained on, 8 held out. The policy is trained
 through the queue by the embedded judge and the checks of the rubrics; the gold score is that of the checks alone,
 which no wording can fool as a model can be fooled. The same command continues an interrupted run. Printed are the
-evaluations and the baselines; the page is FOLDER/report.html.
+evaluations and the baselines; the page is FOLDER/report.html. With ``--controls`` its preflight is printed first, and in
+place of the baselines stand runs with random, shuffled and frozen rewards.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ warmup_steps = 2
 
 [eval]
 path = "held-out.jsonl"
-every = 20
+every = {every}
 samples = 4
 checks = true
 gold = "checks"
-baselines = true
+regression = true
+baselines = {baselines}
 """
 
 
@@ -59,6 +61,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench-run"))
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--controls", action="store_true")
     args = parser.parse_args()
     folder: Path = args.out
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,10 +69,17 @@ def main() -> None:
     held_out = [one for one in questions if one.held_out or one.name in MOVED]
     write(folder / "training.jsonl", [one for one in questions if one not in held_out])
     write(folder / "held-out.jsonl", held_out)
-    (folder / "run.toml").write_text(CONFIG.format(steps=args.steps, seed=args.seed), encoding="utf-8")
+    settings = {"steps": args.steps, "seed": args.seed, "every": max(1, args.steps // 3)}
+    baselines = "false" if args.controls else "true"
+    (folder / "run.toml").write_text(CONFIG.format(**settings, baselines=baselines), encoding="utf-8")
     rubricsvc(folder, "judges", "add", "embedded", "--embedded", "--no-probe")
     begun = (folder / "training" / "config.json").is_file()
-    rubricsvc(folder, "runs", "start", "run.toml", *(["--resume"] if begun else []))
+    if args.controls:
+        if not begun:
+            rubricsvc(folder, "runs", "preflight", "run.toml")
+        rubricsvc(folder, "runs", "controls", "run.toml")
+    else:
+        rubricsvc(folder, "runs", "start", "run.toml", *(["--resume"] if begun else []))
     rubricsvc(folder, "runs", "evaluations", "training")
     rubricsvc(folder, "runs", "report", "training", "--out", "report.html")
 
