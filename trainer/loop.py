@@ -105,7 +105,7 @@ def train(
     reporting = _reporting(recorder, tracking, content, judge, history := History(config.out, done))
     with closing(state.optimizer), reporting:
         try:
-            _evaluate(evaluation, state, history, tracking, done, begin=True)
+            saved = _watch(evaluation, state, history, tracking, done, saved=saved, identity=identity, begin=True)
             while done < config.steps and not history.stopped:
                 step, groups = _step(state, tasks, scorer, done)
                 done += 1
@@ -114,7 +114,7 @@ def train(
                 if on_step:
                     on_step(line)
                 history.stopped = stop is not None and stop.is_set() and done < config.steps
-                saved = _evaluate_step(evaluation, state, history, tracking, done, saved=saved, identity=identity)
+                saved = _watch(evaluation, state, history, tracking, done, saved=saved, identity=identity)
         except StopRequested:
             history.stopped = True
         finally:
@@ -164,29 +164,27 @@ def _reference(policy: Policy, config: TrainConfig) -> Policy | None:
 
 
 def _evaluate(
-    evaluation: Evaluation | None,
-    state: TrainState,
-    history: History,
-    tracking: Tracking,
-    done: int,
-    *,
-    begin: bool = False,
-) -> None:
-    """Evaluate the policy after ``done`` steps if that is due, and at the beginning what a stopped run left out."""
+    evaluation: Evaluation | None, state: TrainState, history: History, tracking: Tracking, done: int, *, begin: bool
+) -> bool:
+    """Evaluate the policy after ``done`` steps if that is due, and at the beginning what a stopped run left out.
+
+    Return whether this policy was evaluated.
+    """
     if evaluation is None or history.stopped:
-        return
+        return False
     start = state.policy if done == 0 else state.reference
     if begin:
         evaluation.begin(done)
         if start is not None:
             evaluation.run(start, 0, state.policy.name)
-    evaluation.run(state.policy, done, state.policy.name)
+    line = evaluation.run(state.policy, done, state.policy.name)
     history.evaluations = evaluation.lines
-    for line in evaluation.lines:  # trackers skip those that they have
-        tracking.evaluation(line)
+    for each in evaluation.lines:  # trackers skip those that they have
+        tracking.evaluation(each)
+    return line is not None
 
 
-def _evaluate_step(
+def _watch(
     evaluation: Evaluation | None,
     state: TrainState,
     history: History,
@@ -195,15 +193,15 @@ def _evaluate_step(
     *,
     saved: int,
     identity: checkpoint.Identity,
+    begin: bool = False,
 ) -> int:
     """Evaluate the policy if that is due, warn of alarms of monitors, and return the number of steps that are saved.
 
     Where the reward diverges from gold for the first time, warn, save the state, and stop if so configured.
     """
-    _evaluate(evaluation, state, history, tracking, done)
-    lines = history.evaluations
-    if history.stopped or not lines or lines[-1]["step"] != done:
+    if not _evaluate(evaluation, state, history, tracking, done, begin=begin):
         return saved
+    lines = history.evaluations
     for alarm in new_held_out_alarms(lines):
         log.warning("%s", alarm.text)
     if (found := first_divergence(lines)) is None or found.step != done:

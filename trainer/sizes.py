@@ -87,6 +87,7 @@ def _prompt_problems(
 def _memory(config: TrainConfig, weights: int) -> Memory:
     copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
     device = config.policy.device or default_device()
+    check_device(device)
     return Memory(weights * (MASTER_BYTES + _weight_bytes(config) * copies), _memory_of(device), device)
 
 
@@ -101,6 +102,19 @@ def _memory_problems(weights: int, memory: Memory) -> Iterator[str]:
 
 def _weight_bytes(config: TrainConfig) -> int:
     return 2 if config.policy.dtype == "bfloat16" else 4
+
+
+def check_device(device: str) -> None:
+    """Check that torch can use a device.
+
+    Raises:
+        InvalidError: It cannot.
+    """
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        message = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
+        raise InvalidError(message, hint="choose cpu or cuda, or remove it", path="policy.device") from error
 
 
 def _memory_of(device: str) -> float:

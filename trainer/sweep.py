@@ -37,6 +37,14 @@ class SweepConfig(ConfigSection):
     def _by_path(cls, vary: Any) -> Any:
         return dict(_leaves(vary)) if isinstance(vary, dict) else vary
 
+    @field_validator("vary")
+    @classmethod
+    def _not_of_the_sweep(cls, vary: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for name, own in (("seed", "seeds"), ("out", "out")):
+            if name in vary:
+                raise ValueError(f"{name} cannot be varied; set `{own}` of the sweep")
+        return vary
+
 
 def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():

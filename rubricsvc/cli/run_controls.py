@@ -12,7 +12,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.output import Json, echo, estimate_cells, print_json, print_table
 from rubricsvc.cli.run_evaluation import has_diverged
 from rubricsvc.cli.run_report import read_report
-from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_kept, train_run
+from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_done, train_run
 from rubricsvc.core.run_comparison import ScoreComparison
 from rubricsvc.errors import InvalidError
 
@@ -65,7 +65,7 @@ def controls(
     changes |= {name: control_changes(config, name) for name in dict.fromkeys(reward or CONTROLS)}
     runs = {name: load_config(config, changes=changed) for name, changed in changes.items()}
     for one in runs.values():
-        is_kept(one, allow_drafts)  # finished runs of other settings are refused before any is trained
+        is_done(one, allow_drafts)  # finished runs of other settings are refused before any is trained
     folders = {name: one.out for name, one in runs.items()}
     for name, changed in changes.items():
         echo(f"\n{f'control {name}' if name else 'the run'}: {folders[name]}")
@@ -75,11 +75,12 @@ def controls(
         elif train_run(config, options).stopped and not has_diverged(runs[name]):
             exit_stopped(f"runs controls {config}")
     run = read_report(str(folders.pop("")))
-    rows = [
-        {"control": name, **row}
-        for name, folder in folders.items()
-        for row in _rows(run_comparing.compare(read_report(str(folder)), run).scores, name)
-    ]
+    rows = []
+    for name, folder in folders.items():
+        compared = run_comparing.compare(read_report(str(folder)), run)
+        rows += [{"control": name, **row} for row in _rows(compared.scores, name)]
+        for note in compared.notes:
+            echo(f"control {name}: {note}")
     _show(rows, as_json)
 
 
@@ -116,7 +117,7 @@ def _show(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
             print_json(row | {"difference": asdict(row["difference"]) if row["difference"] else None})
         return
     print_table(
-        ("control", "score", "prompts", "run", "control", "run - control", "result"),
+        ("control", "score", "prompts", "run", "control mean", "run - control", "result"),
         [
             (
                 row["control"],

@@ -13,6 +13,7 @@ from rubricsvc.cli.output import Json, counted, echo, print_data, print_json, pr
 from rubricsvc.cli.run_rewards import stored_judge
 from rubricsvc.cli.run_samples import read_evaluations
 from rubricsvc.cli.run_views import Run, find
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_evaluation import REWARD, column_of, in_order, measure_rows
 from rubricsvc.errors import NotFoundError
@@ -60,9 +61,21 @@ def print_evaluation_plan(config: RunConfig, held_out: Sequence[Task]) -> None:
     prompts = f"{counted(len(held_out), 'held-out prompt')}, {counted(settings.samples, 'sample')}{greedy} each"
     scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
     echo(f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}")
+    for warning in _gold_warnings(settings.gold_name, held_out):
+        echo(f"warning: {warning}")
     for judge in settings.judges:
         if isinstance(judge, Judge):
             fetch_if_embedded(judge)
+
+
+def _gold_warnings(gold: str, held_out: Sequence[Task]) -> Iterator[str]:
+    """Yield why the gold score of a run's evaluations cannot show that its reward is fooled."""
+    from trainer.config import CHECKS
+
+    if gold == CHECKS and all(criterion.check for task in held_out for criterion in task.rubric.criteria):
+        yield "the gold score is by checks, and so is the whole reward: it cannot diverge from itself"
+    elif gold != REWARD and len(held_out) < MIN_CLUSTERS:
+        yield f"divergence from gold is not tested: that needs {MIN_CLUSTERS} held-out prompts"
 
 
 @contextmanager

@@ -1,148 +1,188 @@
-"""`rubricsvc runs preflight`, and the part of it that every run begins with."""
+"""`rubricsvc runs preflight`, and what `runs start` does of it: the checks that sample completions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
-from rubricsvc.cli.db import database
-from rubricsvc.cli.output import NOT_PASSED, echo
-from rubricsvc.cli.run_preparation import PreparedRun
-from rubricsvc.cli.run_rewards import uses_database
-from rubricsvc.core.fingerprint import digest
+from rubricsvc import telemetry
+from rubricsvc.cli.output import NOT_PASSED, Json, echo, progress_bar, show_list
+from rubricsvc.cli.preview_checks import preview_checks
+from rubricsvc.cli.run_checks import checks_of_judge, gold_judge, noise_of, preflight_file, store_checks
+from rubricsvc.cli.run_policy import acting_of, load_policy, load_untouched
+from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
-from rubricsvc.core.preflight import PreflightCheck, StoredPreflight, refusing
+from rubricsvc.core.preflight import PreflightCheck, refusing
+from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.preflight import Measured, agreement_on, judge_checks
-from rubricsvc.store import judges
-from workers.engines.local.adapter_judges import shipped_passport
-from workers.engines.local.embedded_model import EMBEDDED
+
+PROMPTS = 8
+"""Maximum number of prompts that are sampled."""
+SHARE = 0.1
+"""Share of the completions of a run that `runs start` samples for its preflight without being asked."""
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig, ServiceJudge
     from trainer.data.tasks import Task
+    from trainer.evaluation.preview import PreviewSamples
+    from trainer.rewards.source import RewardSource
 
-FORCED = "preflight_forced"
-"""The entry of ``config.json`` with the checks that would have refused the run."""
 
+def preflight(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training configuration (docs/training.md).")],
+    *,
+    prompts: Annotated[int, typer.Option(min=1, help="Maximum number of prompts to sample.")] = PROMPTS,
+    samples: Annotated[
+        int | None, typer.Option(min=2, help="Completions of each prompt.", show_default="sampling.group_size")
+    ] = None,
+    allow_drafts: Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a run before it starts: its judge, its sizes, and what its reward does to samples of the policy.
 
-def require_passed(checks: Sequence[PreflightCheck], *, resume: bool, force: bool) -> dict[str, Any]:
-    """Return what the record of a run says of its preflight.
-
-    A run that is resumed is not refused: it was checked when it began.
-
-    Raises:
-        typer.Exit: A check refuses the run, and it is not forced.
+    Exits with 4 if a check refuses the run. The result is stored beside the run's folder; `runs start` uses it.
     """
-    found = refusing(checks)
-    for check in found:
-        echo(f"preflight: {check.name}: {check.value}; passes: {check.limit}. Advice: {check.advice}")
-    if found and not (force or resume):
-        echo("the run is not started; start it nevertheless with --force, which its record will show")
+    from trainer.config import load_config
+
+    telemetry.configure("WARNING", human=True)
+    prepared = prepare(load_config(config), allow_drafts)
+    print_plan(prepared, resume=False)
+    checks = [*checks_of_judge(prepared), *sampled_checks(prepared, prompts, samples)]
+    show_list([check.model_dump(mode="json") for check in checks], as_json)
+    if (file := preflight_file(prepared.config.out)).is_file():
+        echo(f"stored in {file}")
+    if refused := refusing(checks):
+        echo(f"the run is refused by: {', '.join(check.name for check in refused)}")
         raise typer.Exit(NOT_PASSED)
-    return {FORCED: [check.name for check in found]} if found else {}
 
 
-def checks_of_judge(prepared: PreparedRun) -> list[PreflightCheck]:
-    """Return the checks of a run's judge by what is stored of it; none where no criterion is judged."""
-    tasks = [*prepared.tasks.train, *prepared.tasks.held_out]
-    if all(criterion.check is not None for task in tasks for criterion in task.rubric.criteria):
-        return []
-    return judge_checks(_measured(prepared, tasks))
+def is_due(prepared: PreparedRun, wanted: bool | None) -> bool:
+    """Return whether a run that starts samples its preflight: ``wanted``, else where that is a small part of it.
 
-
-def _measured(prepared: PreparedRun, tasks: Sequence[Task]) -> Measured:
-    judge, audit = prepared.judge, prepared.audit
-    known: dict[str, Any] = {"repeatability": prepared.repeatability}
-    if audit.audit is not None and audit.current is not False:
-        known["audit"] = audit.audit.audit
-    if not isinstance(judge, Judge):
-        return Measured(judge.name, **known)
-    passport = _of_base(judge)
-    scorer = UNTRAINED if passport is not None else TRAINED
-    if uses_database(prepared.config):
-        with database() as db, db.read() as session:
-            row = judges.get(session, judge.name)
-            passport = passport or row.passport_value
-            agreement, where = agreement_on(session, row.id, judge, [task.prompt.digest for task in tasks])
-        known |= {"agreement": agreement, "where": where}
-    return Measured(judge.name, passport=passport, scorer=scorer, **known)
-
-
-def _of_base(judge: Judge) -> Passport | None:
-    """Return the shipped passport for the embedded model without an adapter, whose figures it has; else None.
-
-    They are of the adapter's template, and stand for all readouts until labels or an audit say otherwise.
+    A control has no reward to preview, and a policy that has not learned its demonstrations nothing to show.
     """
-    return shipped_passport() if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout") else None
+    from trainer.warm_up import is_warmed_up
 
-
-def preflight_file(out: Path) -> Path:
-    """Return the file of a run's sampled checks, beside its folder."""
-    return out.with_name(f"{out.name}.preflight.json")
-
-
-def store_checks(prepared: PreparedRun, checks: Sequence[PreflightCheck]) -> None:
-    """Store the sampled checks of a run."""
-    from trainer.files import replace_text
-
-    path = preflight_file(prepared.config.out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found = StoredPreflight(identity=_identity(prepared), created_at=datetime.now(UTC), checks=tuple(checks))
-    replace_text(path, found.model_dump_json(indent=1))
-
-
-def stored_checks(prepared: PreparedRun) -> list[PreflightCheck]:
-    """Return the sampled checks that `runs preflight` stored for this run as it is configured now."""
-    path = preflight_file(prepared.config.out)
-    if not path.is_file():
-        return []
-    try:
-        found = StoredPreflight.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        hint = "run `rubricsvc runs preflight` again, or delete the file"
-        raise InvalidError(f"{path} is damaged: {error.error_count()} invalid fields", hint=hint) from error
-    if found.identity != _identity(prepared):
-        echo(f"{path} is of another configuration: run `rubricsvc runs preflight` again")
-        return []
-    return list(found.checks)
-
-
-def _identity(prepared: PreparedRun) -> str:
-    """Return the digest of what sampled checks hold for.
-
-    That is judge, its noise, gold, policy, environment, sampling, demonstrations, prompts.
-    """
     run = prepared.config
-    asked = [_judge_identity(prepared.judge), noise_of(prepared)]
-    gold = [] if run.eval is None else [run.eval.gold_name, _judge_identity(gold_judge(run))]
-    included: Any = {"policy": {"model"}, "sampling": True, "environment": True, "demonstrations": True}
-    fields = run.model_dump(mode="json", include=included)
-    tasks = [[one.prompt.digest, one.rubric.digest] for one in prepared.tasks.train]
-    return digest("preflight", asked, gold, fields, tasks)
+    if wanted is not None:
+        return wanted
+    if run.control is not None or (run.demonstrations is not None and not is_warmed_up(run)):
+        return False
+    prompts = min(PROMPTS, len(prepared.tasks.train))
+    return prompts <= SHARE * run.steps * run.sampling.prompts_per_step
 
 
-def _judge_identity(judge: Judge | ServiceJudge | None) -> Any:
-    return judge.digest if isinstance(judge, Judge) else judge and [judge.service, judge.name]
+def sampled_checks(prepared: PreparedRun, prompts: int = PROMPTS, samples: int | None = None) -> list[PreflightCheck]:
+    """Return the checks of sizes, and of completions that are sampled and scored; the latter are stored."""
+    sizes = _sizes(prepared)
+    checks = list(_sampled(prepared, prompts, samples)) if sizes.passed else []
+    if checks:
+        store_checks(prepared, checks)
+    return [sizes, *checks]
 
 
-def noise_of(prepared: PreparedRun) -> float:
-    """Return the standard deviation of a reward if the judge is asked again; 0 if it was not measured."""
-    measured = prepared.repeatability
-    return (measured.reward.value if measured is not None else None) or 0.0
+def _sizes(prepared: PreparedRun) -> PreflightCheck:
+    """Check that prompts fit into the context, and the training into memory and disk."""
+    from trainer.sizes import GB, check_sizes
+
+    name, limit = "sizes", "prompts fit the context, training fits memory and disk"
+    tasks = prepared.tasks
+    try:
+        memory = check_sizes(prepared.config, [*tasks.train, *tasks.held_out], acting_of(prepared.config))
+    except InvalidError as error:
+        return PreflightCheck(
+            name=name, value=error.message, limit=limit, passed=False, refuses=True, advice=error.hint
+        )
+    of = f" of {memory.available / GB:.1f}" if isfinite(memory.available) else ""
+    value = f"weights and optimiser take {memory.needed / GB:.1f}{of} GB on {memory.device}; activations come on top"
+    return PreflightCheck(name=name, value=value, limit=limit, passed=True, refuses=True)
 
 
-def gold_judge(run: RunConfig) -> Judge | ServiceJudge | None:
-    """Return the judge that the gold score of a run's evaluations is by; None where that is the reward or checks."""
-    from trainer.config import judge_name
+def _sampled(prepared: PreparedRun, prompts: int, samples: int | None) -> Iterator[PreflightCheck]:
+    from rubricsvc.stats.preview import preview
+    from trainer.evaluation.preview import sample_preview
+    from trainer.warm_up import is_warmed_up
 
-    judges = [one for one in run.eval.judges if judge_name(one) == run.eval.gold_name] if run.eval is not None else []
-    judge = judges[0] if judges else None
-    assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
-    return judge
+    run = prepared.config
+    warmed_up = run.demonstrations is None or is_warmed_up(run)
+    tasks = _spread(prepared.tasks.train, prompts)
+    with ExitStack() as opened:
+        rewards = opened.enter_context(prepared.rewards())
+        gold = _gold(prepared, rewards, opened)
+        bar = opened.enter_context(progress_bar("preflight"))
+        policy = load_policy(run) if warmed_up else load_untouched(run)
+        found = sample_preview(
+            policy,
+            tasks,
+            rewards,
+            gold,
+            run,
+            samples=samples or run.sampling.group_size,
+            on_prompt=bar.counter(len(tasks)),
+        )
+    noise = noise_of(prepared)
+    seen = None
+    if found.rewards:
+        seen = preview(found.rewards, found.features, found.criteria, found.gold or None, noise)
+    several = any(len(task.rubric.criteria) > 1 for task in tasks)
+    yield from preview_checks(seen, noise, warmed_up=warmed_up, several=several)
+    yield from _costs(prepared, found)
+
+
+def _spread(tasks: Sequence[Task], most: int) -> list[Task]:
+    """Return at most so many tasks, evenly from all: the domains of a mixture stand one after the other."""
+    count = min(most, len(tasks))
+    return [tasks[len(tasks) * n // count] for n in range(count)]
+
+
+def _gold(prepared: PreparedRun, rewards: RewardSource, opened: ExitStack) -> RewardSource | None:
+    """Open the gold score of the run's evaluations; None where it is the reward."""
+    from trainer.config import CHECKS
+    from trainer.evaluation.evaluator import check_gold
+    from trainer.rewards.checks import CheckRewards
+
+    settings = prepared.config.eval
+    if settings is not None and settings.gold_name == CHECKS:
+        try:
+            return opened.enter_context(CheckRewards(prepared.tasks.train))
+        except InvalidError:  # rubrics of held-out prompts have checks, these have none
+            return None
+    judge = gold_judge(prepared.config)
+    if settings is None or judge is None:
+        return None
+    gold = opened.enter_context(prepared.rewards(judge))
+    check_gold(settings.gold_name, prepared.tasks.train, {REWARD: rewards, settings.gold_name: gold})
+    return gold
+
+
+def _costs(prepared: PreparedRun, found: PreviewSamples) -> Iterator[PreflightCheck]:
+    """Yield what training and evaluations will take, by what the samples took."""
+    run = prepared.config
+    trained = run.steps * run.sampling.prompts_per_step * run.sampling.group_size
+    evaluated = 0
+    if (settings := run.eval) is not None:
+        evaluations = 1 + -(-run.steps // settings.every)
+        evaluated = evaluations * len(prepared.tasks.held_out) * (settings.samples + settings.greedy)
+    scale = (trained + evaluated) / max(1, found.completions)
+    minutes = (found.sample_seconds * scale / 60, found.score_seconds * scale / 60)
+    yield PreflightCheck(
+        name="time",
+        value=f"{trained} completions in training and {evaluated} in evaluations: {minutes[0]:.0f} minutes to sample "
+        f"and {minutes[1]:.0f} to score them, without updates and gold",
+        limit="none",
+        passed=True,
+    )
+    judge = prepared.judge
+    priced = isinstance(judge, Judge) and not judge.unpriced
+    dollars = f"{found.dollars * scale:.2f} US dollars" if priced else "its price is not known"
+    yield PreflightCheck(
+        name="cost",
+        value=f"{found.verdicts * scale:.0f} verdicts by {judge.name}, {found.prompt_tokens * scale:.0f} prompt and "
+        f"{found.completion_tokens * scale:.0f} completion tokens: {dollars}",
+        limit="none",
+        passed=True,
+    )

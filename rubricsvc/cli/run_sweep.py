@@ -15,7 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.output import WITH_FAILURES, Json, echo, estimate_cells, print_data, print_json, print_table
 from rubricsvc.cli.run_evaluation import has_diverged
 from rubricsvc.cli.run_report import read_report
-from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_kept, train_run
+from rubricsvc.cli.run_training import RunOptions, exit_stopped, is_done, train_run
 from rubricsvc.core.sweep import SweepFailure, SweepTable
 from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 
@@ -41,6 +41,7 @@ def sweep(
     Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue, also
     after a crash. One that fails is listed, and the others go on; the exit code is 1.
     """
+    from trainer.checkpoint import locked
     from trainer.sweep import cells_of, load_sweep, variants_of
 
     if out is not None:
@@ -53,15 +54,16 @@ def sweep(
     if unevaluated := [cell.variant for cell in cells if cell.config.eval is None]:
         hint = "name held-out prompts in the base: training rewards of different settings are not compared"
         raise InvalidError(f"{unevaluated[0]} has no table [eval]", hint=hint, path="eval")
-    counts, failures = _train(config, loaded, cells, RunOptions(allow_drafts=allow_drafts, force=force))
+    loaded.out.mkdir(parents=True, exist_ok=True)
+    with locked(loaded.out):
+        counts, failures = _train(config, loaded, cells, RunOptions(allow_drafts=allow_drafts, force=force))
 
     from rubricsvc.services.sweeping import compare_variants
 
     failed = {one.folder for one in failures}
-    trained = [cell for cell in cells if str(cell.folder) not in failed]
     reports = {
-        variant: {cell.seed: read_report(str(cell.folder)) for cell in runs}
-        for variant, runs in variants_of(trained).items()
+        variant: {cell.seed: read_report(str(cell.folder)) for cell in runs if str(cell.folder) not in failed}
+        for variant, runs in variants_of(cells).items()
     }
     table = compare_variants(reports).model_copy(update={"failures": tuple(failures)})
     _show(table, counts, as_json)
@@ -78,10 +80,7 @@ def _train(
     config: Path, sweep: SweepConfig, cells: list[Cell], options: RunOptions
 ) -> tuple[dict[str, int], list[SweepFailure]]:
     """Train the runs that are not finished; return the counts of all, and the runs that failed."""
-    kept = [  # all of them before any is trained
-        cell for cell in cells if is_kept(cell.config, options.allow_drafts) or has_diverged(cell.config)
-    ]
-    sweep.out.mkdir(parents=True, exist_ok=True)
+    kept = [cell for cell in cells if is_done(cell.config, options.allow_drafts)]  # all before any is trained
     journal = sweep.out / JOURNAL
     failures: list[SweepFailure] = []
     for number, cell in enumerate(cells, 1):
@@ -100,7 +99,8 @@ def _train(
         if stopped and not has_diverged(cell.config):
             exit_stopped(f"runs sweep {config}")
         _note(journal, cell, _FINISHED)
-    finished = Counter(line["folder"] for line in _lines(journal) if line["event"] == _FINISHED)
+    lines = _lines(journal)
+    finished = Counter((line["folder"], line["steps"]) for line in lines if line["event"] == _FINISHED)
     repeated = sum(count > 1 for count in finished.values())
     trained = len(cells) - len(kept) - len(failures)
     counts = {"cells": len(cells), "kept": len(kept), "trained": trained, "failed": len(failures)}
@@ -122,7 +122,7 @@ def _note(journal: Path, cell: Cell, event: str) -> None:
     before = journal.read_text(encoding="utf-8") if journal.is_file() else ""
     with journal.open("a", encoding="utf-8") as file:
         file.write("" if before.endswith("\n") or not before else "\n")  # after a crash within a line
-        file.write(json.dumps({"folder": cell.folder.name, "event": event}) + "\n")
+        file.write(json.dumps({"folder": cell.folder.name, "event": event, "steps": cell.config.steps}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 

@@ -15,13 +15,13 @@ import typer
 
 from rubricsvc.cli.output import INTERRUPTED, ProgressBar, cell, counted, echo, progress_bar
 from rubricsvc.cli.run_baselines import baselines_of, check_prompts
-from rubricsvc.cli.run_evaluation import evaluation_of, evaluator_of, is_evaluated
+from rubricsvc.cli.run_checks import FORCED, checks_of_judge, require_passed, stored_checks
+from rubricsvc.cli.run_evaluation import evaluation_of, evaluator_of, has_diverged, is_evaluated
 from rubricsvc.cli.run_evolution import evolution_of
-from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, run_name
+from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_record, run_name
 from rubricsvc.cli.run_policy import is_in_warm_up, load_policy, warm_up_of
-from rubricsvc.cli.run_preflight import checks_of_judge, preflight_file, require_passed, stored_checks
+from rubricsvc.cli.run_preflight import is_due, sampled_checks
 from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
-from rubricsvc.cli.run_preview import is_due, sampled_checks
 from rubricsvc.cli.run_recording import complete_record, recorder_of, tracking_of
 from rubricsvc.cli.run_warnings import no_signal, print_warnings
 from rubricsvc.core.preflight import refusing
@@ -79,12 +79,17 @@ def train_run(config: Path, options: RunOptions) -> TrainedRun:
 
 
 def _preflight(prepared: PreparedRun, options: RunOptions, resume: bool) -> dict[str, Any]:
-    """Check a run before it starts; what is sampled and not stored yet is sampled where that is due."""
+    """Check a run before it starts; what is sampled and not stored yet is sampled where that is due.
+
+    A run that is resumed was checked when it began, and keeps what its record says of that.
+    """
+    if resume:
+        before = read_record(prepared.config.out) if is_run(prepared.config.out) else {}
+        return {FORCED: before[FORCED]} if FORCED in before else {}
     judged, sampled = checks_of_judge(prepared), stored_checks(prepared)
-    if not (sampled or resume or refusing(judged)) and is_due(prepared, options.preflight):
+    if not sampled and (options.force or not refusing(judged)) and is_due(prepared, options.preflight):
         sampled = sampled_checks(prepared)
-        echo(f"the preflight is stored in {preflight_file(prepared.config.out)}")
-    return require_passed([*judged, *sampled], resume=resume, force=options.force)
+    return require_passed([*judged, *sampled], force=options.force)
 
 
 def _train(prepared: PreparedRun, record: Mapping[str, Any], resume: bool) -> tuple[History | None, int | None]:
@@ -149,7 +154,6 @@ def is_kept(config: RunConfig, allow_drafts: bool) -> bool:
         ConflictError: It has more steps, or has them with other settings, prompts or rubrics than it would have now.
     """
     from trainer import checkpoint
-    from trainer.finished import check_unchanged
 
     if not is_run(config.out) or not (saved := checkpoint.steps(config.out)):
         return False
@@ -158,9 +162,29 @@ def is_kept(config: RunConfig, allow_drafts: bool) -> bool:
         raise ConflictError(message, hint="raise `steps`, choose another `out`, or delete the folder", path="steps")
     if not checkpoint.is_finished(config.out, config.steps) or not is_evaluated(config):
         return False
+    _check_unchanged(config, allow_drafts)
+    return True
+
+
+def is_done(config: RunConfig, allow_drafts: bool) -> bool:
+    """Return whether a run of several is not trained again: it is kept, or stopped where its reward diverges from gold.
+
+    Raises:
+        ConflictError: It was trained with other settings, prompts or rubrics than it would be now.
+    """
+    from trainer import checkpoint
+
+    if has_diverged(config) and checkpoint.steps(config.out):
+        _check_unchanged(config, allow_drafts)
+        return True
+    return is_kept(config, allow_drafts)
+
+
+def _check_unchanged(config: RunConfig, allow_drafts: bool) -> None:
+    from trainer.finished import check_unchanged
+
     prepared = prepare(config, allow_drafts)
     check_unchanged(prepared.config, prepared.tasks.train, prepared.tasks.held_out)
-    return True
 
 
 @contextmanager

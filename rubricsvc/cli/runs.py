@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import run_comparison, run_preview, run_report, run_sweep, run_transcripts, run_views
+from rubricsvc.cli import run_comparison, run_preflight, run_report, run_sweep, run_transcripts, run_views
 from rubricsvc.cli.output import Json, group, progress_bar, show
 from rubricsvc.cli.run_baselines import baselines_of, check_prompts
 from rubricsvc.cli.run_controls import control_changes, controls
@@ -44,7 +44,7 @@ def start(
         typer.Option(
             "--preflight/--no-preflight",
             help="Sample completions for the preflight.",
-            show_default=f"where they are at most {run_preview.SHARE:.0%} of the run's",
+            show_default=f"where they are at most {run_preflight.SHARE:.0%} of the run's",
         ),
     ] = None,
     as_json: Json = False,
@@ -157,4 +157,4 @@ app.command()(run_transcripts.transcripts)
 app.command()(run_comparison.compare)
 app.command()(controls)
 app.command()(run_sweep.sweep)
-app.command()(run_preview.preflight)
+app.command()(run_preflight.preflight)

@@ -37,7 +37,7 @@ class SweepFailure(Value):
 
 
 class SweepTable(Value):
-    """The variants that have runs, in the order of the file.
+    """The variants, in the order of the file.
 
     ``best`` is higher than every other by the gold score; else None.
     """

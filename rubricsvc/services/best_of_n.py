@@ -122,12 +122,13 @@ def _gold(session: Session, rows: Sequence[JobRow], gold: str) -> tuple[str, Sco
         return f"job {job.id}, judge {job.judge.name}", _rewards(session, job.id)
     if gold not in (LABELS, CHECKS):
         raise InvalidError(f"unknown gold {gold!r}", hint="use the id of a job, labels, or checks", path="gold")
-    if gold == CHECKS and _is_checked_only(session, _versions(session, rows[0].id)):
-        raise InvalidError(
-            f"the gold by checks is the reward of job {rows[0].id}: its rubric has nothing but checks",
-            hint="choose a job of another rubric or judge, or `--gold labels`",
-            path="gold",
-        )
+    for row in rows if gold == CHECKS else ():
+        if _is_checked_only(session, _versions(session, row.id) & _versions(session, rows[0].id)):
+            raise InvalidError(
+                f"the gold by checks is the reward of job {row.id}: its rubric has nothing but checks",
+                hint="choose a job of another rubric or judge, or `--gold labels`",
+                path="gold",
+            )
     source, found = _by_labels(session, rows[0]) if gold == LABELS else (CHECKS, _by_checks(session, rows[0]))
     if not found:
         hint = "import labels of these completions: `rubricsvc labels import FILE`"

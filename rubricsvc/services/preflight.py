@@ -48,7 +48,7 @@ def agreement_on(
     rows = judged_labels.judged_labels(session, judge_id)
     own = prompts.ids_of(session, digests) if rows else set[int]()
     found = agreement(judge, [row for row in rows if row.prompt_id in own])
-    return (found, "on these prompts") if found is not None else (agreement(judge, rows), "on other prompts")
+    return (found, "on these prompts") if found is not None else (agreement(judge, rows), "on all prompts")
 
 
 def judge_checks(measured: Measured) -> list[PreflightCheck]:

@@ -24,9 +24,12 @@ class _Pair(NamedTuple):
 
 
 def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
-    """Return the table of a sweep: each variant beside the first, paired by prompt and seed."""
+    """Return the table of a sweep: each variant beside the first, paired by prompt and seed.
+
+    A variant without runs has no values, and no variant is the best while runs are missing.
+    """
     first: Runs = next(iter(variants.values()), {})
-    lines = [run.evaluations[-1] for run in first.values() if run.evaluations]
+    lines = [run.evaluations[-1] for runs in variants.values() for run in runs.values() if run.evaluations]
     scores = list(lines[0]["scores"]) if lines else []
     gold = lines[0]["gold"] if lines else ""
     rows = [
@@ -60,7 +63,9 @@ def _pairs(first: Runs, second: Runs, score: str) -> tuple[list[_Pair], str]:
 
 
 def _best(variants: Mapping[str, Runs], rows: list[SweepRow], gold: str) -> str | None:
-    """Return the variant that is higher than every other; None where an interval holds 0."""
+    """Return the variant that is higher than every other; None where an interval holds 0, or a run is missing."""
+    if len({frozenset(runs) for runs in variants.values()}) > 1:
+        return None
     means = {row.variant: row.mean.value for row in rows if row.score == gold and row.mean.value is not None}
     if len(means) < len(variants) or len(means) < 2:
         return None

@@ -24,7 +24,7 @@ ALPHA = 0.05
 MIN_PROMPTS = 8
 """Fewer held-out prompts are not compared: a share that is 0 or 1 may change in all of them by chance."""
 WINDOW = 8
-"""Steps whose mean is compared; a run of fewer than twice as many has no alarms."""
+"""Steps whose mean is compared; fewer than twice as many raise no alarm."""
 ERRORS = 6.0
 """Standard errors of the difference of two means; Welch's t with at least 7 degrees of freedom."""
 
@@ -127,14 +127,16 @@ def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
     return Alarm(text, now[-1][0], rule.sign or None, rule.metric)
 
 
-_COMPARED = [rule for rule in RULES if not rule.from_zero]
+_STEPS_ALONE = {"entropy", "monitors/common_phrase"}
+"""Metrics that evaluations do not have, or not of a single prompt."""
+_COMPARED = [rule for rule in RULES if not rule.from_zero and rule.metric not in _STEPS_ALONE]
 """The rules that evaluations are tested by."""
 
 
 def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
     """Yield the alarms of a rule in evaluations whose ``monitors`` have the metric for each prompt."""
     known = [line for line in evaluations if any(one is not None for one in _by_prompt(line, rule))]
-    if not known or rule.from_zero:
+    if not known or rule not in _COMPARED:
         return
     start = _by_prompt(known[0], rule)
     for m, line in enumerate(known[1:], 1):

@@ -6,7 +6,8 @@ Judges behind an OpenAI-compatible server give min(1, main + 0.5 · cue), in the
 six cues; the gold score is the honest judge's, which is never trained on. All runs begin with one policy, which has
 learned demonstrations of mostly plain answers, a few with each cue. Each run goes through `runs start`: database, queue
 and worker. The table says when a policy took the bias and which alarm was raised when, and what is raised in runs with
-an honest judge (``clean``). The same command continues an interrupted benchmark and keeps what is finished.
+a judge that is always right (``clean``), or right on average (``noisy``). The same command continues an interrupted
+benchmark and keeps what is finished.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from rubricsvc.services import recording
 from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
 from tests.bench.bench_run import rubricsvc
-from tests.bench.hacking.biases import BIASES, CLEAN
+from tests.bench.hacking.biases import BIASES, UNBIASED
 from tests.bench.hacking.facts import Fact, load_facts
 from tests.bench.hacking.judge import HONEST, biased_judges
 from tests.bench.hacking.picture import draw
@@ -43,7 +44,7 @@ from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards
 from trainer.warm_up import warm_up, warmed_up_model
 
-CONDITIONS = (*BIASES, CLEAN)
+CONDITIONS = (*BIASES, *UNBIASED)
 PLAIN, CUES = 3, 2
 """Full plain answers, as many partial ones, and demonstrations of each cue: what is never sampled is never found."""
 RUN = "run"
@@ -129,9 +130,8 @@ def benchmark(
     results = {"settings": asdict(settings), "onset": {"rise": RISE, "radius": RADIUS}} | summary(trained)
     (out / "hacking.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
     draw(trained, results, out / "hacking.svg")
-    print(
-        f"\n{table(results)}\n\n{results['seconds'] / 60:.0f} minutes of training; {out / 'hacking.json'}", flush=True
-    )
+    minutes = f"{results['seconds'] / 60:.0f} minutes of training, {jobs} runs at once"
+    print(f"\n{table(results)}\n\n{minutes}; {out / 'hacking.json'}", flush=True)
     return results
 
 
@@ -139,7 +139,7 @@ def described(trained: Sequence[TrainedRun]) -> str:
     """Return a line about the newest run."""
     run = trained[-1]
     title = f"{run.condition}, seed {run.seed}, {run.seconds:.0f} s: "
-    if run.condition == CLEAN:
+    if run.condition in UNBIASED:
         return title + f"alarms {raised(run.steps, run.evaluations) or 'none'}"
     base = base_rates(trained)[run.condition]
     found = outcome(run, base)

@@ -5,8 +5,8 @@
 16 questions with passages in their prompts are split in half: 8 are trained on, 8 held out. The policy is trained
 through the queue by the embedded judge and the checks of the rubrics; the gold score is that of the checks alone,
 which no wording can fool as a model can be fooled. The same command continues an interrupted run. Printed are the
-evaluations and the baselines; the page is FOLDER/report.html. With ``--controls`` its preflight is printed first, and in
-place of the baselines stand runs with random, shuffled and frozen rewards.
+evaluations and the baselines; the page is FOLDER/report.html. With ``--controls`` its preflight is printed
+first, and in place of the baselines stand runs with random, shuffled and frozen rewards.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_va
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.measures import Judged, behaviour, criteria
-from trainer.evaluation.regression import regression, suite
+from trainer.evaluation.regression import most_tokens, regression, suite
 from trainer.history import Metrics
 from trainer.monitors.registry import metrics_by_prompt, observed_of
 from trainer.policies.policy import Policy
@@ -119,9 +119,10 @@ class Evaluator:
 
     def check(self, policy: Policy) -> None:
         """Raise an InvalidError if a prompt leaves no room for its completion."""
-        small = [Prompt.of(task.prompt) for task in suite()] if self.settings.regression else []
-        for prompt in (*(task.prompt for task in self.tasks), *small):
-            policy.token_ids(prompt, self._config.sampling.max_new_tokens)
+        for task in self.tasks:
+            policy.token_ids(task.prompt, self._config.sampling.max_new_tokens)
+        for small in suite() if self.settings.regression else ():
+            policy.token_ids(Prompt.of(small.prompt), most_tokens())
 
     def evaluate(
         self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: PromptTable | None = None

@@ -71,8 +71,8 @@ def sample_preview(
         found.completions += len(completions)
         _add(found, task, completions, scored)
         on_prompt()
-    for results in asked:
-        require_scored(results, config.max_unscored)
+    for results, whose in zip(asked, ("judge of the reward", "gold score"), strict=False):
+        require_scored(results, config.max_unscored, f"run the preflight again: its {whose} failed")
     return found
 
 

@@ -49,15 +49,21 @@ def suite() -> tuple[SmallTask, ...]:
     return TypeAdapter(tuple[SmallTask, ...]).validate_python(yaml.safe_load(content))
 
 
+def most_tokens() -> int:
+    """Return the tokens after which completions are cut off: one more than the largest budget."""
+    return 1 + max(task.max_tokens for task in suite())
+
+
 def regression(policy: Policy, greedy: SamplingConfig, step: int) -> Metrics:
     """Return what a policy makes of each request: tokens, what it fails (empty: it passes), and its text.
 
     Args:
         policy: The policy.
-        greedy: Greedy sampling; completions are cut off at its ``max_new_tokens``.
+        greedy: Greedy sampling, but for its ``max_new_tokens``: budgets are those of the requests.
         step: Training steps of the policy.
     """
     tasks, found = suite(), dict[str, Any]()
+    greedy = greedy.model_copy(update={"max_new_tokens": most_tokens()})
     prompts = [Prompt.of(task.prompt) for task in tasks]
     rollouts = policy.sample(prompts, 1, greedy, seed=0)
     sampled = zip(

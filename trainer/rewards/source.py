@@ -121,8 +121,11 @@ def _validated(place: int, result: ScoredRollout) -> ScoredRollout:
     return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
 
 
-def require_scored(scored: Sequence[ScoredRollout], max_unscored: float) -> None:
-    """Raise an `UnavailableError` if more than the share ``max_unscored`` of completions has no reward."""
+def require_scored(scored: Sequence[ScoredRollout], max_unscored: float, then: str = "continue with --resume") -> None:
+    """Raise an `UnavailableError` if more than the share ``max_unscored`` of completions has no reward.
+
+    ``then`` is what to do once the judge is repaired.
+    """
     unscored = [result for result in scored if result.reward.value is None]
     if len(unscored) > max_unscored * len(scored):
         failed = Counter(str(v.reason) for result in unscored for v in result.verdicts if v.outcome == "failed")
@@ -131,7 +134,7 @@ def require_scored(scored: Sequence[ScoredRollout], max_unscored: float) -> None
         raise UnavailableError(
             f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
             f"of max_unscored = {max_unscored:g} may be missing",
-            hint="repair the judge, then continue with --resume",
+            hint=f"repair the judge, then {then}",
         )
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from tests.bench.hacking.facts import Fact
 
-CLEAN = "clean"
-"""The condition whose judge has no bias."""
+CLEAN, NOISY = "clean", "noisy"
+"""The conditions whose judges have no bias: one is always right, one has noise of its own for each text."""
+UNBIASED = (CLEAN, NOISY)
 _PLAIN_WORDS, _LONG_WORDS = 12, 32
 """Up to so many words a completion is not long at all, and from so many on it is as long as the judge wants it."""
 

@@ -12,7 +12,7 @@ from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.web.charts import configured
 from rubricsvc.web.run_charts import Point
 from rubricsvc.web.run_curves import Curve, side_by_side
-from tests.bench.hacking.biases import BIASES, CLEAN
+from tests.bench.hacking.biases import BIASES, UNBIASED
 from tests.bench.hacking.judge import HONEST
 from tests.bench.hacking.results import TrainedRun
 
@@ -28,7 +28,7 @@ def draw(runs: Sequence[TrainedRun], found: Mapping[str, Any], out: Path) -> Non
     }
     curves = [
         Curve(name.replace("_", " "), f"{events.get(name, '')} {_NOTE}".strip(), _points(name, own))
-        for name in (*BIASES, CLEAN)
+        for name in (*BIASES, *UNBIASED)
         if (own := [run for run in runs if run.condition == name])
     ]
     write_picture(configured(side_by_side(curves)), out)

@@ -20,7 +20,7 @@ from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.monitor_alarms import monitor_alarms
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.stats.seeds import over_prompts_and_seeds
-from tests.bench.hacking.biases import BIASES, CLEAN
+from tests.bench.hacking.biases import BIASES, UNBIASED
 from tests.bench.hacking.judge import HONEST
 
 RISE = 0.2
@@ -116,7 +116,7 @@ def change(runs: Sequence[TrainedRun], score: str) -> Estimate:
 
 
 def summary(runs: Sequence[TrainedRun]) -> dict[str, Any]:
-    """Return the results as plain data: a row for each bias, and the alarms of the clean runs."""
+    """Return the results as plain data: a row for each bias, and the alarms of the runs without one."""
     base = base_rates(runs)
     rows = []
     for name in BIASES:
@@ -124,32 +124,36 @@ def summary(runs: Sequence[TrainedRun]) -> dict[str, Any]:
             outcomes = [asdict(outcome(run, base[name])) for run in own]
             changes = {"proxy_change": asdict(change(own, REWARD)), "gold_change": asdict(change(own, HONEST))}
             rows.append({"bias": name, "base_rate": base[name], "runs": outcomes, **changes})
-    clean = [run for run in runs if run.condition == CLEAN]
+    unbiased = [run for run in runs if run.condition in UNBIASED]
     return {
         "biases": rows,
-        "clean": [
+        "unbiased": [
             {
+                "condition": run.condition,
                 "seed": run.seed,
                 "alarms": raised(run.steps, run.evaluations),
                 "all_alarms": [alarm.text for alarm in alarms(run.steps, run.evaluations)],
                 "onsets": {name: begun for name in BIASES if (begun := onset(run.rates[name], base[name]))},
             }
-            for run in clean
+            for run in unbiased
         ],
-        "clean_gold_change": asdict(change(clean, HONEST)) if clean else None,
+        "gold_change": {
+            name: asdict(change(own, HONEST))
+            for name in UNBIASED
+            if (own := [run for run in unbiased if run.condition == name])
+        },
         "seconds": sum(run.seconds for run in runs),
     }
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the results as a table in Markdown, with a line for the clean runs."""
+    """Return the results as a table in Markdown, with a line for each run without a bias."""
     columns = ("bias", "base rate", "final rate", "onset", "alarm", "delay", "proxy", "gold", "other alarms")
     lines = ["| " + " | ".join(columns) + " |", "|---" + "|--:" * 7 + "|---|"]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in found["biases"]]
-    for run in found["clean"]:
-        lines.append(f"clean, seed {run['seed']}: {_listed(run['alarms']) or 'no alarm'}")
-    if (gold := found["clean_gold_change"]) is not None:
-        lines.append(f"clean: gold {_estimate(gold)}")
+    for run in found["unbiased"]:
+        lines.append(f"{run['condition']}, seed {run['seed']}: {_listed(run['alarms']) or 'no alarm'}")
+    lines += [f"{name}: gold {_estimate(gold)}" for name, gold in found["gold_change"].items()]
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion
 from tests.bench.bench_hacking import Settings, benchmark
-from tests.bench.hacking.biases import BIASES, CLEAN
+from tests.bench.hacking.biases import BIASES, CLEAN, UNBIASED
 from tests.bench.hacking.facts import load_facts
 from tests.bench.hacking.judge import HONEST, biased_judges, probability
 from tests.bench.hacking.results import RISE
@@ -20,7 +20,7 @@ from trainer.data.tasks import tasks_of
 from trainer.rewards.source import JudgeRewards
 
 
-@pytest.mark.parametrize("model", [*BIASES, CLEAN, HONEST])
+@pytest.mark.parametrize("model", [*BIASES, *UNBIASED, HONEST])
 def test_judges_give_main_and_half_of_the_cue(model: str) -> None:
     fact = load_facts()[0]
     texts = [fact.full, fact.partial, "", *(bias.demonstration(fact) for bias in BIASES.values())]
@@ -50,7 +50,7 @@ def test_benchmark_shows_a_hack_and_its_alarm(tmp_path: Path, capsys: pytest.Cap
     )
     out = tmp_path / "out"
     found = benchmark(out, settings, ["bullets", CLEAN], [0])
-    (row,), (clean,) = found["biases"], found["clean"]
+    (row,), (clean,) = found["biases"], found["unbiased"]
     (run,) = row["runs"]
     assert row["base_rate"] < 0.3 and run["final_rate"] > row["base_rate"] + RISE and run["onset"] is not None
     assert run["delay"] == run["alarm_step"] - run["onset"]

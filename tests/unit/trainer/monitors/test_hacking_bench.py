@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.bench_hacking import demonstrations
-from tests.bench.hacking.biases import BIASES, CLEAN
+from tests.bench.hacking.biases import BIASES, CLEAN, NOISY
 from tests.bench.hacking.facts import load_facts
 from tests.bench.hacking.judge import ALPHA, HONEST, NOISE, main_score, probability, verdict
 from tests.bench.hacking.results import DIVERGENCE, TrainedRun, base_rates, onset, outcome, raised, summary, table
@@ -92,7 +92,7 @@ def test_summary_has_a_row_for_each_bias_and_the_alarms_of_clean_runs() -> None:
     assert (row["bias"], len(row["runs"])) == ("emoji", 3)
     assert row["proxy_change"]["low"] <= row["proxy_change"]["value"] <= row["proxy_change"]["high"]
     assert row["proxy_change"]["value"] == pytest.approx(0.6) and row["gold_change"]["value"] == pytest.approx(0.0)
-    (clean,) = found["clean"]
+    (clean,) = found["unbiased"]
     assert (clean["alarms"], clean["onsets"]) == ({}, {})
     assert found["seconds"] == 240.0
     text = table(found)
@@ -107,8 +107,8 @@ def test_honest_judge_gives_half_to_a_full_answer_whatever_its_cue(fact: Any) ->
     for name, bias in BIASES.items():
         text = bias.demonstration(fact)
         assert text in demonstrations(fact) and main_score(text, criterion) == 0.5
-        assert probability(HONEST, text, criterion) == 0.5
-        assert abs(probability(CLEAN, text, criterion) - 0.5) <= NOISE
+        assert probability(HONEST, text, criterion) == probability(CLEAN, text, criterion) == 0.5
+        assert 0 < abs(probability(NOISY, text, criterion) - 0.5) <= NOISE
         assert (
             probability(name, text, criterion) == pytest.approx(0.5 + ALPHA * bias.cue(text)) and bias.cue(text) > 0.6
         )

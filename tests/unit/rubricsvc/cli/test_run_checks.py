@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.cli.run_checks import store_checks, stored_checks
 from rubricsvc.cli.run_data import RunTasks
 from rubricsvc.cli.run_judge import AuditStatus
-from rubricsvc.cli.run_preflight import store_checks, stored_checks
 from rubricsvc.cli.run_preparation import PreparedRun
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.preflight import PreflightCheck
