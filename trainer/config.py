@@ -207,8 +207,6 @@ class EvalConfig(DataSource):
             raise ValueError(f"two scores are named {repeated[0]!r}; name each judge apart, and none reward or checks")
         if self.gold is not None and self.gold not in names:
             raise ValueError(f"unknown score {self.gold!r} in gold; {closest(self.gold, names)}")
-        if self.stop_on_divergence and self.gold_name == REWARD:
-            raise ValueError("stop_on_divergence needs a gold score beside the reward; name judges, or set checks")
         return self
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ from rubricsvc.errors import NotFoundError
 from workers.engines.local.adapter_judges import with_adapter_fields
 
 if TYPE_CHECKING:
-    from trainer.config import RunConfig, ServiceJudge
+    from trainer.config import EvalConfig, RunConfig, ServiceJudge
     from trainer.data.tasks import Task
     from trainer.evaluation.evaluation import Evaluation
     from trainer.evaluation.evaluator import Evaluator
@@ -61,17 +61,20 @@ def print_evaluation_plan(config: RunConfig, held_out: Sequence[Task]) -> None:
     prompts = f"{counted(len(held_out), 'held-out prompt')}, {counted(settings.samples, 'sample')}{greedy} each"
     scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
     echo(f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}")
-    for warning in _gold_warnings(settings.gold_name, held_out):
+    for warning in _gold_warnings(settings, held_out):
         echo(f"warning: {warning}")
     for judge in settings.judges:
         if isinstance(judge, Judge):
             fetch_if_embedded(judge)
 
 
-def _gold_warnings(gold: str, held_out: Sequence[Task]) -> Iterator[str]:
+def _gold_warnings(settings: EvalConfig, held_out: Sequence[Task]) -> Iterator[str]:
     """Yield why the gold score of a run's evaluations cannot show that its reward is fooled."""
     from trainer.config import CHECKS
 
+    gold = settings.gold_name
+    if settings.stop_on_divergence and gold == REWARD:
+        yield "stop_on_divergence has no effect: the gold score is the reward; name judges, or set checks"
     if gold == CHECKS and all(criterion.check for task in held_out for criterion in task.rubric.criteria):
         yield "the gold score is by checks, and so is the whole reward: it cannot diverge from itself"
     elif gold != REWARD and len(held_out) < MIN_CLUSTERS:

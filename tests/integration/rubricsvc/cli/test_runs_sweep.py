@@ -28,6 +28,11 @@ base = "run.toml"
 seeds = [0, 1]
 vary = {optim.lr = [1e-3, 1e-2]}
 """
+GRID = """
+base = "run.toml"
+seeds = [0, 1, 2]
+vary = {optim.lr = [1e-3, 1e-2], sampling.group_size = [2, 3]}
+"""
 COMMAND = "import sys, tests.letter_judge; from rubricsvc.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
@@ -110,6 +115,8 @@ def test_runs_sweep_refuses_runs_without_evaluation(cli: Cli, folder: Path) -> N
 
 
 def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: Path) -> None:
+    """Of 2 x 2 settings and 3 seeds."""
+    (folder / "sweep.toml").write_text(GRID)
     journal = folder / "sweeps" / "sweep" / "cells.jsonl"
     arguments = [sys.executable, "-c", COMMAND, "runs", "sweep", "sweep.toml"]
     with (folder / "log").open("wb") as log:
@@ -122,22 +129,25 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
     ran = cli("runs", "sweep", "sweep.toml", "--json", "--out", "sweep.html")
     assert ran.code == 0, ran.err
     found = ran.json
-    assert (found["cells"], found["repeated_cells"]) == (4, 0)
-    assert found["kept"] >= 1 and found["kept"] + found["trained"] == 4
-    first, second = found["rows"]
-    assert (first["variant"], first["difference"]) == ("optim.lr = 0.001", None)
-    assert (second["seeds"], second["prompts"]) == (2, 6)
+    assert (found["cells"], found["repeated_cells"]) == (12, 0)
+    assert found["kept"] >= 1 and found["kept"] + found["trained"] == 12
+    first, second, *_ = found["rows"]
+    assert (first["variant"], first["difference"]) == ("optim.lr = 0.001, sampling.group_size = 2", None)
+    assert (len(found["rows"]), second["seeds"], second["prompts"]) == (4, 3, 6)
     assert second["difference"]["low"] <= second["difference"]["value"] <= second["difference"]["high"]
     page = (folder / "sweep.html").read_text()
     assert "optim.lr = 0.01" in page and "Mean reward on held-out prompts" in page
     again = cli("runs", "sweep", "sweep.toml", "--json").json
-    assert (again["kept"], again["trained"], again["repeated_cells"]) == (4, 0, 0)
+    assert (again["kept"], again["trained"], again["repeated_cells"]) == (12, 0, 0)
     for lines in (folder / "sweeps" / "sweep").glob("*/eval.jsonl"):
         diverge(lines)
     stops = CONFIG.replace("greedy = false", "greedy = false, stop_on_divergence = true")
     (folder / "run.toml").write_text(stops.replace("steps = 2", "steps = 4"))
     stopped = cli("runs", "sweep", "sweep.toml", "--json")
-    assert (stopped.json["kept"], stopped.json["trained"]) == (4, 0), stopped.err
+    assert (stopped.json["kept"], stopped.json["trained"]) == (12, 0), stopped.err
+    (folder / "run.toml").write_text(stops.replace("max_new_tokens = 8", "max_new_tokens = 6"))
+    other = cli("runs", "sweep", "sweep.toml")
+    assert other.code == 2 and "sampling.max_new_tokens" in other.err, other.err
 
 
 def test_runs_sweep_goes_on_after_a_run_that_fails(cli: Cli, folder: Path) -> None:
