@@ -325,6 +325,20 @@ def test_train_stops_once_where_the_reward_diverges_from_gold(tmp_path: Path, ca
     assert not resumed.stopped and len(resumed.steps) == 9
 
 
+def test_train_stops_at_a_divergence_in_an_evaluation_made_up_at_a_resume(tmp_path: Path) -> None:
+    config, stop = eval_config(tmp_path, steps=9, every=3, stop_on_divergence=True), Event()
+    scorers = {"reward": RisingRewards(length), "gold": CallableRewards(lambda _prompt, _text: 0.5)}
+
+    def on_step(line: Metrics) -> None:
+        if line["step"] == 3:
+            stop.set()
+
+    given = Evaluation(Evaluator(config, HELD_OUT, scorers, stop=stop), tmp_path, config.steps)
+    assert [line["step"] for line in run(config, given, stop=stop, on_step=on_step).evaluations] == [0]
+    resumed = run(config, Evaluation(Evaluator(config, HELD_OUT, scorers), tmp_path, config.steps), resume=True)
+    assert resumed.stopped and "to step 3" in resumed.stop_reason and len(resumed.steps) == 3
+
+
 def test_train_does_not_stop_where_gold_follows(tmp_path: Path) -> None:
     config = eval_config(tmp_path, steps=12, every=4, stop_on_divergence=True)
     assert not run(config, evaluation(config, REWARDS)).stopped
