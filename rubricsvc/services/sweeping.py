@@ -40,8 +40,9 @@ def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
 
 def _row(variant: str, runs: Runs, first: Runs, score: str, *, gold: bool) -> SweepRow:
     pairs, reason = _pairs(first, runs, score)
-    prompts, seeds = [one.prompt for one in pairs], [one.seed for one in pairs]
-    mean = over_prompts_and_seeds([one.second for one in pairs], prompts, seeds)
+    own = pairs or _pairs(runs, runs, score)[0]  # the first may have no runs
+    prompts, seeds = [one.prompt for one in own], [one.seed for one in own]
+    mean = over_prompts_and_seeds([one.second for one in own], prompts, seeds)
     row = SweepRow(variant=variant, score=score, gold=gold, seeds=len(set(seeds)), prompts=len(set(prompts)), mean=mean)
     if runs is first:
         return row

@@ -52,7 +52,8 @@ def test_run_pauses_while_the_server_is_down_and_stops_with_a_checkpoint(
     yes = labels(Yes=0.7, No=0.2)
     with scripted_server(yes) as server:
         config.write_text(CONFIG.format(url=server.url, rubrics=rubric_file))
-        training = WorkerProcess(log, str(config), command="runs start", database_url=db.url, broker_url="memory://")
+        command = "runs start --no-preflight"  # all rewards are the same
+        training = WorkerProcess(log, str(config), command=command, database_url=db.url, broker_url="memory://")
         try:
             wait_for_run(db, log, status="running", steps=2)
             server.script = error(503)

@@ -158,7 +158,10 @@ def test_runs_sweep_goes_on_after_a_run_that_fails(cli: Cli, folder: Path) -> No
     assert (ran.code, found["trained"], found["failed"]) == (1, 1, 1), ran.err
     (failure,) = found["failures"]
     assert failure["variant"] == "sampling.max_new_tokens = 9999" and "a context of 512 tokens" in failure["error"]
-    assert {row["variant"] for row in found["rows"]} == {"sampling.max_new_tokens = 8"}
+    failed, kept = found["rows"]
+    assert (failed["variant"], failed["seeds"], failed["mean"]["value"]) == (failure["variant"], 0, None)
+    assert (kept["seeds"], kept["result"], found["best"]) == (1, "not_comparable", None)
+    assert kept["mean"]["value"] is not None
     assert "a context of 512 tokens" in (folder / "sweep.html").read_text()
     again = cli("runs", "sweep", "sweep.toml")
     assert again.code == 1 and "kept: 1, trained: 0, failed: 1" in again.err and "FAILED VARIANT" in again.out

@@ -25,7 +25,7 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
 from trainer.evaluation.evaluator import Evaluator
-from trainer.evaluation.regression import suite
+from trainer.evaluation.regression import OVER_BUDGET, suite
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
@@ -367,12 +367,15 @@ def test_evaluator_refuses_the_training_judge_under_another_name_as_gold() -> No
 
 def test_evaluation_records_the_regression_suite(tmp_path: Path) -> None:
     config = eval_config(tmp_path, steps=1, every=1, regression=True)
-    wide = tiny_policy(context=128)
+    wide = tiny_policy(context=512)
     train(wide, TASKS, REWARDS, config, evaluation=evaluation(config))
     first, last = read_metrics(tmp_path, LINES)
     assert set(first["regression"]) == set(last["regression"]) == {task.name for task in suite()}
-    assert all(0 < one["tokens"] <= 8 for one in first["regression"].values())
-    assert first["regression"]["arithmetic"]["failed"] == ["regex-1"]
+    tokens = {name: one["tokens"] for name, one in first["regression"].items()}
+    assert max(tokens.values()) > 8, "budgets are those of the requests, not max_new_tokens"
+    over = {task.name for task in suite() if tokens[task.name] > task.max_tokens}
+    assert over == {name for name, one in first["regression"].items() if OVER_BUDGET in one["failed"]}
+    assert "regex-1" in first["regression"]["arithmetic"]["failed"]
     assert first["setup"] == evaluator(eval_config()).setup
     with pytest.raises(InvalidError):
         evaluator(config).check(tiny_policy(context=32))
