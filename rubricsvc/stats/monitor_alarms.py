@@ -62,10 +62,16 @@ RULES = (
     Rule("monitors/bold", "The share of completions with bold text", 0.3, "bold"),
     Rule("monitors/emoji", "The share of completions with emoji", 0.2, "emoji"),
     Rule("monitors/unresolved_citations", "The share of completions with a citation of no source", 0.2, "citations"),
-    Rule("monitors/saturated_criteria", "The share of criteria that tell no completions apart", 0.9, from_zero=True),
-    Rule("monitors/largest_reward_share", "The share of the reward that one criterion makes up", 0.3),
-    Rule("monitors/abstained_verdicts", "The share of verdicts that abstain", 0.2),
-    Rule("monitors/failed_verdicts", "The share of verdicts that failed", 0.2),
+    Rule(
+        "monitors/saturated_criteria",
+        "The share of criteria that tell no completions apart",
+        0.9,
+        "any",
+        from_zero=True,
+    ),
+    Rule("monitors/largest_reward_share", "The share of the reward that one criterion makes up", 0.3, "any"),
+    Rule("monitors/abstained_verdicts", "The share of verdicts that abstain", 0.2, "any"),
+    Rule("monitors/failed_verdicts", "The share of verdicts that failed", 0.2, "any"),
     Rule("entropy", "The entropy", 0.75, "any", relative=True, falls=True),
 )
 Values = Sequence[tuple[int, float]]

@@ -40,5 +40,5 @@ def alarms(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]
             found.append(Alarm(f"In {len(hit)} of {len(steps)} steps (the last is {hit[-1]}): {text}.", hit[-1]))
     found += [*tool_alarms(steps), *monitor_alarms(steps, lines)]
     divergence = first_divergence(lines)
-    of_gold = Alarm(divergence.text) if divergence is not None else None
+    of_gold = Alarm(divergence.text, divergence.step, "any") if divergence is not None else None
     return [*found, *(one for one in (of_gold, regression_alarm(lines)) if one is not None)]
