@@ -100,7 +100,7 @@ def _train(
             exit_stopped(f"runs sweep {config}")
         _note(journal, cell, _FINISHED)
     lines = _lines(journal)
-    finished = Counter((line["folder"], line["steps"]) for line in lines if line["event"] == _FINISHED)
+    finished = Counter((line["folder"], line.get("steps")) for line in lines if line["event"] == _FINISHED)
     repeated = sum(count > 1 for count in finished.values())
     trained = len(cells) - len(kept) - len(failures)
     counts = {"cells": len(cells), "kept": len(kept), "trained": trained, "failed": len(failures)}
