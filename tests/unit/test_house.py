@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("rubricsvc", "workers", "trainer", "migrations")
-LONGEST_MODULE = 400
-LONGEST_FUNCTION = 60
+LONGEST_MODULE = 800
+LONGEST_FUNCTION = 100
 
 
 def modules() -> Iterator[Path]:
@@ -48,7 +48,7 @@ def test_imports_have_no_cycles() -> None:
     TopologicalSorter(needs).prepare()
 
 
-def test_modules_are_at_most_400_lines() -> None:
+def test_modules_are_at_most_800_lines() -> None:
     long = {
         str(path.relative_to(ROOT)): n
         for path in modules()
@@ -57,7 +57,7 @@ def test_modules_are_at_most_400_lines() -> None:
     assert not long
 
 
-def test_functions_are_at_most_60_lines() -> None:
+def test_functions_are_at_most_100_lines() -> None:
     """Counted with the signature and without decorators."""
     long = []
     for path in modules():
