@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -55,9 +55,6 @@ lint: install ## style, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-openapi: install ## write docs/openapi.json, which a test compares with the API
-	$(BIN)/python -m tests.openapi
 
 format: install ## format the code with ruff
 	$(BIN)/ruff check --fix .

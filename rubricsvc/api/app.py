@@ -31,7 +31,7 @@ from rubricsvc.api import (
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import BodyLimit, RequestContext
-from rubricsvc.api.request import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from rubricsvc.telemetry import Metrics

@@ -15,6 +15,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from rubricsvc.api.request import ANONYMOUS
 from rubricsvc.errors import ForbiddenError, UnauthorizedError
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
@@ -67,35 +68,35 @@ async def reject_cross_site(request: Request) -> None:
 def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
-    """Raise UnauthorizedError if a key is required and no valid one was sent."""
-    if not _asks_for_key(request):
-        return
+    """Set the caller to the name of the API key.
+
+    Raises:
+        UnauthorizedError: A key is required, and no valid one was sent.
+    """
+    required = _asks_for_key(request)
+    request.state.caller = ANONYMOUS
     if credentials is None:
-        raise UnauthorizedError(
-            "an API key is required", hint="send Authorization: Bearer KEY; create a key with `rubricsvc keys create`"
-        )
+        if required:
+            hint = "send Authorization: Bearer KEY; create a key with `rubricsvc keys create`"
+            raise UnauthorizedError("an API key is required", hint=hint)
+        return
     db: Database = request.app.state.db
-    with db.read() as session:
-        key = keys.verify(session, credentials.credentials)
+    try:
+        with db.read() as session:
+            key = keys.verify(session, credentials.credentials)
+    except UnauthorizedError:
+        if required:
+            raise
+        return
     request.state.caller = key.name
-    if key.last_used_at is None or utcnow() - key.last_used_at > timedelta(minutes=1):
+    if required and (key.last_used_at is None or utcnow() - key.last_used_at > timedelta(minutes=1)):
         with db.write() as session:
             keys.touch(session, key.id)
 
 
-ANONYMOUS = "anonymous"
-"""Who calls a service that requires no key."""
-
-
-def _caller(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
-    if credentials is None or hasattr(request.state, "caller"):
-        return getattr(request.state, "caller", ANONYMOUS)
-    db: Database = request.app.state.db
-    try:
-        with db.read() as session:
-            return keys.verify(session, credentials.credentials).name
-    except UnauthorizedError:  # no key is required
-        return ANONYMOUS
+def _caller(request: Request) -> str:
+    caller: str = request.state.caller
+    return caller
 
 
 Caller = Annotated[str, Depends(_caller)]

@@ -1,37 +1,16 @@
-"""Dependencies of endpoints: database, settings, validators, path parameters."""
+"""Dependencies of endpoints: the service, database, settings, validators, path parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 
 from rubricsvc.core.base import MAX_ID
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.lint import EmptyValue
 from rubricsvc.queries import Whole
+from rubricsvc.services.local import LocalService, Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
-
-
-def _accept(_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Validators:
-    """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
-
-    The service does not import the workers, so the process that starts it passes their functions. ``rubric`` and
-    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion.
-    """
-
-    rubric: Callable[[Rubric], None] = _accept
-    judge: Callable[[Judge], None] = _accept
-    empty_value: EmptyValue | None = None
 
 
 def _state(name: str) -> Any:
@@ -43,6 +22,17 @@ def _state(name: str) -> Any:
     return Depends(read)
 
 
+async def _service(request: Request) -> LocalService:
+    state = request.app.state
+    options = {"approval": state.settings.require_approval, "validators": state.validators}
+    return LocalService(state.db, caller=getattr(request.state, "caller", ANONYMOUS), **options)
+
+
+ANONYMOUS = "anonymous"
+"""Who calls a service that requires no key."""
+
+Service = Annotated[LocalService, Depends(_service)]
+"""The service, for the caller of a request."""
 Db = Annotated[Database, _state("db")]
 SettingsDep = Annotated[Settings, _state("settings")]
 ValidatorsDep = Annotated[Validators, _state("validators")]

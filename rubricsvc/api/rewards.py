@@ -49,12 +49,13 @@ async def submit(
     """
     batch = rewarding.Batch(new.prompts, new.completions, new.rubrics)
     options = new.model_dump(include={"name", "budget", "min_coverage", "allow_drafts"})
+    key = idempotency_key or new.key
 
     def store() -> tuple[int, list[ItemKey]]:
         edit = Edit(caller, policy=settings.require_approval)
         with db.write() as session:
             job, keys = rewarding.submit(
-                session, new.judge, batch, edit, validate=validators.rubric, key=idempotency_key, **options
+                session, new.judge, batch, edit, validate=validators.rubric, key=key, **options
             )
         return job.id, keys
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from rubricsvc.api.auth import Caller
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.jobs import IdempotencyKey, load
+from rubricsvc.api.jobs import IdempotencyKey
 from rubricsvc.api.pagination import paginate
-from rubricsvc.api.request import Db, RefInPath, SettingsDep, ValidatorsDep
+from rubricsvc.api.request import Db, RefInPath, Service, SettingsDep, ValidatorsDep
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError
@@ -61,7 +61,9 @@ def add(db: Db, settings: SettingsDep, caller: Caller, validators: ValidatorsDep
 
 @router.post("/generate", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
 def generate(
+    *,
     db: Db,
+    service: Service,
     settings: SettingsDep,
     new: Json[NewGeneration],
     response: Response,
@@ -75,10 +77,12 @@ def generate(
     """
     with db.write() as session:
         options = new.model_dump(include={"name", "budget"}) | {"collections_dir": settings.collections_dir}
-        job = generating.submit(session, new.judge, new.prompts, new.generation, key=idempotency_key, **options)
+        job = generating.submit(
+            session, new.judge, new.prompts, new.generation, key=idempotency_key or new.key, **options
+        )
         if PUBLISHED not in session.info:  # only a new job publishes
             response.status_code = 200
-    return load(db, job.id)
+    return service.jobs.get(job.id)
 
 
 @router.post("/lint", responses=error_responses())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container
-from getpass import getuser
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import counted, echo, fields_of, show
+from rubricsvc.cli.service import os_user
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, InputFile
 from rubricsvc.formats.errors import FileErrors
@@ -49,14 +49,6 @@ def input_file(file: str) -> InputFile:
 def edit_of(by: str | None = None, **fields: Any) -> Edit:
     """Return an edit with these fields by this person, by default the user of the operating system."""
     return Edit(name_of("--by", by) if by is not None else os_user(), policy=get_settings().require_approval, **fields)
-
-
-def os_user() -> str:
-    """Return the name of the user of the operating system."""
-    try:
-        return getuser()
-    except (OSError, KeyError):  # no such user, as in some containers
-        return "unknown"
 
 
 def import_into(

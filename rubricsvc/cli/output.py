@@ -10,16 +10,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from importlib.resources import files
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 from rubricsvc.errors import ConflictError, NotFoundError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from rubricsvc.schemas import Page
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -116,15 +123,47 @@ def clean(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
-def show(data: dict[str, Any], as_json: bool = False) -> None:
-    """Print one record: JSON, or a line for each field with a value."""
-    if as_json:
-        print_json(data)
+def show(
+    data: dict[str, Any] | BaseModel | Page[Any],
+    as_json: bool = False,
+    *,
+    columns: Sequence[str] = (),
+    empty: str = "nothing to list",
+) -> None:
+    """Print one record as JSON or with a line for each field with a value; or a page as JSON lines or as a table.
+
+    ``columns`` are the fields to print where it is not JSON, also of inner values (``prompt.text``); by default a table
+    has the fields with plain values. How to list further rows of a page goes to stderr.
+    """
+    from pydantic import BaseModel
+
+    from rubricsvc.schemas import Page
+
+    if isinstance(data, Page):
+        show_list((_record(row, () if as_json else columns, table=not as_json) for row in data), as_json, empty=empty)
+        if data.next is not None:
+            echo(f"more rows follow: continue with --after {data.next}, or raise --limit")
         return
-    data = {name: value for name, value in data.items() if value not in ("", {}, [])}
-    width = max(map(len, data), default=0)
-    for name, value in data.items():
+    record = _record(data, () if as_json else columns) if isinstance(data, BaseModel) else data
+    if as_json:
+        print_json(record)
+        return
+    record = {name: value for name, value in record.items() if value not in ("", {}, [])}
+    width = max(map(len, record), default=0)
+    for name, value in record.items():
         print_data(f"{name.ljust(width)}  {cell(value)}")
+
+
+def _record(row: BaseModel, columns: Sequence[str], *, table: bool = False) -> dict[str, Any]:
+    """Return the fields of a model, or these columns; a table has no inner records, and the beginning of long texts."""
+    if columns:
+        record = {path.rpartition(".")[2]: attrgetter(path)(row) for path in columns}
+    else:
+        record = row.model_dump(mode="json")
+    if not table:
+        return record
+    plain = {name: value for name, value in record.items() if columns or not isinstance(value, dict | list)}
+    return {name: shorten(value) if isinstance(value, str) else value for name, value in plain.items()}
 
 
 def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: str = "nothing to list") -> None:
@@ -184,16 +223,19 @@ def print_table(
 
 def cell(value: Any) -> str:
     """Return a value as text for a table."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4f}".rstrip("0").rstrip(".")
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(cell, value))
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4f}".rstrip("0").rstrip(".")
+        case dict():
+            return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
+        case list() | tuple():
+            return ", ".join(map(cell, value))
+        case datetime():
+            value = f"{value:%Y-%m-%d %H:%M}"
     return clean(str(value))
 
 

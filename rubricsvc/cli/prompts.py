@@ -7,9 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, show, show_page
+from rubricsvc.cli.options import command
+from rubricsvc.cli.output import Json, clean, group, print_data, print_json, show
 from rubricsvc.cli.prompt_synthesis import synthesize
+from rubricsvc.cli.service import service
 from rubricsvc.core.states import APPROVED
+from rubricsvc.queries import Paging
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import PromptRow
 
@@ -22,13 +25,12 @@ def _row(row: PromptRow) -> dict[str, Any]:
     return {"id": row.id, "external_id": row.external_id, "messages": len(row.value.messages)}
 
 
-@app.command("list")
-def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
+@command(app, "list")
+def list_(query: Paging, as_json: Json = False) -> None:
     """List prompts."""
-    with database() as db, db.read() as session:
-        rows = prompts.page(session, after=after, limit=limit + 1)
-        empty = "no prompts; import some with `rubricsvc rubrics import FILE` or `completions import FILE`"
-        show_page(rows, lambda row: _row(row) | {"text": row.value.text}, limit, as_json, empty=empty)
+    empty = "no prompts; import some with `rubricsvc rubrics import FILE` or `completions import FILE`"
+    with service() as s:
+        show(s.prompts.page(query), as_json, columns=("id", "external_id", "prompt.text"), empty=empty)
 
 
 @app.command("show")

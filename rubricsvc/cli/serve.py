@@ -57,8 +57,8 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
 
     from rubricsvc.api.app import create_app
     from rubricsvc.api.auth import is_loopback, needs_key
-    from rubricsvc.api.request import Validators
     from rubricsvc.broker import MEMORY, attach
+    from rubricsvc.services.local import Validators
     from workers import checks, judges
     from workers.queue.in_process import embedded_worker
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from urllib.parse import quote
 
 import httpx2
@@ -22,8 +22,9 @@ from pydantic import BaseModel, ValidationError
 
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
-from rubricsvc.queries import Paging
 from rubricsvc.schemas import ErrorBody, Page
+from rubricsvc.schemas.methods import Method as Listed
+from rubricsvc.schemas.methods import MethodOf, request
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
@@ -39,6 +40,8 @@ C = TypeVar("C", bound="Client | AsyncClient")
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
 T = TypeVar("T")
+Q = TypeVar("Q")
+K = TypeVar("K")
 
 
 class Noun(Generic[C]):
@@ -130,25 +133,56 @@ class Method(Generic[P, T]):
         return wraps(self.function)(lambda *args, **kwargs: noun.client.run(self.function(noun, *args, **kwargs)))
 
 
-def reader(returns: type[M], path: str, fields: Callable[P, object]) -> Method[Concatenate[int | str, P], M]:
-    """Make a method that reads something by an id or name, the ``{}`` of the path.
+class Reading(Generic[K, P, Q, T]):
+    """Descriptor of a method that reads something: by an id or name and a query, given as a model or by its fields."""
 
-    Its other parameters are the ``fields`` of a class (`object` has none), which the service validates.
-    """
+    def __init__(self, returns: type[BaseModel], path: str, query: Callable[P, Q]) -> None:
+        self.returns, self.path, self.query = returns, path, query
 
-    async def read(self: Noun[Any], ref: int | str, /, *_: P.args, **params: P.kwargs) -> M:
-        return await self.send(returns, "GET", path.format(quote(str(ref), safe="@/")), params=params)
+    @overload
+    def __get__(self, noun: Noun[Client], owner: object = None) -> MethodOf[K, P, Q, T]: ...
+    @overload
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> MethodOf[K, P, Q, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, T]]: ...
 
-    return Method(read)
+    def __get__(self, noun: Any, owner: object = None) -> Any:
+        """Bind the method."""
+        if noun is None:
+            return self._send
+        return lambda *args, **fields: noun.client.run(self._send(noun, *args, **fields))
+
+    async def _send(self, noun: Noun[Any], *args: Any, **fields: Any) -> Any:
+        given = list(args)
+        query = given.pop() if given and isinstance(given[-1], BaseModel) else None
+        if query is None and self.query is not object:
+            query = request(cast(Callable[..., Q], self.query), **fields)
+        params = query.model_dump(mode="json", exclude_unset=True) if isinstance(query, BaseModel) else {}
+        path = self.path.format(*(quote(str(ref), safe="@/") for ref in given))
+        return await noun.send(self.returns, "GET", path, params=params)
 
 
-def lister(row: type[M], path: str, fields: Callable[P, Paging]) -> Method[P, Page[M]]:
-    """Make the method that lists rows; see `reader`."""
+class Listing(Reading[Any, P, Q, T]):
+    """`Reading` without an id."""
 
-    async def page(self: Noun[Any], /, *_: P.args, **params: P.kwargs) -> Page[M]:
-        return await self.send(Page[row], "GET", path, params=params)  # type: ignore[valid-type]
+    @overload  # type: ignore[override]
+    def __get__(self, noun: Noun[Client], owner: object = None) -> Listed[P, Q, T]: ...
+    @overload
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Listed[P, Q, Coroutine[Any, Any, T]]: ...
 
-    return Method(page)
+    def __get__(self, noun: Any, owner: object = None) -> Any:
+        """Bind the method."""
+        return super().__get__(noun, owner)
+
+
+def reader(returns: type[M], path: str, query: Callable[P, Q]) -> Reading[int | str, P, Q, M]:
+    """Make a method that reads something by an id or name, the ``{}`` of the path; a query `object` has no fields."""
+    return Reading(returns, path, query)
+
+
+def lister(row: type[M], path: str, query: Callable[P, Q]) -> Listing[P, Q, Page[M]]:
+    """Make the method that lists rows."""
+    return Listing(Page[row], path, query)  # type: ignore[valid-type]
 
 
 def error_of(response: httpx2.Response) -> RubricsvcError:

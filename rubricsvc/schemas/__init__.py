@@ -8,7 +8,16 @@ from rubricsvc.schemas.completions import NewCompletion, NewCompletions, StoredC
 from rubricsvc.schemas.errors import ErrorBody, FileProblem, Problem
 from rubricsvc.schemas.health import Alive, Ready
 from rubricsvc.schemas.imports import ImportedFile
-from rubricsvc.schemas.jobs import Item, MinCoverage, NewItem, NewJob, PreferencePair, RetriedJob, StoredJob
+from rubricsvc.schemas.jobs import (
+    Item,
+    MinCoverage,
+    NewItem,
+    NewJob,
+    PreferencePair,
+    RetriedJob,
+    RetryRequest,
+    StoredJob,
+)
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.labels import NewLabel, NewLabels, StoredLabel
 from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
@@ -56,6 +65,7 @@ __all__ = [
     "Ready",
     "Ref",
     "RetriedJob",
+    "RetryRequest",
     "Rewards",
     "RubricEvent",
     "Stored",

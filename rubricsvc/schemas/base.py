@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -53,6 +53,12 @@ class Page(Wire, Generic[Data]):
 
     data: tuple[Data, ...] = Field(description="Rows.")
     next: int | None = Field(description="Pass it as after to continue; null on the last page.")
+
+    @classmethod
+    def cut(cls, rows: Sequence[Data], limit: int) -> Self:
+        """Return a page of the first ``limit`` rows; a row more than that says that others follow."""
+        last: Any = rows[limit - 1] if len(rows) > limit else None
+        return cls(data=tuple(rows[:limit]), next=None if last is None else last.id)
 
     def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
         """Iterate over the rows of this page."""

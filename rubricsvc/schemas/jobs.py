@@ -30,6 +30,11 @@ class NewItem(Wire):
 MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]
 
 
+Key = Annotated[
+    str | None, Field(min_length=1, max_length=200, description="Idempotency key; the same key gives the same job.")
+]
+
+
 class NewJob(Wire):
     """A job to submit."""
 
@@ -43,6 +48,7 @@ class NewJob(Wire):
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
     min_coverage: MinCoverage = None
     allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
+    key: Key = None
 
 
 class StoredJob(Stored):
@@ -64,10 +70,20 @@ class StoredJob(Stored):
         None, description="Results so far; null in lists, and until the job is finished unless it is requested."
     )
 
+    is_new: bool = Field(False, description="Whether the request has made it.")
+
     @property
     def finished(self) -> bool:
         """Whether no item is pending or leased."""
         return self.finished_at is not None
+
+
+class RetryRequest(Wire):
+    """How to score failed and cancelled items again."""
+
+    budget: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="New budget in US dollars, for the whole job."
+    )
 
 
 class RetriedJob(Wire):

@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemState, JobStatus
 from rubricsvc.queries import MAX_REWARD_SECONDS, Id
 from rubricsvc.schemas.base import MAX_BATCH, Ref, Wire, example
-from rubricsvc.schemas.jobs import MinCoverage
+from rubricsvc.schemas.jobs import Key, MinCoverage
 
 
 def _tag(value: object) -> str:
@@ -70,6 +70,7 @@ class NewRewards(Wire):
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
     min_coverage: MinCoverage = None
     allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
+    key: Key = None
 
 
 class CompletionReward(Wire):

@@ -16,6 +16,7 @@ from rubricsvc.core.states import ReviewAction, RubricOrigin, RubricState
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import Id
 from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+from rubricsvc.schemas.jobs import Key
 
 _RUBRIC: JsonDict = {
     "criteria": [
@@ -116,6 +117,7 @@ class NewGeneration(Generation, Wire):
     )
     name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that it may cost. Needs a price.")
+    key: Key = None
 
     @property
     def generation(self) -> Generation:

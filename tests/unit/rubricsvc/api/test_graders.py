@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.api.request import Validators
 from rubricsvc.core.judge import Judge
+from rubricsvc.services.local import Validators
 from rubricsvc.store import jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import add_worker

@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.api.request import Validators
 from rubricsvc.client import Client
 from rubricsvc.errors import FormatError
+from rubricsvc.services.local import Validators
 from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
 

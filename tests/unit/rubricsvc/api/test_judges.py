@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.api.request import Validators
 from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.repeatability import Deviation, Repeatability
+from rubricsvc.services.local import Validators
 from rubricsvc.stats.intervals import rate
 from rubricsvc.store import audits, judges
 from rubricsvc.store.base import utcnow

@@ -9,10 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rubricsvc import collections
-from rubricsvc.api.request import Validators
 from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
+from rubricsvc.services.local import Validators
 from rubricsvc.store import keys, rubric_tests
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc import Client
-from rubricsvc.api.request import Validators
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.run import RunHeartbeat
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database
 from tests.recorded_run import evaluation_line, new_run, run_evaluation, run_step
 from tests.unit.rubricsvc.api.conftest import Serve

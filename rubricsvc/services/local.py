@@ -1,0 +1,55 @@
+"""`LocalService`: every noun of the service in this process, with the methods that `Client` has over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import ApprovalPolicy
+from rubricsvc.lint import EmptyValue
+from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.prompts import Prompts
+from rubricsvc.store.session import Database
+
+
+def _accept(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Validators:
+    """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
+
+    Services do not import the workers, so the process that starts them passes their functions. ``rubric`` and
+    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion.
+    """
+
+    rubric: Callable[[Rubric], None] = _accept
+    judge: Callable[[Judge], None] = _accept
+    empty_value: EmptyValue | None = None
+
+
+class LocalService:
+    """The service over a database in this process.
+
+    Args:
+        db: The database, which the caller closes.
+        caller: Person or API key that acts.
+        approval: Which rubrics are drafts when they are added.
+        validators: Checks of the workers.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        *,
+        caller: str | None = None,
+        approval: ApprovalPolicy = "generated",
+        validators: Validators | None = None,
+    ) -> None:
+        self.db, self.caller, self.approval = db, caller, approval
+        self.validators = validators or Validators()
+        self.prompts = Prompts(db)
+        self.jobs = Jobs(db)
