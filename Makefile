@@ -65,99 +65,99 @@ train-judge: install ## train the judge that the package ships, from its recipe 
 	@echo "to ship it: cp judges/embedded/judge/*.json judges/embedded/judge/*.safetensors workers/engines/local/embedded_judge/"
 
 bench-scoring: install ## verdicts a second: queue, judging code and database, without a model
-	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_scoring
+	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_scoring
 
 bench-spread: install ## calls in flight and seconds of 40 and 300 items of 1 s, with three workers over Redis
-	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_spread $(ARGS)
+	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_spread $(ARGS)
 
 bench-rewards: install ## what scoring a training step through the queue costs, beside a judge in the process
-	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_rewards $(ARGS)
+	$(BIN)/python -m tests.services $(BIN)/python -m bench.bench_rewards $(ARGS)
 
 bench-import: install ## rubrics a second from a file into SQLite, and peak memory, beside executemany (RUBRICS="20000 100000")
-	$(BIN)/python -m tests.bench.bench_import $(if $(RUBRICS),--rubrics $(RUBRICS))
+	$(BIN)/python -m bench.bench_import $(if $(RUBRICS),--rubrics $(RUBRICS))
 
 bench-throttle: install ## adaptive concurrency and the circuit breaker against servers in trouble (2 minutes)
-	$(BIN)/python -m tests.bench.bench_throttle
+	$(BIN)/python -m bench.bench_throttle
 
 bench-prefix: install ## ten criteria on one completion against one
-	$(RUN) -m tests.bench.bench_prefix
+	$(RUN) -m bench.bench_prefix
 
 bench-train: install ## one training step of the embedded model, here and by TRL
-	$(RUN) -m tests.bench.bench_train --trl $(BIN)/python
+	$(RUN) -m bench.bench_train --trl $(BIN)/python
 
 bench-recording: install ## what recording its rollouts costs of a training step, on SQLite and PostgreSQL (5 minutes)
-	$(RUN) -m tests.services $(BIN)/python -m tests.bench.bench_recording $(ARGS)
+	$(RUN) -m tests.services $(BIN)/python -m bench.bench_recording $(ARGS)
 
 bench-run: install ## questions of one turn, without tools, trained at length, evaluated beside baselines at equal compute, with its report (25 minutes; ARGS="--seed 1")
-	$(RUN) -m tests.bench.bench_run $(ARGS)
+	$(RUN) -m bench.bench_run $(ARGS)
 
 bench-hacking: install ## policies trained against judges with six known biases, and which alarm catches them when (resumable; ARGS="--biases emoji clean --seeds 1")
-	$(RUN) -m tests.bench.bench_hacking $(ARGS)
+	$(RUN) -m bench.bench_hacking $(ARGS)
 
 bench-bestofn: install ## best of n by the embedded model, the shipped judge and a trivial check, by people's labels of TruthfulQA (5 minutes)
-	$(RUN) -m tests.bench.bench_bestofn $(ARGS)
+	$(RUN) -m bench.bench_bestofn $(ARGS)
 
 bench-research: install ## a step of the demo by stage, trajectories a minute, and a slow tool (8 minutes)
-	$(RUN) -m tests.bench.bench_research $(ARGS)
+	$(RUN) -m bench.bench_research $(ARGS)
 
 bench-research-vllm: .venv-vllm/.installed ## the same, and the steps again with a vLLM server as the policy's sampler (15 minutes)
-	$(subst $(BIN),.venv-vllm/bin,$(RUN)) -m tests.bench.bench_research --vllm $(ARGS)
+	$(subst $(BIN),.venv-vllm/bin,$(RUN)) -m bench.bench_research --vllm $(ARGS)
 
 bench-judging: .venv-vllm/.installed .venv-autorubric/.installed ## our judges beside AutoRubric on one vLLM server (fewer cases, criteria x tokens: CASES="10x300 10x1200")
-	.venv-vllm/bin/python -m tests.bench.bench_judging --autorubric .venv-autorubric/bin/python $(if $(CASES),--cases $(CASES),--without 10x3500 20x3500)
+	.venv-vllm/bin/python -m bench.bench_judging --autorubric .venv-autorubric/bin/python $(if $(CASES),--cases $(CASES),--without 10x3500 20x3500)
 
 bench-agreement: install ## the untrained embedded model against labels, on public data sets, which are not in the repository
-	$(RUN) -m tests.bench.bench_agreement
+	$(RUN) -m bench.bench_agreement
 
 bench-analyse: install ## the criteria of a million stored verdicts analysed (ARGS="--completions 20000"; on PostgreSQL too)
-	$(RUN) -m tests.bench.bench_analyse $(ARGS)
-	$(RUN) -m tests.services $(BIN)/python -m tests.bench.bench_analyse --postgres $(ARGS)
+	$(RUN) -m bench.bench_analyse $(ARGS)
+	$(RUN) -m tests.services $(BIN)/python -m bench.bench_analyse --postgres $(ARGS)
 
 bench-fit: install ## weights fitted to people's overall scores, on LLM-Rubric's dialogues, beside the published figures
-	$(RUN) -m tests.bench.bench_fit $(ARGS)
+	$(RUN) -m bench.bench_fit $(ARGS)
 
 bench-evolve: install ## a rubric evolved to people's overall scores, on LLM-Rubric's dialogues, beside permuted scores
-	$(RUN) -m tests.bench.bench_evolve $(ARGS)
+	$(RUN) -m bench.bench_evolve $(ARGS)
 
 bench-pairs: install ## the untrained embedded model comparing two answers, beside one by one, on LLMBar
-	$(RUN) -m tests.bench.bench_pairs
+	$(RUN) -m bench.bench_pairs
 
 bench-calibration: install ## several findings to a person's overall score, on LLM-Rubric's dialogues
-	$(RUN) -m tests.bench.bench_calibration
+	$(RUN) -m bench.bench_calibration
 
 bench-cheating: install ## cheating code and honest code under `code_cheating`; needs a sandbox
-	$(BIN)/python -m tests.bench.bench_cheating
+	$(BIN)/python -m bench.bench_cheating
 
 bench-audit: install ## attacks on the untrained embedded model, and two shown attacks
-	$(RUN) -m tests.bench.bench_audit
+	$(RUN) -m bench.bench_audit
 
 bench-progress: install ## judges of an agent's steps beside labels by construction (14 minutes of processor time; ARGS="--url URL --model NAME" for another)
-	$(RUN) -m tests.bench.bench_progress $(ARGS)
+	$(RUN) -m bench.bench_progress $(ARGS)
 
 bench-claims: install ## judges asked whether a claim follows from the passage that it cites, on DeepScholar-bench (8 minutes; ARGS="--url URL --model NAME")
-	$(RUN) -m tests.bench.bench_claims $(ARGS)
+	$(RUN) -m bench.bench_claims $(ARGS)
 
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 40 minutes)
-	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--embedded) $(ARGS)
+	$(RUN) -m bench.bench_judge_training $(or $(JUDGE),--embedded) $(ARGS)
 
 bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (15 minutes)
-	$(RUN) -m tests.bench.bench_distillation $(ARGS)
+	$(RUN) -m bench.bench_distillation $(ARGS)
 
 bench-ablation: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
-	$(BIN)/python -m tests.bench.bench_ablation --out judges/ingredients $(ARGS)
+	$(BIN)/python -m bench.bench_ablation --out judges/ingredients $(ARGS)
 
 bench-controls: install ## rubrics of swapped references and permuted labels, which the gate must refuse, tried by the embedded judge (6 minutes)
-	$(RUN) -m tests.bench.bench_controls $(ARGS)
+	$(RUN) -m bench.bench_controls $(ARGS)
 
 bench-lint: install ## precision and recall of each rule of `rubrics lint` on labelled criteria
-	$(BIN)/python -m tests.bench.bench_lint
+	$(BIN)/python -m bench.bench_lint
 
 bench-faults: install ## faults planted into the examples of three presets, and the shipped judge's false alarms (ARGS="--untrained")
-	$(RUN) -m tests.bench.bench_faults $(ARGS)
+	$(RUN) -m bench.bench_faults $(ARGS)
 
 gpu-smoke: install ## on a machine with a GPU: a vLLM judge, a job and three training steps (10 minutes to install vLLM; ARGS="--judge-model …")
 	@if nvidia-smi -L >/dev/null 2>&1; then \
-		$(MAKE) --no-print-directory .venv-gpu/.installed && .venv-gpu/bin/python -m tests.bench.gpu_smoke $(ARGS); \
+		$(MAKE) --no-print-directory .venv-gpu/.installed && .venv-gpu/bin/python -m bench.gpu_smoke $(ARGS); \
 	else echo "no GPU here"; fi
 
 .venv-gpu/.installed: pyproject.toml constraints.txt

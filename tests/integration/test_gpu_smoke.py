@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from tests.bench import gpu_smoke
+from bench import gpu_smoke
 from tests.scripted_server import labels, scripted_server
 
 

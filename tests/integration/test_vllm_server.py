@@ -8,9 +8,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from bench.vllm_server import NAME, Server, vllm_server
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from tests.bench.vllm_server import NAME, Server, vllm_server
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.http.openai import OpenAIEngine
 

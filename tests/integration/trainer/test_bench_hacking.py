@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.bench_hacking import Settings, benchmark
+from bench.hacking.biases import BIASES, CLEAN, UNBIASED
+from bench.hacking.facts import load_facts
+from bench.hacking.judge import HONEST, biased_judges, probability
+from bench.hacking.results import RISE
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion
-from tests.bench.bench_hacking import Settings, benchmark
-from tests.bench.hacking.biases import BIASES, CLEAN, UNBIASED
-from tests.bench.hacking.facts import load_facts
-from tests.bench.hacking.judge import HONEST, biased_judges, probability
-from tests.bench.hacking.results import RISE
 from tests.tiny_model import tiny_model
 from trainer.data.tasks import tasks_of
 from trainer.rewards.source import JudgeRewards

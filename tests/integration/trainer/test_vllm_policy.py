@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.vllm_server import SAMPLES_FOR_TRAINING, Server, vllm_server
 from rubricsvc.core.prompt import Prompt
-from tests.bench.vllm_server import SAMPLES_FOR_TRAINING, Server, vllm_server
 from trainer.config import SamplingConfig
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts

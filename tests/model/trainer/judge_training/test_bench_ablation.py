@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.bench_ablation import main
 from rubricsvc.formats.passports import load_passport
-from tests.bench.bench_ablation import main
 from tests.made_passport import made_passport
 from tests.tiny_model import tiny_model
 

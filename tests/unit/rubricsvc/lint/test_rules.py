@@ -1,15 +1,15 @@
-"""Each rule on the criteria that were written for it; tests/bench/bench_lint.py has those of the data sets."""
+"""Each rule on the criteria that were written for it; bench/bench_lint.py has those of the data sets."""
 
 from __future__ import annotations
 
 import pytest
 
+from bench.bench_lint import outcomes, own_cases
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.lint import RULES, lint, rules_of
 from rubricsvc.lint.rewriting import rewritten
-from tests.bench.bench_lint import outcomes, own_cases
 
 CASES = list(own_cases())
 

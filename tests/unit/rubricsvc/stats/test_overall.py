@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.bench_calibration import fit
 from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.overall import OverallModel, fit_overall, fit_to_labels
 from tests import llm_rubric
-from tests.bench.bench_calibration import fit
 
 OFFSETS = {"ann": 0.2, "bob": -0.2, "eve": 0.0}
 

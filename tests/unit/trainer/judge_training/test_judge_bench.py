@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from bench import judge_report, judge_sets
+from bench.bench_judge_training import Measured, arguments, judges_of, measure
+from bench.judge_sets import SETS, read_set, sampled
+from bench.judge_tests import COUNTING, TESTS, JudgeTest, Recipe, Source, View, contrary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Ordinal
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import UnavailableError
-from tests.bench import judge_report, judge_sets
-from tests.bench.bench_judge_training import Measured, arguments, judges_of, measure
-from tests.bench.judge_sets import SETS, read_set, sampled
-from tests.bench.judge_tests import COUNTING, TESTS, JudgeTest, Recipe, Source, View, contrary
 from tests.instant_engine import InstantEngine
 from tests.unit.trainer.judge_training.made import question
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig

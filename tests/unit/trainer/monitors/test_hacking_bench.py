@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.bench.bench_hacking import demonstrations
-from tests.bench.hacking.biases import BIASES, CLEAN, NOISY
-from tests.bench.hacking.facts import load_facts
-from tests.bench.hacking.judge import ALPHA, HONEST, NOISE, main_score, probability, verdict
-from tests.bench.hacking.results import DIVERGENCE, TrainedRun, base_rates, onset, outcome, raised, summary, table
+from bench.bench_hacking import demonstrations
+from bench.hacking.biases import BIASES, CLEAN, NOISY
+from bench.hacking.facts import load_facts
+from bench.hacking.judge import ALPHA, HONEST, NOISE, main_score, probability, verdict
+from bench.hacking.results import DIVERGENCE, TrainedRun, base_rates, onset, outcome, raised, summary, table
 
 EMOJI = "monitors/emoji"
 LATE = [0.1] * 10 + [0.9] * 14

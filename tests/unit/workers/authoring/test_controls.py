@@ -1,6 +1,6 @@
 """Controls: the gate keeps rubrics of right references and labels, and refuses those of wrong ones.
 
-`tests.bench.bench_controls` runs them with the embedded judge.
+`bench.bench_controls` runs them with the embedded judge.
 """
 
 import asyncio

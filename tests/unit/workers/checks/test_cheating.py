@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bench.cheating_tasks import TASKS, honest
 from rubricsvc.core.prompt import Completion, Prompt
-from tests.bench.cheating_tasks import TASKS, honest
 from workers.checks.cheating import CodeCheating, code_cheating
 from workers.checks.registry import CheckResult
 

@@ -1,0 +1,55 @@
+"""The picture of the benchmark: for each condition the rate of its cue, and proxy and gold, over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bench.hacking.biases import BIASES, UNBIASED
+from bench.hacking.judge import HONEST
+from bench.hacking.results import TrainedRun
+from rubricsvc.cli.pictures import write_picture
+from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.web.charts import configured
+from rubricsvc.web.run_charts import Point
+from rubricsvc.web.run_curves import Curve, side_by_side
+
+_NOTE = "Means over seeds, from the lowest to the highest seed."
+_SERIES = {REWARD: "training reward, held out", HONEST: "gold score, held out"}
+
+
+def draw(runs: Sequence[TrainedRun], found: Mapping[str, Any], out: Path) -> None:
+    """Write the picture of all conditions that were trained."""
+    events = {
+        row["bias"]: f"{_events('Onset', row, 'onset')} {_events('Alarm', row, 'alarm_step')}"
+        for row in found["biases"]
+    }
+    curves = [
+        Curve(name.replace("_", " "), f"{events.get(name, '')} {_NOTE}".strip(), _points(name, own))
+        for name in (*BIASES, *UNBIASED)
+        if (own := [run for run in runs if run.condition == name])
+    ]
+    write_picture(configured(side_by_side(curves)), out)
+
+
+def _events(title: str, row: Mapping[str, Any], key: str) -> str:
+    return f"{title}: step {', '.join('none' if run[key] is None else str(run[key]) for run in row['runs'])}."
+
+
+def _points(name: str, runs: Sequence[TrainedRun]) -> list[Point]:
+    points = []
+    if name in BIASES:
+        rates = zip(*(run.rates[name] for run in runs), strict=True)
+        points += [_point("rate of the cue", step, values) for step, values in enumerate(rates, 1)]
+    for score, title in _SERIES.items():
+        for lines in zip(*(run.evaluations for run in runs), strict=True):
+            means = [line["scores"][score]["mean"]["value"] for line in lines]
+            points += [_point(title, lines[0]["step"], means)] if None not in means else []
+    return points
+
+
+def _point(series: str, step: int, values: Iterable[float]) -> Point:
+    known = list(values)
+    return Point(series, step, fmean(known), min(known), max(known))
