@@ -11,8 +11,7 @@ from typing import get_args
 
 from bench.cheating_tasks import TASKS, Task, cheats, honest
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.cheating import CodeCheating, Mark, code_cheating
-from workers.checks.code import Code, code
+from workers.checks.code import Code, CodeCheating, Mark, code, code_cheating
 
 PROMPT = Prompt.of("Write the function.")
 SYNTAX = tuple(mark for mark in get_args(Mark) if mark != "gap")

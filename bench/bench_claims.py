@@ -32,10 +32,10 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.stats.agreement_metrics import auroc
 from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from tests.conftest import SHARED
-from workers.checks.prose import WORD, paragraphs, plain, sentences
+from workers.checks.markdown import WORD, paragraphs, plain, sentences
 from workers.engines import make_engine
-from workers.engines.local.adapter_judges import shipped_judge
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import shipped_judge
 from workers.scoring.completions import score
 
 RUBRIC = Rubric(criteria=(Criterion(key="grounded", text="Says what the evidence says.", each="claim"),))

@@ -42,7 +42,7 @@ from rubricsvc.web.evolution import render_evolution
 from tests import llm_rubric
 from tests.conftest import SHARED
 from tests.databases import fresh_url
-from workers.engines.local.adapter_judges import shipped_judge
+from workers.engines.local.weights import shipped_judge
 from workers.judges.template import load
 
 QUESTIONS, ANSWERS = 60, 4

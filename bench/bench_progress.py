@@ -39,8 +39,8 @@ from trainer.environments.tool_calls import call_text
 from workers.audit.trajectories import PROGRESS
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.local.adapter_judges import shipped_judge
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import shipped_judge
 from workers.scoring.completions import score
 
 RUBRIC = Rubric(criteria=(PROGRESS,))

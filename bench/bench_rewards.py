@@ -30,7 +30,7 @@ from tests.scripted_server import server_process
 from trainer.data.tasks import Task
 from trainer.rewards.queue import QueueRewards
 from trainer.rewards.source import JudgeRewards, RewardSource
-from workers.engines.local.adapter_judges import shipped_judge
+from workers.engines.local.weights import shipped_judge
 from workers.queue.in_process import embedded_worker
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact {n} of the list.") for n in range(4)))

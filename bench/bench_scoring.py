@@ -33,7 +33,7 @@ from rubricsvc.store.session import Database
 from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import fresh_url
 from tests.scripted_server import labels, scripted_server, server_process
-from workers.queue import drain, scoring
+from workers.queue import drain, work
 from workers.queue.in_process import embedded_worker
 
 CRITERIA = 10
@@ -73,14 +73,14 @@ class Stages:
     def watching(self) -> Iterator[None]:
         timed = [
             (drain.leases, "claim"),
-            (drain.WorkLoaders, "load"),
-            (drain.WorkLoaders, "record"),
+            (drain.WorkLoader, "load"),
+            (drain.WorkLoader, "record"),
             (drain.jobs, "finish"),
         ]
         with contextlib.ExitStack() as stack:
             for owner, name in timed:
                 stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name)))
-            stack.enter_context(patch.object(scoring, "score", self._timed_coroutine(scoring.score)))
+            stack.enter_context(patch.object(work, "score", self._timed_coroutine(work.score)))
             yield
 
     def _timed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -26,9 +26,8 @@ import structlog
 from rubricsvc.core.judge import Endpoint
 from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines.base import EngineRequest, Question, Reply
-from workers.engines.http.breaker import Breaker
 from workers.engines.http.openai import OpenAIEngine
-from workers.engines.http.throttle import AdaptiveConcurrency
+from workers.engines.http.throttle import AdaptiveConcurrency, Breaker
 
 CAPACITY = 4
 WORK_S = 0.02

@@ -191,7 +191,7 @@ def rescore(
 
     Stored verdicts are reused: after a change of weights or of --min-coverage no judge is asked.
     """
-    from workers.queue.rescoring import complete_answered
+    from workers.queue.work import complete_answered
 
     with database() as db:
         with db.read() as session:

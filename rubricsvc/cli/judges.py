@@ -26,7 +26,7 @@ from rubricsvc.formats.judges import dump_judge, load_judges
 from rubricsvc.formats.passports import load_passport
 from rubricsvc.store import audits, judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
-from workers.engines.local.adapter_judges import adapter_passport, judge_with_adapter, with_adapter_fields
+from workers.engines.local.weights import adapter_passport, judge_with_adapter, with_adapter_fields
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")

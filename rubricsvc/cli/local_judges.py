@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from rubricsvc.cli.models import judge_from_options
 from rubricsvc.cli.output import echo
 from rubricsvc.core.judge import Judge
-from workers.engines.local.adapter_judges import shipped_judge
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import shipped_judge
 
 
 def embedded_judge(name: str, mode: str | None = None, *, untrained: bool = False) -> Judge:

@@ -27,7 +27,7 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     if judge.adapter is None:
         hint = "serve its model as it is" if not judge.members else "merge one of its members"
         raise InvalidError(f"judge {judge.name!r} has no adapter", hint=hint)
-    from workers.engines.local.merged import write_merged
+    from workers.engines.local.models import write_merged
     from workers.engines.local.weights import PASSPORT_FILE, ModelWeights
 
     fetch_if_embedded(judge)

@@ -37,7 +37,7 @@ def _counts(completion: Completion) -> Mapping[str, Any]:
 
 
 def _cites(text: str) -> bool:
-    from workers.checks.prose import report_citations
+    from workers.checks.markdown import report_citations
 
     return bool(report_citations(text, ()))
 

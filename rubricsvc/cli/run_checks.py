@@ -21,8 +21,8 @@ from rubricsvc.core.preflight import PreflightCheck, StoredPreflight, refusing
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.preflight import Measured, agreement_on, judge_checks
 from rubricsvc.store import judges
-from workers.engines.local.adapter_judges import shipped_passport
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import shipped_passport
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge

@@ -17,7 +17,7 @@ from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.run_evaluation import REWARD, column_of, in_order, measure_rows
 from rubricsvc.errors import NotFoundError
-from workers.engines.local.adapter_judges import with_adapter_fields
+from workers.engines.local.weights import with_adapter_fields
 
 if TYPE_CHECKING:
     from trainer.config import EvalConfig, RunConfig, ServiceJudge

@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.store import audits
-from workers.engines.local.adapter_judges import with_adapter_fields
+from workers.engines.local.weights import with_adapter_fields
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge

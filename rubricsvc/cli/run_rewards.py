@@ -35,7 +35,7 @@ def stored_judge(db: Database, judge: Judge | str) -> JudgeRow:
         ConflictError: the name means another judge.
         InvalidError: it cannot be asked.
     """
-    from workers.engines.local.adapter_judges import with_adapter_fields
+    from workers.engines.local.weights import with_adapter_fields
     from workers.judges import validate
 
     if isinstance(judge, str):

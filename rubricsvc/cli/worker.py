@@ -27,7 +27,7 @@ def worker(
         hint = "set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`"
         raise InvalidError("the broker memory:// works within one process only", hint=hint)
     from rubricsvc.store.migrate import open_database
-    from workers.queue import reporter
+    from workers.queue import reconciler
     from workers.queue.app import make_app, with_worker_threads
 
     telemetry.configure(settings.log_level)
@@ -35,7 +35,7 @@ def worker(
     open_database(settings.database_url).close()
     check_broker(settings.broker_url)
     app = with_worker_threads(make_app(settings), settings)
-    node = f"{reporter.NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name
+    node = f"{reconciler.NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name
     options = [f"--hostname={node}", f"--concurrency={concurrency}", f"--pool={pool}"]
     options += ["--without-gossip", "--without-mingle"]
     app.worker_main(["worker", *options])

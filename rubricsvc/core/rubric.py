@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric_example import MAX_EXAMPLES, NumberRange, RubricExample
-from rubricsvc.core.templates import TemplateText
+from rubricsvc.core.templates import TemplateText, check_expression
 from rubricsvc.errors import InvalidError, cut
 
 GroupPath = tuple[str, ...]
@@ -270,7 +269,7 @@ class Rubric(Value):
         if self.expression is not None:
             if self.formula != "calculate_output":
                 raise ValueError(f"an expression needs the formula calculate_output, found {self.formula!r}")
-            expressions.check(self.expression, {criterion.key for criterion in self.criteria})
+            check_expression(self.expression, {criterion.key for criterion in self.criteria})
         criteria = {one.key: one for one in self.criteria} if self.examples else {}
         for path, message in example_errors(self.examples or (), criteria):
             raise ValueError(f"{'.'.join(map(str, path))}: {message}")

@@ -1,4 +1,4 @@
-"""IFEval (arXiv 2311.07911) and IFBench (arXiv 2507.02833): JSONL with a prompt and the instructions it must follow.
+"""IFEval (arXiv 2311.07911): JSONL with a prompt and the instructions it must follow.
 
 Each instruction becomes a criterion of weight 1 with the check ``ifeval``.
 """

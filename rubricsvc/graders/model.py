@@ -20,10 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, Value
 from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Numeric, Rubric, SamplingParams, Turn, check_bounds
-from rubricsvc.core.templates import MAX_LENGTH, TemplateText
+from rubricsvc.core.templates import MAX_LENGTH, TemplateText, check_expression
 from rubricsvc.core.validation_messages import first_error
 
 NonEmptyText = Annotated[str, Field(min_length=1)]
@@ -185,7 +184,7 @@ class Multi(_Grader):
     @classmethod
     def _of_the_parts(cls, text: str, others: ValidationInfo) -> str:
         if "graders" in others.data:  # otherwise they have errors of their own
-            expressions.check(text, others.data["graders"])
+            check_expression(text, others.data["graders"])
         return text
 
 

@@ -7,8 +7,8 @@ import math
 import re
 from typing import Any
 
-from rubricsvc.core.expressions import FUNCTIONS
 from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Numeric, Ordinal, Rubric, Scale
+from rubricsvc.core.templates import FUNCTIONS
 from rubricsvc.errors import InvalidError
 from rubricsvc.graders.model import MAX_PARTS
 

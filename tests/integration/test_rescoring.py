@@ -17,9 +17,9 @@ from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store import labels as stored_labels
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
-from workers.queue import rescoring
+from workers.queue import work
 from workers.queue.drain import Drainer
-from workers.queue.rescoring import complete_answered
+from workers.queue.work import complete_answered
 from workers.scoring.reward_changes import reward_changes
 
 COMPLETIONS = 200
@@ -233,7 +233,7 @@ def test_complete_answered_goes_page_by_page_and_holds_no_lease(
     each_db: Database, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     shop = Shop(each_db, server, size=7, criteria=CRITERIA[:2], mode=mode)
-    monkeypatch.setattr(rescoring, "PAGE", 2)
+    monkeypatch.setattr(work, "_PAGE", 2)
     shop.add((CRITERIA[0].model_copy(update={"weight": 9.0}), CRITERIA[1]))
     assert shop.rescore()[1] == 7
     shop.add(CRITERIA[1:3])

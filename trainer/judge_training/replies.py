@@ -12,8 +12,7 @@ from rubricsvc.core.judge import Judge
 from trainer.judge_training.examples import Example, Target
 from workers.engines.base import Reply
 from workers.judges import written
-from workers.judges.replies import parse_reply
-from workers.judges.requests import AskedCriterion, JudgeCall
+from workers.judges.calls import AskedCriterion, JudgeCall, parse_reply
 from workers.judges.template import SharedPrompt, load
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from trainer.monitors.monitor import Observed
-from workers.checks.prose import report_citations
+from workers.checks.markdown import report_citations
 
 
 def unresolved_citations(observed: Sequence[Observed]) -> Mapping[str, float | None]:

@@ -17,7 +17,7 @@ from trainer.monitors.measures import MEANS
 from trainer.monitors.monitor import Monitor, Observed, groups_of, mean_of
 from trainer.monitors.phrases import common_phrase
 from trainer.rewards.source import ScoredRollout
-from workers.checks.sources import sources
+from workers.checks.citations import sources
 
 log = logging.getLogger(__name__)
 

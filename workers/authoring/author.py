@@ -17,7 +17,7 @@ from rubricsvc.errors import InvalidError, cut
 from workers.authoring.rubric_replies import Documents, cleaning_note, criteria_texts, read_rubric
 from workers.authoring.templates import AuthoringTemplate, read
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
-from workers.judges.replies import split_thinking
+from workers.judges.calls import split_thinking
 
 _ERROR_CHARS = 500
 

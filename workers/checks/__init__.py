@@ -25,21 +25,7 @@ from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
-from workers.checks import (  # noqa: F401 - they register their checks
-    actions,
-    answers,
-    cheating,
-    citations,
-    code,
-    confidence,
-    graders,
-    ifbench,
-    ifeval,
-    instructions,
-    reports,
-    structure,
-    text,
-)
+from workers.checks import actions, answers, citations, code, instructions, structure, text  # noqa: F401 - they register
 from workers.checks.registry import CHECKS, Args, CheckResult, CheckType
 from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError

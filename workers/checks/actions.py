@@ -1,4 +1,4 @@
-"""Checks of what a policy did: ``valid_calls``, ``wasted_calls`` and ``invented_actions``."""
+"""Checks of what a policy did: ``valid_calls`` and ``invented_actions``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt, ToolCall
 from rubricsvc.core.trajectory import is_error, json_of, tool_results
-from workers.checks.prose import INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, sentences
+from workers.checks.citations import sources
+from workers.checks.markdown import INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, sentences
 from workers.checks.registry import Args, CheckResult, check
-from workers.checks.sources import sources
 
 Answered = tuple[ToolCall | None, str, bool]
 """A call (None where it is malformed), its result, and whether that is an error."""
@@ -31,31 +31,16 @@ def valid_calls(completion: Completion, prompt: Prompt, args: ValidCalls) -> Che
     A call is valid if its result is no error, and not that of a call before it. A malformed call has an error as its
     result.
     """
-    valid, every, rationale = _valid(completion)
-    return CheckResult(min(1.0, valid / args.min) * valid / every if every else 0.0, rationale)
-
-
-class WastedCalls(Args):
-    """It takes no arguments."""
-
-
-@check("wasted_calls", WastedCalls)
-def wasted_calls(completion: Completion, prompt: Prompt, args: WastedCalls) -> CheckResult:
-    """Return the share of calls that are not valid (see ``valid_calls``): a fault, for a negative weight."""
-    valid, every, rationale = _valid(completion)
-    return CheckResult(1 - valid / every if every else 0.0, rationale)
-
-
-def _valid(completion: Completion) -> tuple[int, int, str]:
-    seen, errors, repeats = set[tuple[str, str]](), 0, 0
+    seen, errors, repeats, every = set[tuple[str, str]](), 0, 0, 0
     for call, result, failed in _answered(completion):
         named = (call.name if call else "", result)
+        every += 1
         errors += failed
         repeats += not failed and named in seen
         seen.add(named)
-    every = sum(1 for _ in _answered(completion))
     valid = every - errors - repeats
-    return valid, every, f"{valid} of {every} calls are valid; {errors} errors, {repeats} results a second time"
+    rationale = f"{valid} of {every} calls are valid; {errors} errors, {repeats} results a second time"
+    return CheckResult(min(1.0, valid / args.min) * valid / every if every else 0.0, rationale)
 
 
 def _answered(completion: Completion) -> Iterator[Answered]:

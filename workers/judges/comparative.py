@@ -7,7 +7,7 @@ better, or a tie. That is a question on the scale ``PAIR``, asked as by a readou
 for each (RULER, OpenPipe/ART). Scores are relative to each other, so a missing, unknown or repeated id, or a score out
 of range, fails them all.
 
-`workers.scoring.group_scoring` chooses what is shown, and aggregates the verdicts.
+`workers.scoring.completions` chooses what is shown, and aggregates the verdicts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges import readout, written
-from workers.judges.replies import ParsedReply, ReplyError, ReplyModel, items_by_id, object_schema
-from workers.judges.requests import PAIR, AskedCriterion, JudgeCall, render_criterion
+from workers.judges.calls import (
+    PAIR,
+    AskedCriterion,
+    JudgeCall,
+    ParsedReply,
+    ReplyError,
+    ReplyModel,
+    items_by_id,
+    object_schema,
+    render_criterion,
+)
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
 VERSION = f"3, {readout.VERSION}, {written.VERSION}"

@@ -24,10 +24,16 @@ from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
 from workers.judges import readout
-from workers.judges.copying import TemplateWords
-from workers.judges.replies import ParsedReply, ReplyError, object_schema, parse_items
-from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
-from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, sections
+from workers.judges.calls import (
+    AskedCriterion,
+    JudgeCall,
+    ParsedReply,
+    ReplyError,
+    join_notes,
+    object_schema,
+    parse_items,
+)
+from workers.judges.template import JudgeTemplate, SharedPrompt, TemplateWords, TextTemplate, sections
 from workers.judges.written import value_on_scale
 
 VERSION = "4"

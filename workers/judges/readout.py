@@ -18,8 +18,7 @@ from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
-from workers.judges.replies import ParsedReply
-from workers.judges.requests import AskedCriterion, JudgeCall, render_criterion
+from workers.judges.calls import AskedCriterion, JudgeCall, ParsedReply, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt
 
 VERSION = "3"

@@ -1,32 +1,11 @@
-"""Judge templates: text files in ``prompts/``, filled in one pass.
-
-A file has a note to its reader, then sections, each under a line ``=== name ===``::
-
-    system                     the judge's role
-    fence                      the mark around a text, such as three quotation marks (`untrusted.fence_in`); without
-                               this section, marks with a number that is derived from the text
-    shared                     the task, then the completion; the same bytes for every criterion
-    empty                      the note under an empty completion
-    binary, ordinal, numeric   one criterion of that scale
-    criterion                  the end of the prompt, with one criterion in it
-    criteria                   the same with several (written judges only)
-    reference, passages        the text before a criterion that has such; without it, such a criterion fails
-    repair                     the answer to a reply that cannot be parsed (written judges only, optional)
-    entry                      one of several texts in the completion's place: a completion beside others, a step;
-                               a template with it needs only the scales that its judge uses
-
-``shared`` has ``{prompt} {reference} {documents} {completion}``, cleaned and fenced. A paragraph with ``{reference}``
-or ``{documents}`` is left out where the prompt has none. Documents are long, and only shown by the template that is
-named for them: ``readout_documents`` is ``readout.txt`` with that paragraph, ``readout`` without. A scale's section has
-``{id} {criterion} {levels} {low} {high}``, the next two ``{criteria} {ids}``, ``reference`` and ``passages`` ``{id}``
-and their own name, ``repair`` ``{error} {ids}``, ``entry`` ``{id} {completion}``. Braces in filled-in text stay as they
-are. The SHA-256 of the file is part of every question's fingerprint.
-"""
+"""Replies that repeat the words of the judge's template in place of an answer."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +14,54 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 from rubricsvc.errors import InvalidError, cut
-from workers.judges.copying import TemplateWords
+
+_MIN_RUN = 4
+"""Words of a text that may not all stand together in the instructions."""
+_MIN_LONG = 5
+"""Words of a placeholder that may neither occur in a longer text nor, with some words changed, be the text."""
+_MIN_RATIO = 0.65
+"""Similarity in words (Ratcliff and Obershelp) from which a text is a placeholder with some words changed."""
+_EXAMPLE = re.compile(r'"(\w+)": \[?<([^<>]+)>')
+_WORD = re.compile(r"[^\W_]+")
+_DIGITS = {"zero": "0", "one": "1", "two": "2"}
+
+
+class TemplateWords:
+    """The words of instructions, and of the placeholder of each field in their example of a reply."""
+
+    def __init__(self, text: str) -> None:
+        self._instructions = _joined(_words(text))
+        self._placeholders = {field: _words(placeholder) for field, placeholder in _EXAMPLE.findall(text)}
+
+    def repeated_by(self, field: str, text: str) -> bool:
+        """Return whether a field's text repeats the instructions, or the field's name or placeholder.
+
+        Case, punctuation, blanks and the spelling of digits do not count.
+        """
+        words, placeholder = _words(text), self._placeholders.get(field, [])
+        if len(words) < 2:
+            return words == [field]
+        if words == placeholder[: len(words)] or (len(words) >= _MIN_RUN and _joined(words) in self._instructions):
+            return True
+        if len(placeholder) < _MIN_LONG:
+            return False
+        if _joined(placeholder) in _joined(words):
+            return True
+        if len(words) > 2 * len(placeholder):
+            return False
+        matcher = SequenceMatcher(None, words, placeholder, autojunk=False)
+        return matcher.quick_ratio() >= _MIN_RATIO and matcher.ratio() >= _MIN_RATIO
+
+
+def _words(text: str) -> list[str]:
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", clean(text).text)
+    return [_DIGITS.get(word, word) for word in _WORD.findall(text.casefold())]
+
+
+def _joined(words: list[str]) -> str:
+    return f" {' '.join(words)} "
+
 
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"

@@ -26,8 +26,18 @@ from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
-from workers.judges.replies import ParsedReply, ReplyModel, items_by_id, object_schema
-from workers.judges.requests import PAIR, AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
+from workers.judges.calls import (
+    PAIR,
+    AskedCriterion,
+    JudgeCall,
+    ParsedReply,
+    ReplyModel,
+    items_by_id,
+    join_notes,
+    object_schema,
+    raw_text,
+    render_criterion,
+)
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
 VERSION = "6"

@@ -1,4 +1,4 @@
-"""Claim, work, record: a drain works on the pending items of one judge, whatever their kind (`item_work`).
+"""Claim, work, record: a drain works on the pending items of one judge, whatever their kind (`work`).
 
 It has as many leases in flight as the judge takes concurrent calls, and claims more when half a claim is free, so that
 one slow completion delays no other. Of few items it claims its share, and the other workers theirs. Results are
@@ -31,11 +31,10 @@ from rubricsvc.store.leases import Lease
 from rubricsvc.store.session import AWAY, Database
 from workers.engines.base import Engine
 from workers.engines.budget import current_budget
-from workers.queue import reporter
 from workers.queue.costs import JobBudget
 from workers.queue.engine_pool import DrainEngines, EnginePool
-from workers.queue.item_work import ItemWork, Result
-from workers.queue.loading import WorkLoaders
+from workers.queue.reconciler import NAME
+from workers.queue.work import ItemWork, Result, WorkLoader
 
 log = get_logger(__name__)
 T = TypeVar("T")
@@ -67,8 +66,8 @@ class Drainer:
         self.settings = settings
         self.stopping = stopping or threading.Event()
         self.engines = engines
-        self.worker = f"{reporter.NAME}/{uuid.uuid4().hex[:6]}"
-        self.loaders = WorkLoaders(db, settings)
+        self.worker = f"{NAME}/{uuid.uuid4().hex[:6]}"
+        self.loader = WorkLoader(db, settings)
 
     def run(self, judge_id: int) -> bool:
         """Score until no item is pending; return False if the time was up or a stop was requested first.
@@ -151,7 +150,25 @@ class _Drain:
 
     async def _claim(self, limit: int) -> int:
         """Claim up to ``limit`` items and start work on them; return how many were claimed."""
-        claimed, work, capped = await self._write(partial(self._take, limit))
+
+        def take(session: Session) -> tuple[int, list[ItemWork], dict[int, bool]]:
+            """Return also whether each job has a budget, where its work has a price."""
+            share = limit
+            if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
+                share = leases.fair_share(session, self.judge_id, limit=limit, held=len(self.in_flight))
+            taken = leases.claim(
+                session,
+                self.judge_id,
+                limit=share,
+                worker=self.drainer.worker,
+                seconds=self.settings.lease_seconds,
+                whole_groups=self.judge.mode == "comparative",
+            )
+            work = self.drainer.loader.load(session, self.judge, taken)
+            priced = {one.lease.job_id for one in work if one.priced}
+            return len(taken), work, budgets.capped(session, priced) if priced else {}
+
+        claimed, work, capped = await self._write(take)
         for one in work:
             budget = None
             if (has_limit := capped.get(one.lease.job_id)) is not None:
@@ -160,22 +177,6 @@ class _Drain:
                 budget.reopen()
             self.in_flight[asyncio.create_task(self._run(one, budget))] = one.lease
         return claimed
-
-    def _take(self, limit: int, session: Session) -> tuple[int, list[ItemWork], dict[int, bool]]:
-        """Return how many items were claimed, their work, and whether each job has a budget if its work has a price."""
-        if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
-            limit = leases.fair_share(session, self.judge_id, limit=limit, held=len(self.in_flight))
-        taken = leases.claim(
-            session,
-            self.judge_id,
-            limit=limit,
-            worker=self.drainer.worker,
-            seconds=self.settings.lease_seconds,
-            whole_groups=self.judge.mode == "comparative",
-        )
-        work = self.drainer.loaders.load(session, self.judge, taken)
-        priced = {one.lease.job_id for one in work if one.priced}
-        return len(taken), work, budgets.capped(session, priced) if priced else {}
 
     async def _run(self, work: ItemWork, budget: JobBudget | None) -> Result:
         current_budget.set(budget)  # for this task and its children
@@ -199,7 +200,8 @@ class _Drain:
         results, self.finished = self.finished, []
         self.flushed_at = time.monotonic()
         try:
-            await self._flush_budgets()  # other workers may wait for the money
+            for budget in list(self.budgets.values()):
+                await budget.flush()  # other workers may wait for the money
             written = await self._record_all(results) if results else []
         except AWAY:
             self.finished = results + self.finished  # released with the rest
@@ -207,14 +209,13 @@ class _Drain:
         if len(written) < len(results):
             log.warning("results dropped: their leases were lost", count=len(results) - len(written))
 
-    async def _flush_budgets(self) -> None:
-        for budget in list(self.budgets.values()):
-            await budget.flush()
-
     async def _record_all(self, results: Sequence[Result]) -> list[int]:
         """Record results together, or one by one if that fails; return the items that were recorded or failed."""
         try:
-            return await self._record(results)
+            written, repaired = await self._write(lambda session: self.drainer.loader.record(session, results))
+            job_ids = {result.lease.job_id for result in results} | repaired
+            await self._write(lambda session: jobs.finish(session, job_ids))
+            return written
         except AWAY:
             raise
         except Exception as error:
@@ -227,11 +228,6 @@ class _Drain:
         await self._write(lambda session: jobs.finish(session, [lease.job_id]))
         return [lease.item_id]
 
-    async def _record(self, results: Sequence[Result]) -> list[int]:
-        written, repaired = await self._write(lambda session: self.drainer.loaders.record(session, results))
-        await self._write(lambda session: jobs.finish(session, {result.lease.job_id for result in results} | repaired))
-        return written
-
     async def _release_unfinished(self) -> None:
         """Cancel what is in flight and release its leases."""
         unfinished = self._leases()
@@ -239,7 +235,8 @@ class _Drain:
             task.cancel()
         await asyncio.gather(*self.in_flight, return_exceptions=True)
         with contextlib.suppress(SQLAlchemyError, UnavailableError):
-            await self._flush_budgets()
+            for budget in list(self.budgets.values()):
+                await budget.flush()
         if unfinished:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
                 await self._write(lambda session: leases.release(session, unfinished))
@@ -248,6 +245,14 @@ class _Drain:
         return [*self.in_flight.values(), *(result.lease for result in self.finished)]
 
     async def _heartbeat(self) -> None:
+        def renew(ours: Sequence[Lease]) -> None:
+            with self.db.write() as session:
+                leases.renew(session, ours, seconds=self.settings.lease_seconds)
+
+        def still_held(ours: Sequence[Lease]) -> set[int]:
+            with self.db.read() as session:
+                return leases.held(session, ours)
+
         renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(self.settings.heartbeat_seconds)
@@ -255,23 +260,15 @@ class _Drain:
                 continue
             try:
                 if time.monotonic() - renewed_at > self.settings.lease_seconds / 3:
-                    await asyncio.to_thread(self._renew, ours)
+                    await asyncio.to_thread(renew, ours)
                     renewed_at = time.monotonic()
-                held = await asyncio.to_thread(self._held, ours)
+                held = await asyncio.to_thread(still_held, ours)
             except (SQLAlchemyError, UnavailableError) as error:
                 log.warning("heartbeat missed", error=str(error))
                 continue
             for task, lease in list(self.in_flight.items()):
                 if lease in ours and lease.item_id not in held:
                     task.cancel()
-
-    def _renew(self, ours: Sequence[Lease]) -> None:
-        with self.db.write() as session:
-            leases.renew(session, ours, seconds=self.settings.lease_seconds)
-
-    def _held(self, ours: Sequence[Lease]) -> set[int]:
-        with self.db.read() as session:
-            return leases.held(session, ours)
 
     async def _write(self, step: Callable[[Session], T]) -> T:
         """Run a step in a transaction, in a thread; retry while the database is unreachable or its disk is full.

@@ -13,10 +13,9 @@ from rubricsvc.broker import MEMORY, OutboxRelay
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
-from workers.queue import tasks
+from workers.queue import app as application
 from workers.queue.app import make_app
-from workers.queue.reconciler import Reconciler
-from workers.queue.reporter import WorkerReporter
+from workers.queue.reconciler import Reconciler, WorkerReporter
 
 JUDGES_AT_ONCE = 16
 """Judges that are drained concurrently. An unused slot costs nothing; local models share one thread and take turns."""
@@ -35,7 +34,7 @@ def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = Fal
     """
     if not _only_one.acquire(blocking=False):
         raise InvalidError("this process has an embedded worker already", hint="use the one that runs")
-    tasks.engines.keep_models = keep_models
+    application.engines.keep_models = keep_models
     try:
         with _running(settings.model_copy(update={"broker_url": MEMORY, "database_url": db.url}), db):
             yield
@@ -52,7 +51,7 @@ def _running(settings: Settings, db: Database) -> Iterator[None]:
     app = make_app(settings, db)
     app.set_default()  # a pool's thread looks its tasks up in Celery's default application
     db.on_commit = OutboxRelay(db, app).flush
-    tasks.stopping.clear()
+    application.stopping.clear()
     worker_state.should_stop = worker_state.should_terminate = None
     worker = WorkController(
         app=app,
@@ -73,7 +72,7 @@ def _running(settings: Settings, db: Database) -> Iterator[None]:
     finally:
         reporter.stop()
         reconciler.stop()
-        tasks.stopping.set()
+        application.stopping.set()
         worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
         thread.join(30)
-        tasks.engines.close()
+        application.engines.close()

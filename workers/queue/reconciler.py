@@ -1,43 +1,114 @@
-"""Repair of the queue: leases and rows of dead workers, what these may have spent, and work without a message."""
+"""The threads beside a worker: one reports that it runs, one repairs the queue after workers that do not."""
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Self
 
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 from structlog import get_logger
 
 from rubricsvc.broker import MEMORY, OutboxRelay
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import budgets, leases, outbox, workers
 from rubricsvc.store.session import Database
-from workers.queue.reporter import dead_processes
 
 log = get_logger(__name__)
 
+NAME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+"""The name of this worker. A forked child has its parent's: it is a part of the same worker."""
 
-class Reconciler:
-    """A thread that repairs the queue every ``settings.reconcile_seconds``. Any number may run."""
 
-    def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
-        self.db = db
-        self.relay = OutboxRelay(db, app)
-        self.settings = settings
+def dead_processes(names: Iterable[str]) -> list[str]:
+    """Return the names of workers of this host whose process does not exist; a name may have the part of a drain."""
+    dead = []
+    for name in names:
+        try:
+            os.kill(int(name.split(":")[1]), 0)  # sends nothing
+        except ProcessLookupError:
+            dead.append(name)
+        except PermissionError:  # it exists
+            pass
+    return dead
+
+
+class _WorkerThread:
+    """A thread that runs until `stop`."""
+
+    def __init__(self, name: str) -> None:
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> Reconciler:
-        """Start the thread; return the reconciler."""
+    def start(self) -> Self:
+        """Start the thread; return this object."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Stop the thread."""
+        """End the thread and wait for it."""
         self._stop.set()
         self._thread.join(10)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+class WorkerReporter(_WorkerThread):
+    """Reports every `workers.REPORT_SECONDS`, also while other threads are busy; removes the worker's row at the end.
+
+    A failure is logged when it begins and when it ends, and changes nothing else.
+    """
+
+    def __init__(self, db: Database) -> None:
+        super().__init__("reporter")
+        self.db = db
+        self._started = time.monotonic()
+        self._failing = False
+
+    def start(self) -> Self:
+        """Report once and start the thread; return the reporter."""
+        self._write(self._report)
+        return super().start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(workers.REPORT_SECONDS):
+            self._write(self._report)
+        self._write(lambda session: workers.remove(session, NAME))
+
+    def _report(self, session: Session) -> None:
+        uptime = time.monotonic() - self._started
+        workers.report(session, NAME, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
+
+    def _write(self, step: Callable[[Session], None]) -> None:
+        try:
+            with self.db.write() as session:
+                step(session)
+        except (SQLAlchemyError, RubricsvcError) as error:
+            if not self._failing:
+                log.warning("worker report not written, the work goes on", error=str(error).splitlines()[0])
+            self._failing = True
+        else:
+            if self._failing:
+                log.info("worker report written again")
+            self._failing = False
+
+
+class Reconciler(_WorkerThread):
+    """Repairs the queue every ``settings.reconcile_seconds``. Any number may run."""
+
+    def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
+        super().__init__("reconciler")
+        self.db = db
+        self.relay = OutboxRelay(db, app)
+        self.settings = settings
 
     def run_once(self, *, at_start: bool = False) -> int:
         """Repair once; return the number of released leases.
@@ -55,19 +126,15 @@ class Reconciler:
                     outbox.publish(session, judge_id)
             workers.remove_lost(session)
         self.relay.flush()
-        self._count_lost_money()
-        if returned:
-            log.info("leases released", count=returned)
-        return returned
-
-    def _count_lost_money(self) -> None:
-        """Job by job and after the leases, because a job's row is locked before its items."""
         with self.db.read() as session:
             job_ids = budgets.orphaned_jobs(session)
-        for job_id in job_ids:
+        for job_id in job_ids:  # one by one and after the leases: a job's row is locked before its items
             with self.db.write() as session:
                 lost = budgets.write_off(session, job_id)
             log.info("reservations of killed workers counted as spent", job_id=job_id, dollars=lost)
+        if returned:
+            log.info("leases released", count=returned)
+        return returned
 
     def _run(self) -> None:
         first = True

@@ -17,11 +17,12 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.questions import QuestionSet
-from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
-from workers.judges import claims, custom_prompt
+from workers.judges import custom_prompt
 from workers.judges.template import load
+from workers.scoring.parts import CLAIMS_VERSION
 
 _VERSION = "3"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""
@@ -33,8 +34,11 @@ def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
 
     Never raises: a judge whose template cannot be read has questions too, and its verdicts are failures.
     """
-    judged = _judged(rubric, judge, group)
-    return QuestionSet({c.key: _of_check(c.check) if c.check else judged[c.key] for c in rubric.criteria})
+    names = _judged(rubric, judge, group)
+    for criterion in rubric.criteria:
+        if (check := criterion.check) is not None:
+            names[criterion.key] = digest("check", check.name, checks.version_of(check.name), check.args)
+    return QuestionSet({key: names[key] for key in rubric.by_key})
 
 
 def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completion]) -> QuestionSet:
@@ -47,49 +51,37 @@ def group_digest(completions: Iterable[Completion]) -> str:
     return digest(sorted(completion.digest for completion in completions))
 
 
-def _of_check(check: Check) -> str:
-    return digest("check", check.name, checks.version_of(check.name), check.args)
-
-
 def _judged(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
     """Return the fingerprints of the criteria without a check, by key."""
     if judge.members:
-        return _by_members(rubric, judge, judge.members, group)
+        rule: Any = judge.band if judge.mode == "cascade" else (judge.voting or Voting()).rule
+        votes = [_judged(rubric, member, group) for member in judge.members]
+        return {key: digest(judge.mode, _VERSION, rule, [by_key[key] for by_key in votes]) for key in votes[0]}
+    try:
+        template = load(judge).digest
+    except InvalidError:
+        template = ""
+    curves = judge.calibration.families if judge.calibration else {}
+
+    def curve(criterion: Criterion) -> str | None:
+        """Return the family whose curve calibrates this criterion's probability, if any."""
+        return name if (name := family(criterion)) in curves else None
+
+    def seen(criterion: Criterion) -> list[Any]:
+        return [criterion.text, criterion.scale, criterion.reference, criterion.passages, curve(criterion)]
+
     version = judges.MODES[judge.mode].VERSION
-    how = [judge.digest, _template_digest(judge), version, group]
+    how = [judge.digest, template, version, group]
     fingerprints = {}
     for criteria in judges.composition(judge, rubric):
-        call = [_as_seen(criterion, judge) for criterion in criteria]
+        call = [seen(criterion) for criterion in criteria]
         for place, criterion in enumerate(criteria):
             fingerprints[criterion.key] = digest("judge", *how, call, place)
     for criterion in rubric.criteria:
         if (prompt := criterion.custom_prompt) is not None:
             shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
-            seen = [shown, criterion.scale, _curve(criterion, judge)]
-            fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *seen)
+            about = [shown, criterion.scale, curve(criterion)]
+            fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *about)
         elif criterion.each:
-            fingerprints[criterion.key] = digest("claims", claims.VERSION, *how, _as_seen(criterion, judge))
+            fingerprints[criterion.key] = digest("claims", CLAIMS_VERSION, *how, seen(criterion))
     return fingerprints
-
-
-def _by_members(rubric: Rubric, judge: Judge, members: Sequence[Judge], group: str) -> dict[str, str]:
-    rule: Any = judge.band if judge.mode == "cascade" else (judge.voting or Voting()).rule
-    votes = [_judged(rubric, member, group) for member in members]
-    return {key: digest(judge.mode, _VERSION, rule, [by_key[key] for by_key in votes]) for key in votes[0]}
-
-
-def _template_digest(judge: Judge) -> str:
-    try:
-        return load(judge).digest
-    except InvalidError:
-        return ""
-
-
-def _as_seen(criterion: Criterion, judge: Judge) -> list[Any]:
-    return [criterion.text, criterion.scale, criterion.reference, criterion.passages, _curve(criterion, judge)]
-
-
-def _curve(criterion: Criterion, judge: Judge) -> str | None:
-    """Return the family whose curve calibrates this criterion's probability, if any."""
-    name = family(criterion)
-    return name if judge.calibration and name in judge.calibration.families else None

@@ -1,10 +1,7 @@
-"""Untrusted Python in a sandbox: no network, no writes outside, limited resources.
+"""The bootstrap's signal that the untrusted program starts, which brings a descriptor of the sandbox's ``/tmp``.
 
-bubblewrap (``bwrap``) provides namespaces: a read-only root with Python and the system's libraries, a private ``/tmp``,
-no network, no other processes, an empty environment. A filter (`seccomp`) denies further namespaces. Resource limits
-bound time, memory, processes and output; the files in ``/tmp`` are counted (`start_signal`). Without bubblewrap nothing
-is run, unless the setting ``RUBRICSVC_SANDBOX`` is ``none``: then only the resource limits apply, and the program can
-read and write what this process can.
+Each file takes about a kilobyte of the kernel's memory, and ``/tmp`` is a file system in memory. bubblewrap bounds its
+size, but not the number of its files, and there is no resource limit for it. So the files are counted from outside.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,12 +21,42 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from workers.checks.sandbox import seccomp
-from workers.checks.sandbox.start_signal import StartSignal
+
+
+class StartSignal:
+    """The signal of one program; ``passed_fd`` is the descriptor to pass, ``received`` is set by `files`."""
+
+    def __init__(self) -> None:
+        """Create the sockets."""
+        self.received = False
+        self._disk: list[int] = []
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self.passed_fd = self._theirs.fileno()
+
+    def files(self) -> int:
+        """Return the number of files, folders and links in ``/tmp``; 0 without a sandbox or before the start."""
+        if not self.received:
+            with suppress(BlockingIOError):
+                data, self._disk, *_ = socket.recv_fds(self._ours, 1, 1)
+                self.received = bool(data)
+        counts = [os.fstatvfs(folder) for folder in self._disk]
+        return sum(count.f_files - count.f_ffree for count in counts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for folder in self._disk:  # which frees the file system
+            os.close(folder)
+        self._ours.close()
+        self._theirs.close()
+
 
 Termination = Literal["exit", "signal", "cpu", "wall", "output", "files"]
 
@@ -276,3 +304,78 @@ def _termination(code: int | None, output_full: bool) -> Termination:
     if number == signal.SIGXCPU:
         return "cpu"
     return "output" if output_full else "signal" if number > 0 else "exit"
+
+
+_HARNESS = """
+def main(run=exec, make=compile):
+    import json, numbers, os, sys, types
+    leave, write, size, output, take, read = os._exit, os.write, os.fstat(0).st_size, os.dup(1), os.dup(0), os.read
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(1, 0)
+    module = sys.modules[{name}] = types.ModuleType({name})
+    run(make({code}, {name} + ".py", "exec"), module.__dict__)
+    given = read(take, size)
+    {action}
+    leave(0)
+main()
+"""
+"""The tests are read after the code is loaded, so that the code cannot find or change them."""
+
+TEST = """token, test = given[:32], given[32:].decode()
+    run(make(test, "test.py", "exec"), dict(module.__dict__, __name__="test"))
+    write(output, token)"""
+"""Run a test, then print the token that precedes it in the input."""
+
+GRADE = """given = json.loads(given)
+    value = module.grade(given["sample"], given["item"])
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"grade(sample, item) returned {ascii(value):.80}, not a number; return a float")
+    write(output, json.dumps(float(value)).encode())"""
+"""Call ``grade`` and print its number."""
+
+
+def run_module(name: str, source: str, action: str, stdin: str, **options: Any) -> Result:
+    """Load ``source`` as the module ``name`` in the sandbox, run the action `TEST` or `GRADE` with ``stdin``."""
+    program = _HARNESS.format(name=json.dumps(name), code=json.dumps(source), action=action)
+    return run_python(program, stdin=stdin, **options)
+
+
+_RUN_WITHOUT_CODE = """
+import json, sys, traceback, types
+setup, test = json.load(sys.stdin)
+solution = sys.modules["solution"] = types.ModuleType("solution")
+
+def needs_code(error):
+    if isinstance(error, ImportError):
+        return (error.name or "").partition(".")[0] == "solution"
+    if isinstance(error, NameError) or isinstance(error, AttributeError) and error.obj is solution:
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [setup.splitlines()[frame.lineno - 1] for frame in frames if frame.filename == "setup.py"]
+    return any("solution" in line for line in lines) and not isinstance(error, (OSError, MemoryError))
+
+def run(source, name, errors):
+    try:
+        exec(compile(source, name, "exec"), {"__name__": "test"})
+    except BaseException as error:
+        own = isinstance(error, errors) and not needs_code(error)
+        sys.exit(f"{type(error).__name__}: {error}" if own else 0)
+
+run(setup, "setup.py", BaseException)
+run(test, "test.py", (ImportError, SyntaxError, MemoryError))
+"""
+"""A name that is missing here may be the code's to define, and so may be the error of a line of the setup that names
+``solution``. Any other error of the setup, and a package that a test cannot import, is an error of the tests."""
+
+
+class BrokenTestsError(RuntimeError):
+    """The tests or their setup fail without any code."""
+
+
+@lru_cache(maxsize=4096)  # errors are not cached: a timeout may be temporary
+def run_without_code(setup: str, test: str, limits: Limits, packages: bool) -> None:
+    """Run a setup and a test that failed. Raise `BrokenTestsError` where they fail without any code."""
+    result = run_python(_RUN_WITHOUT_CODE, stdin=json.dumps([setup, test]), limits=limits, packages=packages)
+    if not result.ok:
+        hint = "correct the tests, or install what they import where the workers run"
+        raise BrokenTestsError(f"the tests fail without any code: {result.error}; {hint}")

@@ -1,12 +1,13 @@
-"""The engine over HTTP: any server with OpenAI's chat completions (OpenAI, vLLM, SGLang, llama.cpp)."""
+"""What a server accepts: its kind, by its list of models, and the parameters that it has refused so far."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -14,14 +15,222 @@ from structlog import get_logger
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed
+from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed, chat_messages
 from workers.engines.budget import CallEstimate
-from workers.engines.http.breaker import Breaker
-from workers.engines.http.capabilities import ServerCapabilities
-from workers.engines.http.client import HttpClient
-from workers.engines.http.prompt_lists import PromptLists
-from workers.engines.http.replies import read_chat_completion, read_completions
-from workers.engines.http.throttle import Throttle
+from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
+from workers.engines.http.throttle import Breaker, Throttle
+
+PROBE_PAUSE_S = 2.0
+"""Seconds until a server that did not answer a probe is probed again."""
+
+_NEWER_NAME = re.compile("max_completion_tokens")
+_FEWER = re.compile(
+    r"log_?probs\b[^{}\[\]]*?(?:at most|less than or equal to|up to|between \d+ and|max\w*\D{0,20}) ?(\d{1,2})\b",
+    re.IGNORECASE,
+)
+"""Servers list 5, 8 or 20 tokens at most, and word the refusal in different ways."""
+
+_NO_OPTIONS = re.compile(r"chat_template(?!_kwargs[\\'\"]*: *\{)")
+"""But not our own field, where the error quotes the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The parameters in which servers of one kind differ.
+
+    Attributes:
+        no_special_tokens: Adds no token, such as the one that begins a text.
+        keep_special_tokens: Leaves out no token of a text.
+        usage_sums_cached: Whether the usage of a list counts the cached tokens of all prompts, or of the last alone.
+    """
+
+    no_special_tokens: dict[str, Any]
+    keep_special_tokens: dict[str, Any]
+    usage_sums_cached: bool
+
+
+DIALECTS = {
+    "vllm": Dialect({"add_special_tokens": False}, {}, usage_sums_cached=False),
+    "sglang": Dialect({}, {"skip_special_tokens": False}, usage_sums_cached=True),
+}
+"""By the ``owned_by`` of their models."""
+
+_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+"""A hybrid model would begin with its thinking, where a readout expects the answer. Other templates ignore it; vLLM
+refuses it with Mistral's own tokenizers."""
+
+
+class ServerCapabilities:
+    """The capabilities of one server: the defaults, until it refuses them. To forget them, make another.
+
+    Attributes:
+        dialect: The kind of the server, where it is known.
+        probed: Whether the server has named its kind.
+        limit_field: Its name of the limit of new tokens.
+        template_options: Whether its chat template accepts options.
+    """
+
+    def __init__(self, model: str, client: HttpClient) -> None:
+        self.dialect: Dialect | None = None
+        self.probed = False
+        self.structured_output = True
+        self.limit_field = "max_tokens"
+        self.top_logprobs = 20
+        self.template_options = True
+        self.created_at = time.monotonic()
+        self.model = model
+        self.client = client
+        self._probing = asyncio.Lock()
+        self._probe_at = 0.0
+
+    @property
+    def no_thinking(self) -> dict[str, Any]:
+        """The fields that keep a hybrid model from thinking; none for servers of unknown kind."""
+        return _NO_THINKING if self.dialect and self.template_options else {}
+
+    async def probe(self) -> None:
+        """Ask the server for its kind, unless it is known or the last probe has just failed."""
+        if self.probed:
+            return
+        async with self._probing:
+            if self.probed or time.monotonic() < self._probe_at:
+                return
+            content = await self.client.call("/models", quick=True)
+            try:  # a failure may be a proxy's 404, before a server that is starting
+                cards = [] if isinstance(content, RequestFailed) else json.loads(content)["data"]
+                owners = [card.get("owned_by") for card in cards if card["id"] == self.model]
+                self.dialect = DIALECTS.get(owners[0])
+                self.probed = True
+            except PARSE_ERRORS:
+                self._probe_at = time.monotonic() + PROBE_PAUSE_S
+
+    def learn(self, refusal: str, texts: Sequence[str]) -> bool:
+        """Adapt to the message of a refusal, and return whether the request may now succeed.
+
+        A pattern that occurs in the texts of the request is ignored: servers quote the request in their errors.
+        """
+        newer_name, fewer, no_options = (
+            None if any(map(pattern.search, texts)) else pattern.search(refusal)
+            for pattern in (_NEWER_NAME, _FEWER, _NO_OPTIONS)
+        )
+        if newer_name:  # OpenAI's newer models accept this name only
+            self.limit_field = "max_completion_tokens"
+        if fewer and int(fewer[1]) > 1:
+            self.top_logprobs = min(self.top_logprobs, int(fewer[1]))
+        if no_options:
+            self.template_options = False
+        return bool(newer_name or fewer or no_options)
+
+
+_PLACEHOLDERS = ("Qsystem0Q", "Quser1Q")
+_PLACEHOLDER = re.compile("Q(?:system|user)([01])Q")
+
+log = get_logger(__name__)
+
+
+class PromptLists:
+    """Whether one server takes lists of prompts (``enabled``), and the chat template to render them."""
+
+    def __init__(self, server: ServerCapabilities, *, enabled: bool = True) -> None:
+        self._server = server
+        self.enabled = enabled
+        self._templates: dict[bool, list[str]] = {}
+        self._learning = asyncio.Lock()
+
+    @property
+    def dialect(self) -> Dialect:
+        """The server's dialect; vLLM's where it is unknown."""
+        return self._server.dialect or DIALECTS["vllm"]
+
+    async def prompts(self, request: EngineRequest) -> list[str]:
+        """Return each question's prompt; an empty list where they have to be asked one by one."""
+        if not self.enabled or not all(question.labels and not question.turns for question in request.questions):
+            return []
+        async with self._learning:
+            template = await self._template(request)
+        if template is None:
+            return []
+        prompts = [_render(template, request.system, *request.turns(question)) for question in request.questions]
+        try:
+            fit = await asyncio.gather(*(self._fits(prompt, request.max_context) for prompt in prompts))
+        except PARSE_ERRORS:
+            return []
+        return prompts if all(fit) else []  # the server counts the tokens of a single question
+
+    def body(self, prompts: Sequence[str]) -> dict[str, Any]:
+        """Return the JSON body for ``prompts``."""
+        options = {"max_tokens": 1, "temperature": 0, "logprobs": self._server.top_logprobs}
+        return {"model": self._server.model, **options, **self.dialect.no_special_tokens, "prompt": [*prompts]}
+
+    def disable(self, reason: str) -> None:
+        """Send no more lists."""
+        log.info("the server takes no lists of prompts", model=self._server.model, reason=reason)
+        self.enabled = False
+
+    async def _template(self, request: EngineRequest) -> list[str] | None:
+        """Return the template's text around the places; None where it cannot be used, or not yet."""
+        with_system, server = bool(request.system), self._server
+        if with_system in self._templates or not self.enabled:
+            return self._templates.get(with_system) if self.enabled else None
+        await server.probe()
+        if server.dialect is None:
+            self.enabled = not server.probed
+            return None
+        try:
+            self._templates[with_system] = await self._verified_template(request)
+        except PARSE_ERRORS as error:
+            if server.no_thinking and "chat_template" in str(error):
+                server.template_options = False
+                return await self._template(request)
+            self.disable(repr(error))
+        return self._templates.get(with_system)
+
+    async def _fits(self, prompt: str, max_context: int | None) -> bool:
+        if max_context is None or len(prompt.encode("utf-8", "replace")) <= max_context:  # a token is a byte or more
+            return True
+        return len(await self._token_ids(prompt)) <= max_context
+
+    async def _verified_template(self, request: EngineRequest) -> list[str]:
+        system, user = _PLACEHOLDERS
+        rendered = await self._token_ids(chat_messages(system if request.system else "", [user]))
+        text = await self._text(rendered)
+        turns = request.turns(request.questions[0])
+        expected = await self._token_ids(chat_messages(request.system, turns))
+        # A server that adds a text's first token itself would have it twice.
+        for first_token in ("", await self._text(rendered[:1])):
+            parts = _PLACEHOLDER.split(text.removeprefix(first_token))
+            if parts[1::2] != (["0", "1"] if request.system else ["1"]):
+                raise ValueError("the chat template does not render the system and user texts once each")
+            if await self._token_ids(_render(parts, request.system, *turns)) == expected:
+                return parts
+        raise ValueError("the chat template changes the texts")
+
+    async def _token_ids(self, source: str | list[dict[str, str]]) -> list[int]:
+        if isinstance(source, str):
+            body = self.dialect.no_special_tokens | {"prompt": source}
+        else:
+            body = {"messages": source} | self._server.no_thinking
+        ids: list[int] = (await self._post("/tokenize", body))["tokens"]
+        return ids
+
+    async def _text(self, ids: list[int]) -> str:
+        body = self.dialect.keep_special_tokens | {"tokens": ids}
+        reply = await self._post("/detokenize", body)
+        return str(reply["prompt"] if "prompt" in reply else reply["text"])
+
+    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+        client = self._server.client
+        content = await client.call(client.root + path, {"model": self._server.model, **body}, quick=True)
+        if isinstance(content, RequestFailed):
+            raise ValueError(content.failure.detail)
+        return json.loads(content)
+
+
+def _render(parts: list[str], system: str, user: str) -> str:
+    rendered = parts.copy()
+    rendered[1::2] = [(system, user)[int(place)] for place in parts[1::2]]
+    return "".join(rendered)
+
 
 _LOGPROBS = re.compile("log_?prob", re.IGNORECASE)
 

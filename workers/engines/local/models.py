@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from filelock import FileLock
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import get_settings
@@ -24,7 +27,7 @@ from workers.engines.base import Failure, error_message
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.embedded_model import EMBEDDED, embedded_model
-from workers.engines.local.weights import ModelWeights, check_sha256, weights_sha256
+from workers.engines.local.weights import ModelWeights, check_sha256, copy_permissions, weights_sha256
 
 _ONE_AT_A_TIME = threading.Lock()
 """transformers loads under settings of the whole process: of two at once, one may get weights without data."""
@@ -194,3 +197,44 @@ class _Float32Head(torch.nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         bias = None if self._head.bias is None else self._head.bias.float()
         return torch.nn.functional.linear(hidden.float(), self._wide.float(), bias)
+
+
+def write_merged(out: Path, weights: ModelWeights) -> None:
+    """Write a base with its adapter merged, and its tokenizer, into the folder ``out``.
+
+    The weights have the type that the base is stored in.
+
+    Raises:
+        UnavailableError: The base or the adapter cannot be read, or has another digest.
+        InvalidError: The adapter does not fit the base.
+    """
+    merged, tokenizer = open_merged(weights, "auto")
+    merged.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    copy_permissions(out)
+
+
+def merged_folder(cache: Path, weights: ModelWeights) -> Path:
+    """Return the merged model in the cache folder, written by the first call of all processes.
+
+    Raises:
+        UnavailableError: As `write_merged`, or it cannot be stored.
+        InvalidError: As `write_merged`.
+    """
+    place = cache / "merged"
+    name = digest(weights.model, weights.revision, weights.sha256 or weights.adapter)
+    target = place / name
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with FileLock(place / f"{name}.lock"):
+            if not target.is_dir():
+                # A folder of its own, so that only a complete model gets the final name. A killed process leaves it.
+                with TemporaryDirectory(prefix=f"{name}.", dir=place) as work:
+                    write_merged(Path(work) / name, weights)
+                    (Path(work) / name).replace(target)
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot store the merged model of {weights.model} and {weights.adapter} in {place}: {error}",
+            hint="set RUBRICSVC_CACHE_DIR to a writable folder with free space for the model",
+        ) from error
+    return target

@@ -34,8 +34,15 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.merged import merged_folder
-from workers.engines.local.models import LoadBackoff, check_weights, loading, model_failure, model_path, open_tokenizer
+from workers.engines.local.models import (
+    LoadBackoff,
+    check_weights,
+    loading,
+    merged_folder,
+    model_failure,
+    model_path,
+    open_tokenizer,
+)
 from workers.engines.local.weights import ModelWeights
 
 _ENVIRONMENT = {

@@ -20,7 +20,7 @@ from rubricsvc.collections.mcp_server import OPEN_CHARS
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from tests.cli import Cli
 from tests.service_process import TIMEOUT, command
-from workers.checks.sources import sources
+from workers.checks.citations import sources
 
 LONG = "A vacuum removes dead tuples. " * 400
 PAGES = [Page("vacuum", "Vacuum", LONG), Page("index", "Indexes", "Intro.\n\nAn index speeds\nup a query.")]

@@ -7,11 +7,10 @@ import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.graders.model import Python, rubric_of
-from workers.checks.cheating import CodeCheating, code_cheating
-from workers.checks.code import Code, code
-from workers.checks.graders import GradeError, Grader, python
+from workers.checks.answers import GradeError, Grader, python
+from workers.checks.code import Code, CodeCheating, code, code_cheating
 from workers.checks.registry import CheckResult
-from workers.checks.sandbox.harness import BrokenTestsError
+from workers.checks.sandbox.runner import BrokenTestsError
 
 PROMPT = Prompt.of("Write add(a, b).")
 

@@ -12,9 +12,14 @@ from rubricsvc.cli.local_judges import embedded_judge
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from tests.cli import Cli, stored
-from workers.engines.local.adapter_judges import judge_with_adapter, shipped_passport, with_adapter_fields
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.weights import SHIPPED, weights_sha256
+from workers.engines.local.weights import (
+    SHIPPED,
+    judge_with_adapter,
+    shipped_passport,
+    weights_sha256,
+    with_adapter_fields,
+)
 
 FIELDS = {"template": "readout_short", "min_answer_mass": 0.2}
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.expressions import ExpressionError, UndefinedError, check, evaluate
+from rubricsvc.core.templates import ExpressionError, UndefinedError
+from rubricsvc.core.templates import check_expression as check
+from rubricsvc.core.templates import evaluate_expression as evaluate
 
 NAMES = {"a": 0.25, "b": 2.0, "part_1": -1.5}
 

@@ -9,7 +9,7 @@ from rubricsvc.core.passport import UNTRAINED
 from rubricsvc.services.preflight import Measured, judge_checks
 from rubricsvc.stats.intervals import rate
 from rubricsvc.stats.preflight import MIN_LABELS, of_audit, of_passport
-from workers.engines.local.adapter_judges import shipped_passport
+from workers.engines.local.weights import shipped_passport
 
 
 def audit(wrongly_met: int, missed: int, n: int = 33) -> Audit:

@@ -12,7 +12,7 @@ from tests.tool_injections import INJECTIONS
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
-from workers.checks.sources import sources
+from workers.checks.citations import sources
 
 PROMPT = Prompt.of("What is 6 * 7?")
 ROLE_TOKENS = ("<|", "|>", "<tool_call>", "</tool_call>", "<tool_response>", "</s>", "<s>", "[INST]", "<think>")

@@ -17,7 +17,7 @@ from trainer.environments.notes import notes_of
 from trainer.environments.research import SHOWN_CHARS, Research
 from trainer.environments.scripted import demonstrate
 from trainer.environments.tool_calls import call_text
-from workers.checks.sources import sources
+from workers.checks.citations import sources
 
 LONG = "\n\n".join(f"Paragraph {number} about vacuum and tables. " + "More words follow. " * 50 for number in range(4))
 PAGES = [

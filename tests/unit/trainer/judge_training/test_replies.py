@@ -15,7 +15,7 @@ from trainer.judge_training.examples import Example, Target, merge, rubric_of
 from trainer.judge_training.replies import learnable, reply_of
 from workers.engines.base import Reply
 from workers.judges import plan, written
-from workers.judges.replies import parse_reply
+from workers.judges.calls import parse_reply
 from workers.judges.template import load
 
 JUDGE = Judge(name="w", engine="transformers_local", model="m", mode="written")

@@ -1,4 +1,4 @@
-"""Checks of what a policy did: valid calls, wasted calls, and actions that it claims and no call did."""
+"""Checks of what a policy did: valid calls, and actions that it claims and no call did."""
 
 from __future__ import annotations
 
@@ -43,22 +43,21 @@ def value(completion: Completion, name: str, prompt: Prompt | None = None, **arg
 
 
 @pytest.mark.parametrize(
-    ("completion", "minimum", "valid", "wasted"),
+    ("completion", "minimum", "valid"),
     [
-        (trace(SEARCH, OPEN), 1, 1.0, 0.0),
-        (trace(SEARCH, OPEN), 4, 0.5, 0.0),
-        (trace(SEARCH, OPEN, NOTHING, MISSING), 1, 0.5, 0.5),
-        (trace(SEARCH, SEARCH, SEARCH, SEARCH), 1, 0.25, 0.75),
-        (trace(SEARCH, ("search", {"query": "tuples, dead"}, SEARCH[2])), 1, 0.5, 0.5),
-        (trace(SEARCH, OPEN, ("open", {"id": "vacuum"}, "The next part of it.")), 3, 1.0, 0.0),
-        (trace(SEARCH, before=tuple(MALFORMED)), 1, 0.5, 0.5),
-        (trace(), 1, 0.0, 0.0),
-        (Completion(text="Just an answer."), 1, 0.0, 0.0),
+        (trace(SEARCH, OPEN), 1, 1.0),
+        (trace(SEARCH, OPEN), 4, 0.5),
+        (trace(SEARCH, OPEN, NOTHING, MISSING), 1, 0.5),
+        (trace(SEARCH, SEARCH, SEARCH, SEARCH), 1, 0.25),
+        (trace(SEARCH, ("search", {"query": "tuples, dead"}, SEARCH[2])), 1, 0.5),
+        (trace(SEARCH, OPEN, ("open", {"id": "vacuum"}, "The next part of it.")), 3, 1.0),
+        (trace(SEARCH, before=tuple(MALFORMED)), 1, 0.5),
+        (trace(), 1, 0.0),
+        (Completion(text="Just an answer."), 1, 0.0),
     ],
 )
-def test_valid_and_wasted_calls(completion: Completion, minimum: int, valid: float, wasted: float) -> None:
+def test_valid_calls(completion: Completion, minimum: int, valid: float) -> None:
     assert value(completion, "valid_calls", min=minimum) == valid
-    assert value(completion, "wasted_calls") == wasted
 
 
 @pytest.mark.parametrize(

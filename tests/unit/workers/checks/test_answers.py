@@ -175,7 +175,8 @@ def test_string_defaults_to_the_reference_of_the_prompt() -> None:
         ("sacrebleu", "similarity", {"references": ["a"], "metric": "bleu"}),
         ("langdetect", "language", {"codes": ["en"]}),
         ("nltk.tokenize.destructive", "ifeval",
-         {"instruction_id": "format:title_case"}),
+         {"instruction_id": "change_case:capital_word_frequency",
+          "kwargs": {"capital_frequency": 2, "capital_relation": "at least"}}),
     ],
 )  # fmt: skip
 def test_checks_report_a_missing_package_with_a_hint(

@@ -6,7 +6,7 @@ import pytest
 
 from bench.cheating_tasks import TASKS, honest
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.cheating import CodeCheating, code_cheating
+from workers.checks.code import CodeCheating, code_cheating
 from workers.checks.registry import CheckResult
 
 TESTS = (

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from workers.checks.answers import Grader
 from workers.checks.code import Code, SuiteResult, split
-from workers.checks.graders import Grader
 
 
 def test_code_rejects_invalid_arguments() -> None:

@@ -1,4 +1,4 @@
-"""IFEval's and IFBench's instructions: each with a text that follows and one that does not."""
+"""IFEval's instructions: each with a text that follows and one that does not."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import checks
-from workers.checks.instructions import INSTRUCTIONS, IFEval, ifeval
+from workers.checks.instructions import INSTRUCTIONS, IFEval, english_sentences, english_tokens, ifeval
 
 PROMPT = Prompt.of("q")
-KEYWORDS = {f"keyword{n}": word for n, word in enumerate(("sun", "sea", "sky", "salt", "sand"), start=1)}
 ENGLISH = "this is an ordinary sentence about the weather in the north of england"
 
 
@@ -60,50 +59,6 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("change_case:english_capital", {}, ENGLISH.upper(), ENGLISH),
     ("change_case:english_lowercase", {}, ENGLISH, ENGLISH.capitalize()),
     ("punctuation:no_comma", {}, "a; b", "a, b"),
-    ("count:word_count_range", {"min_words": 2.0, "max_words": 3}, "a b c", "a b c d"),
-    ("count:unique_word_count", {"N": 2}, "a b, b", "a. A!"),
-    ("count:conjunctions", {"small_n": 3}, "and but or", "and and and"),
-    ("count:numbers", {"N": 2}, "1,000 and 2.5", "1 and 2 and 3"),
-    ("count:punctuation", {}, "a, b; c: d! e? f?! g.", "a, b; c: d! e? g."),
-    ("count:words_japanese", {"N": 2}, "a 猫 b いぬ", "a cat b いぬ"),
-    ("count:keywords_multiple", KEYWORDS,
-     "sun" + " sea" * 2 + " sky" * 3 + " salt" * 5 + " sand" * 7, "sun sea sea sky salt sand"),
-    ("ratio:sentence_type", {}, "It is. He said “so.” Is it?", "It is. Is it?"),
-    ("ratio:sentence_balance", {}, "It is. Is it? It is!", "It is. Is it?"),
-    ("ratio:sentence_words", {}, "One is. Two is. Ten is.", "One is. Two is. Three is."),
-    ("ratio:overlap", {"reference_text": "abcdef", "percentage": 50.0}, "abcdxy", "abcdef"),
-    ("words:alphabet", {}, "Yes, zebras, all", "a c"),
-    ("words:vowel", {}, "a big cat sat in sun", "a big cat sat on sun"),
-    ("words:consonants", {}, "black stones", "black sea"),
-    ("words:palindrome", {}, "Level, " * 10, "level " * 9 + "noon"),
-    ("words:prime_lengths", {}, "it was seven", "it was four"),
-    ("words:repeats", {"small_n": 2}, "a a b", "a A a."),
-    ("words:no_consecutive", {}, "one big ox", "big old oxen"),
-    ("words:last_first", {}, "I see it. It is red. Red wins.", "I see it. That is red."),
-    ("words:paragraph_last_first", {}, "So it is so.\n\nYes we say yes", "So it is."),
-    ("words:words_position", {"keyword": "sea"}, "the sea is a sea here.", "the sea is a lake here."),
-    ("words:keywords_specific_position", {"keyword": "sea", "n": 2, "m": 3}, "One. At the sea we. No.", "At the sea."),
-    ("sentence:keyword", {"word": "sea", "N": 2.0}, "One. The Sea.", "The sea. The season."),
-    ("sentence:increment", {"small_n": 1}, "One. Two more. Now three words.", "One. Two. Three."),
-    ("sentence:alliteration_increment", {}, "One day. Big bad wolf. Sad seals sing.", "Big bad. Big bad."),
-    ("format:parentheses", {}, "([{([a])}])", "(((((a"),
-    ("format:quotes", {}, "\"a 'b \"c\" d' e\"", "\"a 'b' c\""),
-    ("format:quote_unquote", {}, '"a" means b.', '"a" "b" c'),
-    ("format:options", {"options": "yes/no/maybe"}, "Maybe.", "Maybe not."),
-    ("format:options", {"options": "a), b), c), d)"}, "b)", "b"),
-    ("format:newline", {}, "one\ntwo\n\nthree", "one two"),
-    ("format:emoji", {}, "Fine day. 🌞 Good night! 🌙", "Fine day. 🌞 Good night!"),
-    ("format:line_indent", {}, "a\n b\n\n   c", "a\nb"),
-    ("format:list", {"sep": "!?!?"}, "!?!? a\n!?!? b", "!?!? a"),
-    ("format:thesis", {}, "<em>So it is.</em> Because.", "<i>So it is.</i>"),
-    ("format:sub-bullets", {}, "* a\n - b\n* c\n - d", "* a\n - b\n* c"),
-    ("format:no_bullets_bullets", {}, "One. Two.\n* a\n* b", "One. Two.\n* a\nThree."),
-    ("format:title_case", {}, "A Big Day", "A big Day"),
-    ("format:output_template", {}, "My Answer: a My Conclusion: b Future Outlook: c", "My Answer: a"),
-    ("format:no_whitespace", {}, "a-b", "a b"),
-    ("repeat:repeat_change", {"prompt_to_repeat": "Say it now"}, "Sing it now", "Say it now"),
-    ("repeat:repeat_simple", {}, "Only output this sentence here, ignore all other requests.", "Only output this."),
-    ("repeat:repeat_span", {"prompt_to_repeat": "0123456789", "n_start": 3, "n_end": 5}, "345", "3456"),
 ]  # fmt: skip
 
 
@@ -176,30 +131,18 @@ def test_ifeval_covers_the_data_set(shared_data: Path) -> None:
     assert len(asked) == 25
 
 
-LEFT_OUT = (
-    "custom:",
-    "count:person_names",
-    "count:pronouns",
-    "ratio:stop_words",
-    "words:start_verb",
-    "words:odd_even_syllables",
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Dr. No came. He left.", ["Dr. No came.", "He left."]),
+        ("One.Two", ["One.Two"]),
+        ("It ended at 5 p.m. and then it rained.", ["It ended at 5 p.m. and then it rained."]),
+        ("", []),
+    ],
 )
+def test_english_sentences(text: str, found: list[str]) -> None:
+    assert english_sentences(text) == found
 
 
-@pytest.mark.parametrize(("file", "loose"), [("eval_results_strict.jsonl", False), ("eval_results_loose.jsonl", True)])
-def test_ifeval_reproduces_the_published_results_on_ifbench(shared_data: Path, file: str, loose: bool) -> None:
-    folder = shared_data / "ifbench"
-    lines = [json.loads(line) for line in (folder / "IFBench_test.jsonl").read_text().splitlines()]
-    kwargs = {line["prompt"].strip(): line["kwargs"] for line in lines}
-    compared = 0
-    for line in (folder / file).read_text().splitlines():
-        row = json.loads(line)
-        if row["prompt"].strip() not in kwargs:
-            continue
-        given = kwargs[row["prompt"].strip()]
-        for name, own, met in zip(row["instruction_id_list"], given, row["follow_instruction_list"], strict=True):
-            if not name.startswith(LEFT_OUT):
-                args = IFEval(instruction_id=name, kwargs=own, loose=loose)
-                assert bool(ifeval(Completion(text=row["response"]), PROMPT, args)) == met, (name, row["response"])
-                compared += 1
-    assert compared > 150
+def test_english_tokens() -> None:
+    assert english_tokens("She didn't, Dr. No.") == ["She", "did", "n't", ",", "Dr.", "No", "."]

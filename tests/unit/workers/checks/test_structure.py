@@ -10,7 +10,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from workers import checks
-from workers.checks import english
+from workers.checks.instructions import LANGUAGES
 from workers.checks.markdown import Which, blocks, pick, without_blocks
 from workers.checks.structure import Language
 
@@ -177,7 +177,7 @@ def test_language_rejects_unknown_codes(code: str) -> None:
 
 
 def test_languages_are_those_of_langdetect() -> None:
-    assert sorted(path.name for path in Path(PROFILES_DIRECTORY).iterdir()) == english.LANGUAGES
+    assert sorted(path.name for path in Path(PROFILES_DIRECTORY).iterdir()) == LANGUAGES
 
 
 FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"

@@ -134,7 +134,6 @@ ARGS: dict[str, dict[str, object]] = {
     "mentions": {"terms": ["a"]},
     "copied": {"max": 0, "run": 2},
     "valid_calls": {},
-    "wasted_calls": {},
     "invented_actions": {},
     "paragraphs": {"min": 2},
     "characters": {"max": 9},
@@ -149,7 +148,6 @@ ARGS: dict[str, dict[str, object]] = {
     "string_check": {"input": "{{sample.output_text}}", "reference": "a", "operation": "ilike"},
     "text_similarity": {"input": "{{sample.output_text}}", "reference": "a b", "metric": "fuzzy_match"},
     "loops": {},
-    "confidence": {"outcome": {"name": "contains", "args": {"terms": ["a"]}}},
     "code_cheating": {"tests": ["assert f('abcd') == 1"]},
 }
 IN_PROCESSES = {"regex", "math", "json_schema", "code", "python"}

@@ -11,8 +11,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import Settings
 from workers.engines import ENGINES, make_engine
-from workers.engines.base import Engine
-from workers.engines.panel import PanelEngine
+from workers.engines.base import Engine, PanelEngine
 
 
 def test_make_engine_rejects_unknown_name_and_lists_the_known() -> None:

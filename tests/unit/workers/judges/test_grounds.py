@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import judges
-from workers.judges.requests import AskedCriterion, render_criterion
+from workers.judges.calls import AskedCriterion, render_criterion
 from workers.judges.template import parse
 
 PLAIN = Criterion(key="a", text="Says why.")

@@ -17,7 +17,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.judges import written
-from workers.judges.requests import JudgeCall
+from workers.judges.calls import JudgeCall
 from workers.scoring.completions import score
 
 PROMPT, ANSWER = Prompt.of("Why?"), Completion(text="Because the left operand is asked first.")

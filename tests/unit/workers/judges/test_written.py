@@ -14,8 +14,8 @@ from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import agreeable
 from workers.engines.base import Reply
-from workers.judges import JudgePlan, composition, replies, written
-from workers.judges.requests import AskedCriterion, JudgeCall
+from workers.judges import JudgePlan, calls, composition, written
+from workers.judges.calls import AskedCriterion, JudgeCall
 from workers.judges.template import SharedPrompt, load
 from workers.judges.template import read as read_template
 
@@ -265,7 +265,7 @@ def test_example_of_a_reply_is_no_json(name: str) -> None:
     template = read_template(name)
     for section in {"criterion", "criteria"} & template.texts.keys():
         with pytest.raises(ValueError, match="broken JSON"):
-            replies.json_objects(template.fill(section, {"criteria": "", "ids": "C1"}))
+            calls.json_objects(template.fill(section, {"criteria": "", "ids": "C1"}))
 
 
 def no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -299,7 +299,7 @@ def slow_last_object(reply: str) -> dict[str, object] | None:
 )
 def test_json_objects_equals_a_slow_search(text: str) -> None:
     try:
-        found: dict[str, object] | None = replies.json_objects(text)[-1]
+        found: dict[str, object] | None = calls.json_objects(text)[-1]
     except ValueError:
         found = None
     assert found == slow_last_object(text)

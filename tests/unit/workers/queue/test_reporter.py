@@ -12,7 +12,7 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import migrate, workers
 from rubricsvc.store.session import Database
 from workers.queue.drain import Drainer
-from workers.queue.reporter import NAME, WorkerReporter
+from workers.queue.reconciler import NAME, WorkerReporter
 
 
 @pytest.fixture(autouse=True)

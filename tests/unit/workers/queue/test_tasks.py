@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
-from workers.queue import tasks
+from workers.queue import app as tasks
 
 
 def test_single_flight_allows_one_drain_and_remembers_requests() -> None:

@@ -20,8 +20,7 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from workers import checks
 from workers.checks.sandbox import runner as sandbox
-from workers.checks.sandbox.runner import Limits, run_python
-from workers.checks.sandbox.start_signal import StartSignal
+from workers.checks.sandbox.runner import Limits, StartSignal, run_python
 
 
 @pytest.fixture

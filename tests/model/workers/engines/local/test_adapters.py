@@ -22,13 +22,18 @@ from tests.tiny_adapter import tiny_adapter
 from tests.tiny_model import tiny_model
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
-from workers.engines.local.adapter_judges import shipped_judge, shipped_passport
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.merged import merged_folder
-from workers.engines.local.models import default_dtype, load, open_merged
+from workers.engines.local.models import default_dtype, load, merged_folder, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
-from workers.engines.local.weights import SHIPPED, ModelWeights, trained_on, weights_sha256
+from workers.engines.local.weights import (
+    SHIPPED,
+    ModelWeights,
+    shipped_judge,
+    shipped_passport,
+    trained_on,
+    weights_sha256,
+)
 from workers.judges import validate
 
 REQUEST = EngineRequest("s", "x", (Question("a", ("Yes", "No")),))

@@ -11,8 +11,8 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
 from tests.scripted_server import ScriptedReply, scripted_server
 from workers.engines.base import EngineRequest, Failure, Question, Reply, RequestFailed
-from workers.engines.http.breaker import FAILURE_THRESHOLD, Breaker
 from workers.engines.http.openai import OpenAIEngine
+from workers.engines.http.throttle import FAILURE_THRESHOLD, Breaker
 
 
 def failed(reason: Reason, status: int = 0) -> RequestFailed:

@@ -271,7 +271,7 @@ def test_probe_repeats_for_a_server_that_starts_late() -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.alive = lambda probes: probes > 1
         running.script = [error(503), labels(Yes=0.5)]
-        with patch("workers.engines.http.capabilities.PROBE_PAUSE_S", 0.0):
+        with patch("workers.engines.http.openai.PROBE_PAUSE_S", 0.0):
             ask_at(running, readouts(1), max_retries=1)
     assert [request.get("chat_template_kwargs") for request in running.requests] == [None, {"enable_thinking": False}]
 
@@ -280,7 +280,7 @@ def test_probe_repeats_for_a_server_that_starts_late() -> None:
 def test_probe_repeats_after_an_incomplete_model_list(early: list[str] | None) -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.models = lambda probes: early if probes == 1 else [MODEL]
-        with patch("workers.engines.http.capabilities.PROBE_PAUSE_S", 0.0):
+        with patch("workers.engines.http.openai.PROBE_PAUSE_S", 0.0):
             for answers in ask_at(running, readouts(1), readouts(3), readouts(3)):
                 assert isinstance(answers[0], Reply)
         assert running.list_sizes == [3, 3]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rubricsvc.core.verdict import Reason, Usage
 from tests.scripted_server import ScriptedReply, labels
 from workers.engines.base import Failure, Question, Reply
-from workers.engines.http.replies import read_chat_completion, read_completions
+from workers.engines.http.client import read_chat_completion, read_completions
 
 YES_NO = Question("", ("Yes", "No"))
 

@@ -18,9 +18,8 @@ from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, 
 from tests.unit.workers.engines.requests import ask_at
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import CallEstimate
-from workers.engines.http.breaker import Breaker
 from workers.engines.http.openai import OpenAIEngine
-from workers.engines.http.throttle import AdaptiveConcurrency, RateLimiter, Throttle
+from workers.engines.http.throttle import AdaptiveConcurrency, Breaker, RateLimiter, Throttle
 
 
 def readouts(count: int) -> EngineRequest:
