@@ -44,7 +44,7 @@ from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import model_path, open_tokenizer
-from workers.engines.local.transformers_engine import shared_length
+from workers.engines.local.prefix_tree import shared_length
 from workers.scoring.completions import score
 
 TASK = "Explain how Python's special method names, compound statements and standard types work, with examples."

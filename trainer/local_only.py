@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rubricsvc.core.judge import Judge
 from rubricsvc.settings import get_settings
 from trainer.config import RunConfig, ServiceJudge
-from workers.engines.local_only import check_addresses, judge_addresses
+from workers.engines import check_addresses, judge_addresses
 
 
 def check_local(run: RunConfig) -> None:

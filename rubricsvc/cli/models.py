@@ -19,10 +19,9 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings, secret
-from workers.engines import make_engine
+from workers.engines import OPENAI, check_addresses, make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
-from workers.engines.local_only import OPENAI, check_addresses
 from workers.scoring.completions import score_group
 
 Result = TypeVar("Result")

@@ -19,7 +19,7 @@ from trainer.judge_training.examples import Example, Target, rubric_of
 from trainer.judge_training.replies import reply_of
 from workers.engines.base import EngineRequest, Question
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.transformers_engine import shared_length
+from workers.engines.local.prefix_tree import shared_length
 from workers.judges import plan, readout
 from workers.judges.calls import AskedCriterion, JudgeCall
 from workers.judges.template import load

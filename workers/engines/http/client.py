@@ -1,4 +1,4 @@
-"""OpenAI's client for one server: one call, and its whole body or a `RequestFailed`."""
+"""Calls to one server with OpenAI's API, and the parsing of what comes back, of which nothing is trusted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import httpx2
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
@@ -32,72 +31,25 @@ _KEEP_ALIVE_S = 4.0
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 """A gateway's own time limits (524 is Cloudflare's): the server behind it may finish the work and charge for it."""
 
+PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
+"""The exceptions of reading a JSON text that is not what it should be."""
+
+_MAX_TOKENS = 1e9
+
 _OVER_CONTEXT = re.compile(r"context.{0,3}(length|size|window)|maximum model length|max_model_len", re.IGNORECASE)
 
 
-class _BoundedTransport(httpx2.AsyncClient):
-    """The SDK's HTTP client, over aiohttp: httpx's own pipeline costs as much as the rest of a call.
-
-    It reads at most one byte over ``MAX_BODY_BYTES``. Redirects and the environment's proxies are followed.
-    """
-
-    def __init__(self, base_url: str) -> None:
-        super().__init__(trust_env=False, transport=httpx2.AsyncBaseTransport())  # unused: `send` is replaced
-        parts = urlsplit(base_url)  # once: the lookup takes as long as a call
-        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        self._session: aiohttp.ClientSession | None = None
-
-    def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
-        """Return a request without httpx's merging of defaults."""
-        return httpx2.Request(method, url, headers=parts.get("headers"), content=parts.get("content"))
-
-    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
-        """Send a request and return its response, with a bounded body."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # The throttle limits the number of connections.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(),
-            )
-        body = bytearray()
-        async with self._session.request(
-            request.method,
-            str(request.url),
-            data=request.content,
-            headers=request.headers.multi_items(),
-            proxy=self._proxy,
-        ) as response:
-            async for part in response.content.iter_any():
-                body += part[: MAX_BODY_BYTES + 1 - len(body)]
-                if len(body) > MAX_BODY_BYTES:
-                    response.close()
-                    break
-            # Not of the body in transit: here it is decoded, may be cut, and is read as UTF-8 whatever is declared.
-            headers = {"Retry-After": response.headers.get("Retry-After", "")}
-            return httpx2.Response(response.status, headers=headers, content=bytes(body), request=request)
-
-    async def aclose(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-        await super().aclose()
-
-
 class HttpClient:
-    """OpenAI's client for one server. Each call has one deadline."""
+    """One server, over aiohttp. Each call has one deadline; redirects and the environment's proxies are followed."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
         self._timeout_s = endpoint.timeout_s
-        self._client = AsyncOpenAI(
-            base_url=self._base,  # not OPENAI_BASE_URL
-            api_key=secret(endpoint.key_variable) or "none",  # self-hosted servers need no key
-            max_retries=0,  # the throttle retries
-            timeout=None,  # `call` has the deadline
-            http_client=_BoundedTransport(self._base),
-        )
+        key = secret(endpoint.key_variable) or "none"  # self-hosted servers need no key
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        parts = urlsplit(self._base)  # once: the lookup takes as long as a call
+        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        self._session: aiohttp.ClientSession | None = None
 
     @property
     def root(self) -> str:
@@ -110,55 +62,67 @@ class HttpClient:
         return not isinstance(content, RequestFailed) or 0 < content.status < 500
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+        """Close the connections. A later call opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def call(
         self, path: str, body: dict[str, Any] | None = None, *, quick: bool = False
     ) -> bytes | RequestFailed:
         """Return the body of the response to ``POST path``, or without ``body`` to ``GET path``.
 
-        The path is under the base URL, or a whole URL. A ``quick`` call does not use the model.
+        At most one byte over ``MAX_BODY_BYTES`` is read, whatever the status. The path is under the base URL, or a
+        whole URL. A ``quick`` call does not use the model.
         """
-        url = path if "://" in path else self._base + path  # the SDK takes a tenth of a call to join it
+        url = path if "://" in path else self._base + path
         timeout_s = min(self._timeout_s, PROBE_TIMEOUT_S) if quick else self._timeout_s
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The throttle limits the number of connections.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(),
+                headers=self._headers,
+            )
+        content = bytearray()
         try:
-            async with asyncio.timeout(timeout_s):
-                # A raw response: building the SDK's response models costs as much as the request.
-                if body is None:
-                    response = await self._client.get(url, cast_to=httpx2.Response)
-                else:
-                    response = await self._client.post(url, cast_to=httpx2.Response, body=body)
+            data = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.request("GET" if body is None else "POST", url, data=data, proxy=self._proxy) as response,
+            ):
+                async for part in response.content.iter_any():
+                    content += part[: MAX_BODY_BYTES + 1 - len(content)]
+                    if len(content) > MAX_BODY_BYTES:
+                        response.close()
+                        break
         except TimeoutError:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)
-        except APIStatusError as error:
-            return _refusal(error)
-        except (APIConnectionError, aiohttp.ClientError) as error:
-            cause = error.__cause__ if isinstance(error, APIConnectionError) else error  # the SDK wraps timeouts only
-            failure = Failure(Reason.UNREACHABLE, f"{self._base}: {_describe(cause)}")
-            return RequestFailed(failure, retry=True, billable=not isinstance(cause, aiohttp.ClientConnectorError))
+        except aiohttp.ClientError as error:
+            cause = getattr(error, "os_error", error)  # aiohttp's own message mentions ssl even without TLS
+            refused = isinstance(cause, ConnectionRefusedError)
+            detail = "connection refused" if refused else getattr(cause, "strerror", None) or error_message(cause)
+            failure = Failure(Reason.UNREACHABLE, f"{self._base}: {detail}")
+            return RequestFailed(failure, retry=True, billable=not isinstance(error, aiohttp.ClientConnectorError))
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a server
             return RequestFailed(Failure(Reason.ENGINE_ERROR, error_message(error)))
-        return response.content
+        if 200 <= response.status < 300:
+            return bytes(content)
+        return _refusal(response.status, bytes(content), retry_after(response.headers))
 
 
-def _describe(error: BaseException | None) -> str:
-    """Return the system's own message: aiohttp's mentions ssl even without TLS."""
-    cause = getattr(error, "os_error", error)
-    if isinstance(cause, ConnectionRefusedError):
-        return "connection refused"
-    return getattr(cause, "strerror", None) or error_message(cause)
-
-
-def _refusal(error: APIStatusError) -> RequestFailed:
-    status, raw = error.status_code, raw_text(error.response.content)
-    message = error.body.get("message") if isinstance(error.body, dict) else None
+def _refusal(status: int, content: bytes, pause_s: float | None) -> RequestFailed:
+    raw = raw_text(content)
+    message: Any = None
+    with suppress(*PARSE_ERRORS):
+        body = json.loads(content)
+        message = body.get("error", body).get("message")
     detail = f"HTTP {status}: {message if message and isinstance(message, str) else raw}"[:RAW_CHARS]
     if status == 429 or status >= 500 or status in (408, 409):
         reason = {429: Reason.RATE_LIMITED, 408: Reason.TIMEOUT}.get(status, Reason.SERVER_ERROR)
-        pause_s, late = retry_after(error.response.headers), status in _GATEWAY_TIMEOUTS
-        return RequestFailed(Failure(reason, detail, raw), True, pause_s, status, billable=late)
+        return RequestFailed(Failure(reason, detail, raw), True, pause_s, status, billable=status in _GATEWAY_TIMEOUTS)
     reason = Reason.TOO_LONG if status == 413 or _OVER_CONTEXT.search(raw) else Reason.REFUSED
     return RequestFailed(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
 
@@ -175,12 +139,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return seconds if seconds >= 0 else None
-
-
-PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
-"""The exceptions of reading a JSON text that is not what it should be."""
-
-_MAX_TOKENS = 1e9
 
 
 def read_chat_completion(body: bytes, question: Question, max_context: int | None = None) -> Reply | Failure:
@@ -227,18 +185,14 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
             raise ValueError(f"{len(choices)} choices for {count} prompts")
         total = _usage(_dict(data.get("usage")), count, sums_cached=usage_sums_cached)
         usages = total.split(count) if total else [None] * count
-        return [
-            _readout(_first_tokens(choice), question.labels, raw, _text(choice.get("text")), usage)
-            for choice, question, usage in zip(choices, questions, usages, strict=True)
-        ]
+        replies = []
+        for choice, question, usage in zip(choices, questions, usages, strict=True):
+            first = ((choice.get("logprobs") or {}).get("top_logprobs") or [None])[0] or {}
+            replies.append(_readout(first.items(), question.labels, raw, _text(choice.get("text")), usage))
+        return replies
     except PARSE_ERRORS as error:
         detail = f"the response is not a list of completions: {_describe_body(error, raw)}"
         return [Failure(Reason.UNPARSEABLE, detail, raw)] * count
-
-
-def _first_tokens(choice: dict[str, Any]) -> Collection[tuple[str, float]]:
-    listed = (choice.get("logprobs") or {}).get("top_logprobs") or [None]
-    return (listed[0] or {}).items()
 
 
 def _describe_body(error: Exception, raw: str) -> str:

@@ -1,4 +1,12 @@
-"""What a server accepts: its kind, by its list of models, and the parameters that it has refused so far."""
+"""The engine over HTTP: any server with OpenAI's chat completions (OpenAI, vLLM, SGLang, llama.cpp).
+
+A server's kind is known by its list of models, and its limits by what it refuses. Where it is vLLM or SGLang, several
+readouts are one request: ``/v1/completions`` with a list of prompts. That endpoint applies no chat template, so the
+template is learned from the server, once: it renders a conversation of placeholders (``/tokenize``, then
+``/detokenize``), and the texts replace the placeholders. The result is verified: the server must give our text the same
+token ids as the chat messages. Where it does not (an SGLang whose ``/tokenize`` takes no messages yet, a template that
+trims or moves texts), each question is a chat request.
+"""
 
 from __future__ import annotations
 
@@ -151,11 +159,13 @@ class PromptLists:
         if template is None:
             return []
         prompts = [_render(template, request.system, *request.turns(question)) for question in request.questions]
-        try:
-            fit = await asyncio.gather(*(self._fits(prompt, request.max_context) for prompt in prompts))
+        most = request.max_context
+        long = [] if most is None else [one for one in prompts if len(one.encode("utf-8", "replace")) > most]
+        try:  # a token is a byte or more; the server counts the tokens of a single question
+            counted = await asyncio.gather(*map(self._token_ids, long))
         except PARSE_ERRORS:
             return []
-        return prompts if all(fit) else []  # the server counts the tokens of a single question
+        return [] if most is not None and any(len(ids) > most for ids in counted) else prompts
 
     def body(self, prompts: Sequence[str]) -> dict[str, Any]:
         """Return the JSON body for ``prompts``."""
@@ -184,11 +194,6 @@ class PromptLists:
                 return await self._template(request)
             self.disable(repr(error))
         return self._templates.get(with_system)
-
-    async def _fits(self, prompt: str, max_context: int | None) -> bool:
-        if max_context is None or len(prompt.encode("utf-8", "replace")) <= max_context:  # a token is a byte or more
-            return True
-        return len(await self._token_ids(prompt)) <= max_context
 
     async def _verified_template(self, request: EngineRequest) -> list[str]:
         system, user = _PLACEHOLDERS

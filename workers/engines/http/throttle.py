@@ -25,7 +25,7 @@ from structlog import get_logger
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.errors import cut
-from workers.engines.base import Failure, Outcome, Replies, Reply, RequestFailed, Send
+from workers.engines.base import Failure, Outcome, Reply, RequestFailed, Send
 from workers.engines.budget import CallEstimate, charge
 
 FAILURE_THRESHOLD = 8
@@ -75,7 +75,11 @@ class Breaker:
         return self._record(await send())
 
     def _record(self, outcome: Outcome) -> Outcome:
-        if not isinstance(outcome, RequestFailed) or _is_answer(outcome):
+        if (
+            not isinstance(outcome, RequestFailed)
+            or 400 <= outcome.status < 500  # a refusal is an answer
+            or outcome.failure.reason not in (*DOWN, *_NOT_SENT)
+        ):
             if self.is_open:
                 log.info("the judge's server answers again", model=self.name)
             self._failures, self.is_open = 0, False
@@ -97,10 +101,6 @@ class Breaker:
     def _postpone_probe(self) -> None:
         now = time.monotonic()
         self._probe_at = now + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, now - self._opened_at))
-
-
-def _is_answer(failed: RequestFailed) -> bool:
-    return 400 <= failed.status < 500 or failed.failure.reason not in (*DOWN, *_NOT_SENT)
 
 
 _ALWAYS_WAITED_S = 30.0
@@ -252,25 +252,16 @@ class Throttle:
         outcome = await charge(send, estimate, self._price)
         if not isinstance(outcome, RequestFailed):
             self.concurrency.succeeded()
-            if self._tokens and reservation and (tokens := _tokens_of(outcome)) is not None:
+            usages = [reply.usage for reply in outcome if isinstance(reply, Reply)]
+            if self._tokens and reservation and usages and None not in usages:  # the server counted all tokens
+                tokens = sum(usage.prompt + usage.completion for usage in usages if usage)
                 self._tokens.correct(reservation, tokens)
         elif outcome.failure.reason in _OVERLOAD:
             self.concurrency.overloaded(began)
             if (pause_s := outcome.retry_after_s or 0.0) <= self._max_pause_s:
-                self._pause(pause_s, outcome.failure.detail)
+                now, error = time.monotonic(), outcome.failure.detail
+                if pause_s >= _WARN_PAUSE_S and now >= self._paused_until:
+                    name = self._breaker.name
+                    log.warning("the judge's server limits calls; they wait", model=name, seconds=pause_s, error=error)
+                self._paused_until = max(self._paused_until, now + pause_s)
         return outcome
-
-    def _pause(self, seconds: float, error: str) -> None:
-        now = time.monotonic()
-        if seconds >= _WARN_PAUSE_S and now >= self._paused_until:
-            name = self._breaker.name
-            log.warning("the judge's server limits calls; they wait", model=name, seconds=seconds, error=error)
-        self._paused_until = max(self._paused_until, now + seconds)
-
-
-def _tokens_of(replies: Replies) -> float | None:
-    """Return the tokens that the server counted; None where it did not count them."""
-    usages = [reply.usage for reply in replies if isinstance(reply, Reply)]
-    if not usages or None in usages:
-        return None
-    return sum(usage.prompt + usage.completion for usage in usages if usage)

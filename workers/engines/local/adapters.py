@@ -126,29 +126,6 @@ class Adapter:
         Raises:
             InvalidError: The model is not the base of this adapter, or a sum is not finite.
         """
-        layers = self._layers(model)
-        buffer = torch.empty(max(layers[name].weight.numel() for name in self.pairs))
-        for name, (down, up) in self.pairs.items():
-            weight = layers[name].weight
-            self._check_shapes(name, tuple(weight.shape))
-            merged = buffer[: weight.numel()].view(weight.shape)
-            torch.mm(up.float() * self.config.scale(name), down.float(), out=merged).add_(weight)
-            # Not in place: the base's file is mapped, and each first write to a page would copy it.
-            layers[name].weight = torch.nn.Parameter(merged.to(weight.dtype, copy=True), requires_grad=False)
-            if not math.isfinite(float(layers[name].weight.sum(dtype=torch.float32))):  # much faster than isfinite
-                raise self._wrong(f"{name}: the merged weights have values that are not finite", "train it again")
-
-    def _check_shapes(self, name: str, base: tuple[int, ...]) -> None:
-        down, up = self.pairs[name]
-        rank, ranks = self.config.rank(name), (up.shape[1], down.shape[0])
-        if ranks != (rank, rank):
-            message = f"{name}: the adapter's matrices have the ranks {ranks}, its configuration {rank}"
-            raise self._wrong(message, "copy the adapter's files again")
-        if (made := (up.shape[0], down.shape[1])) != base:
-            raise self._wrong(f"{name} has the shape {made} in the adapter and {base} in the base")
-
-    def _layers(self, model: Any) -> dict[str, Any]:
-        """Return the linear layers of the base, after a comparison of their names with the adapter's."""
         tied = {id(model.get_input_embeddings().weight)}
         layers = {
             name: layer
@@ -159,7 +136,21 @@ class Adapter:
             raise self._wrong(f"the base has no linear layer {unknown!r} of its own")
         if missing := next((name for name in layers if name not in self.pairs and self.config.targets(name)), None):
             raise self._wrong(f"the adapter has no weights for {missing!r} of the base")
-        return layers
+        buffer = torch.empty(max(layers[name].weight.numel() for name in self.pairs))
+        for name, (down, up) in self.pairs.items():
+            weight = layers[name].weight
+            rank, ranks = self.config.rank(name), (up.shape[1], down.shape[0])
+            if ranks != (rank, rank):
+                message = f"{name}: the adapter's matrices have the ranks {ranks}, its configuration {rank}"
+                raise self._wrong(message, "copy the adapter's files again")
+            if (made := (up.shape[0], down.shape[1])) != tuple(weight.shape):
+                raise self._wrong(f"{name} has the shape {made} in the adapter and {tuple(weight.shape)} in the base")
+            merged = buffer[: weight.numel()].view(weight.shape)
+            torch.mm(up.float() * self.config.scale(name), down.float(), out=merged).add_(weight)
+            # Not in place: the base's file is mapped, and each first write to a page would copy it.
+            layers[name].weight = torch.nn.Parameter(merged.to(weight.dtype, copy=True), requires_grad=False)
+            if not math.isfinite(float(layers[name].weight.sum(dtype=torch.float32))):  # much faster than isfinite
+                raise self._wrong(f"{name}: the merged weights have values that are not finite", "train it again")
 
     def _wrong(self, message: str, hint: str = _BASE_HINT) -> InvalidError:
         return InvalidError(f"the adapter {self.folder} does not fit: {message}", hint=hint)
@@ -173,19 +164,17 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
         InvalidError: It cannot be merged exactly, or has values that are not finite.
     """
     folder = adapter_folder(adapter)
-    contents = {name: _read(folder / name) for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)}
+    contents = {}
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        try:
+            contents[name] = (folder / name).read_bytes()
+        except OSError as error:
+            raise unreadable(folder / name, error) from error
     if expected_sha256 is not None:
         digests = {name: sha256(content).hexdigest() for name, content in contents.items()}
         check_sha256(folder, expected_sha256, listing_sha256(digests))
     config = _config(folder / ADAPTER_CONFIG, contents[ADAPTER_CONFIG])
     return Adapter(folder, config, _pairs(folder / ADAPTER_WEIGHTS, contents[ADAPTER_WEIGHTS]))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
 
 
 def _config(path: Path, content: bytes) -> AdapterConfig:

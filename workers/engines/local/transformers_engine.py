@@ -14,7 +14,7 @@ import torch
 from rubricsvc.core.verdict import Reason, Usage
 from workers.engines.base import EngineRequest, Failure, Replies, Reply
 from workers.engines.local.models import LoadBackoff, LoadedModel, load, model_failure
-from workers.engines.local.prefix_tree import BranchId, PrefixTree, Sampler
+from workers.engines.local.prefix_tree import BranchId, PrefixTree, Sampler, shared_length
 from workers.engines.local.weights import ModelWeights
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
@@ -75,15 +75,6 @@ def pop_batch(waiting: list[PendingRequest], max_tokens: dict[bool, int]) -> lis
             batch.append(other)
             total, longest = total + other.size, widest
     return batch
-
-
-def shared_length(rows: list[list[int]]) -> int:
-    """Return how many first tokens all rows have in common, leaving each at least one; 0 for a single row."""
-    if len(rows) < 2:
-        return 0
-    low, high = min(rows), max(rows)  # in lexicographic order: what these two share, all share
-    common = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-    return min(common, min(map(len, rows)) - 1)
 
 
 TORCH_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
@@ -193,8 +184,12 @@ class _Batch:
                 return
             logits = dict(zip(portion, tree.extend(portion), strict=True))
             for row, i in portion:
-                if self._requests[row].request.questions[i].labels:
-                    self._read_out(row, i, logits.pop((row, i)))
+                if labels := self._requests[row].request.questions[i].labels:
+                    own = logits.pop((row, i))
+                    probabilities, conversation = torch.softmax(own, dim=-1), self._loaded.conversation
+                    mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
+                    likeliest = conversation.decode([int(own.argmax())], control_tokens=True)
+                    self._add_reply(row, i, Reply(likeliest, mass))
             self._write(tree, logits)
             tree.prune()
 
@@ -210,13 +205,6 @@ class _Batch:
                 portions[number][row, i] = own
                 size += len(own)
         return list(portions.values())
-
-    def _read_out(self, row: int, i: int, logits: torch.Tensor) -> None:
-        probabilities, conversation = torch.softmax(logits, dim=-1), self._loaded.conversation
-        labels = self._requests[row].request.questions[i].labels
-        mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
-        likeliest = conversation.decode([int(logits.argmax())], control_tokens=True)
-        self._add_reply(row, i, Reply(likeliest, mass))
 
     def _write(self, tree: PrefixTree, logits: dict[BranchId, torch.Tensor]) -> None:
         """Extend all replies by one token a step, each until its end or its limit."""
