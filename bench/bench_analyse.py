@@ -31,9 +31,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.analysing import analyse
 from rubricsvc.store import items, jobs, judges, verdicts
+from rubricsvc.store.base import batched
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow, QuestionRow, RubricRow, VerdictRow
-from rubricsvc.store.upsert import batched
 from tests.databases import fresh_url
 
 CRITERIA, EACH, PART = 10, 8, 2_500

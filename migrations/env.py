@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from rubricsvc.store.tables import Base
+import rubricsvc.store.tables  # noqa: F401 - declares them
+from rubricsvc.store.base import Base
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from alembic import op
 
-from rubricsvc.store.tables import Base
+import rubricsvc.store.tables  # noqa: F401 - declares them
+from rubricsvc.store.base import Base
 
 revision = "0001"
 down_revision = None

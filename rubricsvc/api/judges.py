@@ -17,7 +17,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import NewJudge, Page, StoredJudge
-from rubricsvc.store import audits, judges
+from rubricsvc.store import judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
 
 router = APIRouter(prefix="/judges", tags=["judges"], route_class=StrictRoute)
@@ -63,7 +63,7 @@ def page_audits(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Pa
     """List the audits of a judge, oldest first. The last one counts."""
 
     def fetch(session: Session, **paging: int) -> list[AuditRow]:
-        return audits.page(session, judges.get(session, ref).id, **paging)
+        return judges.audits(session, judges.get(session, ref).id, **paging)
 
     return paginate(db, fetch, lambda row: row.value, query)
 

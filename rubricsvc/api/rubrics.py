@@ -32,7 +32,7 @@ from rubricsvc.schemas import (
 )
 from rubricsvc.services import analysing, generating, reviewing
 from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.store import prompts, reviews, rubric_tests, rubrics, verdict_values
+from rubricsvc.store import labels, prompts, rubrics
 from rubricsvc.store.session import PUBLISHED
 
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
@@ -111,7 +111,7 @@ def analyse(db: Db, ref: RefInPath, query: Annotated[AnalysisQuery, Query()]) ->
     """
     with db.read() as session:
         scope = analysing.scope_of(session, ref, query.job_id, query.judge)
-        if (count := verdict_values.count(session, scope.selection)) > MAX_COMPLETIONS:
+        if (count := labels.count_selected(session, scope.selection)) > MAX_COMPLETIONS:
             message = f"{count} completions; an analysis over HTTP is limited to {MAX_COMPLETIONS}"
             raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` on the service's machine")
         return analysing.analyse(session, ref, **query.model_dump())[0]
@@ -149,7 +149,7 @@ def page_tests(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Pag
 
     def fetch(session: Session, **paging: int) -> list[StoredRubricTest]:
         row = rubrics.get(session, ref, allow_drafts=True)
-        return [StoredRubricTest.of(one, rubric=row.ref) for one in rubric_tests.page(session, row.id, **paging)]
+        return [StoredRubricTest.of(one, rubric=row.ref) for one in rubrics.tests(session, row.id, **paging)]
 
     return paginate(db, fetch, lambda test: test, query)
 
@@ -160,7 +160,7 @@ def page_history(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> P
 
     def fetch(session: Session, **paging: int) -> list[RubricEvent]:
         versions = reviewing.history_of(session, ref)
-        rows = reviews.page(session, list(versions), **paging)
+        rows = rubrics.events(session, list(versions), **paging)
         return [RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows]
 
     return paginate(db, fetch, lambda event: event, query)

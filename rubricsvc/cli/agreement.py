@@ -29,7 +29,7 @@ from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES
 from rubricsvc.store import jobs, judges
-from rubricsvc.store.judged_labels import judged_labels
+from rubricsvc.store.labels import judged_labels
 
 if TYPE_CHECKING:
     from rubricsvc.stats.agreement_report import AgreementReport, CriterionAgreement, MeanAgreement

@@ -31,7 +31,7 @@ from rubricsvc.core.repeatability import DEFAULT_REPEATS
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import load
 from rubricsvc.settings import get_settings
-from rubricsvc.store import audits, jobs, judges
+from rubricsvc.store import jobs, judges
 
 if TYPE_CHECKING:
     from workers.audit.cases import AuditCase
@@ -90,7 +90,7 @@ def audit(
     result = result.model_copy(update={"non_default_options": " ".join(f"{option} {v}" for option, v in given)})
     if suite is None:
         with database() as db, db.write() as session:
-            audits.add(session, judge_id, result)
+            judges.add_audit(session, judge_id, result)
     if out is not None:
         _write_html(out, stored, result)
     with output.exit_with(output.OK if result.passed else output.NOT_PASSED):
@@ -111,7 +111,7 @@ def _cases(data: Path | None, format: str | None, job: int | None, limit: int, m
         every = cases.from_records(load(data, format), source=str(data))
     elif job is not None:
         with database() as db, db.read() as session:
-            every = cases.empty_completions(audits.tasks_of_job(session, jobs.scoring(session, job).id))
+            every = cases.empty_completions(judges.audit_tasks_of_job(session, jobs.scoring(session, job).id))
         if not every:
             raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
     else:
@@ -236,7 +236,7 @@ def repeatability(
         else:
             compares = stored.mode == "comparative"
             scored_by = jobs.scoring(session, job)
-            sample = audits.sample_of_job(session, scored_by.id, limit, whole_groups=compares, seed=seed)
+            sample = judges.audit_sample_of_job(session, scored_by.id, limit, whole_groups=compares, seed=seed)
             groups = group_completions(sample)
     source = f"job {job}" if job else "built-in cases"
     with output.progress_bar("repeatability") as bar:

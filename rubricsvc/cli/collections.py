@@ -217,7 +217,7 @@ def verify(
     """
     from rubricsvc.cli.db import database
     from rubricsvc.collections import open_collection
-    from rubricsvc.store import generated, prompts
+    from rubricsvc.store import generation, prompts
     from rubricsvc.store import rubrics as stored
     from workers.authoring.evidence import EvidenceVerifier
     from workers.authoring.methods.shown import documents_of
@@ -226,7 +226,7 @@ def verify(
         verifier = EvidenceVerifier(collection)
         with database() as db, db.read() as session:
             named = (stored.get(session, ref, allow_drafts=True) for ref in rubrics or ())
-            for row in named if rubrics else generated.researched_in(session, name):
+            for row in named if rubrics else generation.researched_in(session, name):
                 prompt = prompts.get(session, row.prompt_id).value if row.prompt_id else None
                 verifier.verify(row.ref, row.value, documents_of(prompt) if prompt else {})
         intact = collection.content_digest() == collection.digest

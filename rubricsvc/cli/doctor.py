@@ -17,11 +17,11 @@ from rubricsvc.cli.models import served_models
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, counted, exit_with, print_data, print_json
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, read_settings
-from rubricsvc.store import judges, monitoring
+from rubricsvc.store import judges, workers
 from rubricsvc.store.migrate import open_database
-from rubricsvc.store.monitoring import Queue
 from rubricsvc.store.session import sqlite_file
 from rubricsvc.store.tables import JudgeRow
+from rubricsvc.store.workers import Queue
 from workers.checks.sandbox.runner import ready
 from workers.engines.local.embedded_model import NAME
 from workers.engines.local.weights import adapter_folder, check_sha256, weights_sha256
@@ -114,7 +114,7 @@ class _Stored:
 def _read(settings: Settings) -> _Stored | None:
     """Return what the database has, or None if it cannot be opened."""
     with suppress(RubricsvcError), closing(open_database(settings.database_url)) as db, db.read() as session:
-        return _Stored(judges.page(session, limit=10_000), monitoring.queue(session))
+        return _Stored(judges.page(session, limit=10_000), workers.queue(session))
     return None  # reported by the check of the database
 
 

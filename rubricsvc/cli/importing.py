@@ -18,7 +18,7 @@ from rubricsvc.formats.errors import FileErrors
 from rubricsvc.services.editing import Edit
 from rubricsvc.services.importing import LABELS, ImportResult, import_file
 from rubricsvc.settings import get_settings
-from rubricsvc.store.ids import name_of
+from rubricsvc.store.base import name_of
 from workers import checks
 
 _FORMATS = ", ".join(FORMATS)

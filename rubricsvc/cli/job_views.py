@@ -10,7 +10,7 @@ from rubricsvc.cli.output import cell, counted, first_names, print_data, print_t
 from rubricsvc.core.generation import GenerationSummary
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.services import job_items
-from rubricsvc.store import items, jobs, summaries
+from rubricsvc.store import items, jobs
 
 if TYPE_CHECKING:
     from rubricsvc.services.job_items import ItemDetail
@@ -80,8 +80,8 @@ def read_job(db: Database, job_id: int) -> JobView:
     """Read one job with its progress and its results so far."""
     with db.read() as session:
         job = jobs.get(session, job_id)
-        progress, summary = jobs.progress(session, job_id), summaries.of_job(session, job_id)
-        over_budget = summaries.budget_message(session, job_id) if job.status == "budget_exhausted" else None
+        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+        over_budget = jobs.budget_message(session, job_id) if job.status == "budget_exhausted" else None
         data = summary_row(job) | {"progress": progress.model_dump()}
         if (judge := job.judge.valid) and judge.priced:
             data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}

@@ -22,7 +22,7 @@ from rubricsvc.core.states import ItemSort, JobStatus
 from rubricsvc.errors import NotApprovedError
 from rubricsvc.services import submitting
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
-from rubricsvc.store import items, jobs, summaries
+from rubricsvc.store import items, jobs
 from rubricsvc.store.session import PUBLISHED
 
 app = output.group("Jobs: completions to score, rubrics to generate.")
@@ -220,7 +220,7 @@ def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Jso
     """Score again what failed or was cancelled. A new budget includes what is spent already."""
     with database() as db:
         with db.read() as session:
-            _, lasting = split(summaries.of_job(session, job_id).reasons, jobs.get(session, job_id).judge.value)
+            _, lasting = split(jobs.summary(session, job_id).reasons, jobs.get(session, job_id).judge.value)
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
         echo(f"{counted(reopened, 'completion')} to score again")

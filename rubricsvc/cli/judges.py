@@ -24,7 +24,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.judges import dump_judge, load_judges
 from rubricsvc.formats.passports import load_passport
-from rubricsvc.store import audits, judges
+from rubricsvc.store import judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
 from workers.engines.local.weights import adapter_passport, judge_with_adapter, with_adapter_fields
 from workers.judges import validate
@@ -41,7 +41,7 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List judges."""
     with database() as db, db.read() as session:
         rows = judges.page(session, after=after, limit=limit + 1)
-        newest = audits.newest(session, [row.id for row in rows])
+        newest = judges.newest_audit(session, [row.id for row in rows])
         empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
         show_page(rows, lambda row: _row(row, newest.get(row.id)), limit, as_json, empty=empty)
 
@@ -58,7 +58,7 @@ def show_(
         if as_yaml:
             dump_judge(row.value, sys.stdout)
             return
-        audit = audits.newest(session, [row.id]).get(row.id)
+        audit = judges.newest_audit(session, [row.id]).get(row.id)
         fields = _row(row, audit) | {"digest": row.digest}
         if as_json:
             newest = audit and audit.value.model_dump(mode="json")
@@ -242,7 +242,7 @@ def _store(added: list[Judge], as_json: bool, trained: Passport | None = None) -
         stored = [judges.add(session, judge) for judge in added]
         if trained is not None:
             judges.set_passport(session, stored[0].id, trained)
-        newest = audits.newest(session, [row.id for row in stored])
+        newest = judges.newest_audit(session, [row.id for row in stored])
         rows = [_row(row, newest.get(row.id)) for row in stored]
     for row in rows:
         show(row, as_json)

@@ -12,7 +12,7 @@ from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.output import Json, fields_of, print_json, show, show_list
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.services.reviewing import history_of, review
-from rubricsvc.store import reviews, rubric_tests
+from rubricsvc.store import rubrics
 from rubricsvc.store.session import every
 from rubricsvc.store.tables import RubricEventRow, RubricRow, RubricTestRow
 
@@ -61,11 +61,11 @@ def history(
     """Show who added a version, its tests, and the steps of its review; of a name those of all versions."""
     with database() as db, db.read() as session:
         versions = history_of(session, ref)
-        events = sorted(every(reviews.page, session, rubric_ids=list(versions)), key=lambda row: row.rubric_id)
+        events = sorted(every(rubrics.events, session, rubric_ids=list(versions)), key=lambda row: row.rubric_id)
         tests = [
             _test_entry(row, one)
             for id_, row in versions.items()
-            for one in every(rubric_tests.page, session, rubric_id=id_)
+            for one in every(rubrics.tests, session, rubric_id=id_)
         ]
     by_version = {id_: list(rows) for id_, rows in groupby(events, key=lambda row: row.rubric_id)}
     entries = [entry for id_, row in versions.items() for entry in _entries(row, by_version.get(id_, []))] + tests

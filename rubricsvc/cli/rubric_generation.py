@@ -27,8 +27,9 @@ from rubricsvc.formats import InputFile
 from rubricsvc.services import generating
 from rubricsvc.services.importing import import_prompts
 from rubricsvc.settings import get_settings
-from rubricsvc.store import generation_inputs, judges
+from rubricsvc.store import judges
 from rubricsvc.store import prompts as stored_prompts
+from rubricsvc.store.generation import inputs_of_prompt
 from rubricsvc.store.session import PUBLISHED, every
 
 _FILE = "File with prompts; - is stdin."
@@ -138,7 +139,7 @@ def _estimate(session: Session, judge_ref: str, generation: Generation, ids: lis
 
     def tasks() -> Iterator[AuthoringTask]:
         for id_ in ids:
-            yield generation_inputs.of_prompt(session, id_, generation, collections_dir=folder)
+            yield inputs_of_prompt(session, id_, generation, collections_dir=folder)
 
     estimate = asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))
     session.rollback()

@@ -17,7 +17,7 @@ from rubricsvc.cli.rubric_targets import OfSeveral, RubricTarget, Target, target
 from rubricsvc.cli.score import JudgeOption, Model, judge_of, no_judge
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import rubric_tests
+from rubricsvc.store import rubrics
 
 if TYPE_CHECKING:
     from rubricsvc.core.audit import Rate
@@ -99,7 +99,7 @@ def _store(found: RubricTarget, result: RubricTest, by: str | None) -> int | Non
     if found.row is None or not found.rubric.examples:
         return None
     with database() as db, db.write() as session:
-        return rubric_tests.add(session, found.row.id, result, by=edit_of(by).by or "").id
+        return rubrics.add_test(session, found.row.id, result, by=edit_of(by).by or "").id
 
 
 def _report(found: RubricTarget, result: RubricTest, stored: int | None, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from rubricsvc.cli.run_data import data_tasks
 from rubricsvc.cli.run_policy import acting_of, load_policy
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import rewards as stored_rewards
+from rubricsvc.store import items
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig
@@ -108,7 +108,7 @@ def _of_stored(run: RunConfig, tasks: list[Task], pass_reward: float) -> dict[Ke
     policy = run.policy.model
     with database() as db, db.read() as session:
         digests = (task.prompt.digest for task in tasks)
-        known = stored_rewards.of_prompts(session, digests, policy=policy, judge=run.judge.digest)
+        known = items.rewards_of_prompts(session, digests, policy=policy, judge=run.judge.digest)
     return {
         key: difficulty_of(task, known[key], pass_reward=pass_reward, policy=policy, source="stored")
         for task in tasks

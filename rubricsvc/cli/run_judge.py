@@ -11,7 +11,7 @@ from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import RubricsvcError
-from rubricsvc.store import audits
+from rubricsvc.store import judges
 from workers.engines.local.weights import with_adapter_fields
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def judge_of_run(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, 
     with database() as db:
         row = stored_judge(db, judge)
         with db.read() as session:
-            audit = audits.newest(session, [row.id]).get(row.id)
+            audit = judges.newest_audit(session, [row.id]).get(row.id)
         return row.value, status_of_stored(row.value, audit.value if audit else None), row.measured
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError, cut, needs_extra
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import jobs, judges, rubrics, verdict_values
-from rubricsvc.store.judged_labels import judged_labels
-from rubricsvc.store.verdict_values import Selection
+from rubricsvc.store import jobs, judges, labels, rubrics
+from rubricsvc.store.labels import Selection, judged_labels
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -58,7 +57,7 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
         raise InvalidError("name a rubric or a job", hint="`rubricsvc rubrics analyse NAME`, or `--job ID`", path="ref")
     row = rubrics.get(session, ref, allow_drafts=True) if ref is not None else None
     job = jobs.get(session, job_id) if job_id is not None else None
-    several = verdict_values.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
+    several = labels.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
     if chosen is None or chosen.id not in {one.id for one in several}:
         raise _no_verdicts(session, row, job_id, chosen)
@@ -103,7 +102,7 @@ def analyse(
         raise InvalidError(f"judge {scope.judge.name!r} scored none of these completions", hint=_HINT)
     others = _of_other_judges(session, scope, {one.rubric_id for one in matrices})
     agreement = _agreement(session, scope, {one.rubric_id for one in matrices})
-    overall = _by_rubric(verdict_values.overall_labels(session, scope.selection), matrices)
+    overall = _by_rubric(labels.overall_labels(session, scope.selection), matrices)
     found = []
     for done, matrix in enumerate(matrices):
         on_progress(done, len(matrices), matrix.name)
@@ -141,9 +140,9 @@ def _agreement(session: Session, scope: Scope, rubric_ids: set[int]) -> dict[int
         if row.rubric_id in rubric_ids and row.verdict is not None:
             rows[row.rubric_id, row.label.criterion].append(row)
     found: dict[int, dict[str, CriterionAgreement]] = defaultdict(dict)
-    for (rubric_id, key), labels in rows.items():
+    for (rubric_id, key), judged in rows.items():
         judge = scope.judge.value
-        found[rubric_id][key] = criterion_agreement(judge, labels, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)
+        found[rubric_id][key] = criterion_agreement(judge, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)
     return found
 
 

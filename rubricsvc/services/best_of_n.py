@@ -17,8 +17,8 @@ from rubricsvc.core.shingles import copy_groups
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import completions, items, jobs, rubrics, verdict_values
-from rubricsvc.store.verdict_values import Selection
+from rubricsvc.store import completions, items, jobs, labels, rubrics
+from rubricsvc.store.labels import Selection
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -154,7 +154,7 @@ def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
     The two are never mixed: an overall score is from 0 to 1, a reward has the scale of its formula.
     """
     overall: dict[int, list[float]] = defaultdict(list)
-    for id_, _, value in verdict_values.overall_labels(session, job.id):
+    for id_, _, value in labels.overall_labels(session, job.id):
         overall[id_].append(value)
     rewards = _over_rubrics(_label_rewards(session, job))
     if len(rewards) > len(overall):
@@ -167,7 +167,7 @@ def _label_rewards(session: Session, job: JobRow) -> Iterator[tuple[int, float |
     rows = rubrics.many(session, _versions(session, job.id))
     given: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows.values():
-        for id_, key, value in verdict_values.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
+        for id_, key, value in labels.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
             given[id_, row.id][key].append(value)
     for item in items.rewards(session, job.id):
         means = given[item.completion_id, item.rubric_id].items()

@@ -13,7 +13,7 @@ from rubricsvc.core.states import EVOLVED
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import criterion_buffers as buffers
-from rubricsvc.store import generation_inputs, prompts, reviews, rubrics
+from rubricsvc.store import generation, prompts, rubrics
 from rubricsvc.store.criterion_buffers import BufferKey, VersionUse
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class CriterionBuffers:
             row = buffers.step(session, place, step)
             return PromptBuffer(
                 buffers.entries(session, place) or frozen_entries(task[1]),
-                generation_inputs.labelled(session, place.prompt_id),
+                generation.labelled(session, place.prompt_id),
                 row.round_value if row is not None else None,
             )
 
@@ -128,7 +128,7 @@ class CriterionBuffers:
             target = None
             if rubric.digest != parent.digest:
                 target = self._version(session, place, base, parent, rubric)
-                reviews.record(session, target, target.state, by=self.run, comment=_comment(step, done))
+                rubrics.record_event(session, target, target.state, by=self.run, comment=_comment(step, done))
             buffers.end_round(session, row, done, target.id if target is not None else None)
 
     def _version(

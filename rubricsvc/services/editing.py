@@ -16,8 +16,8 @@ from rubricsvc.core.states import (
 )
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.rubric_changes import changes
-from rubricsvc.store import reviews, rubric_tests, rubrics
-from rubricsvc.store.upsert import added
+from rubricsvc.store import rubrics
+from rubricsvc.store.base import added
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -144,12 +144,12 @@ def _why_draft(session: Session, rubric: Rubric, name: str, parent: RubricRow | 
     same = next((row for row in drafts if row.name != name), None)
     if same is not None:
         return f"it has the same content as {same.ref}"
-    failing = rubric_tests.failing(session, rubric.digest) if rubric.examples else None
+    failing = rubrics.failing_tests(session, rubric.digest) if rubric.examples else None
     return f"its content fails its own tests, as {failing.ref}" if failing is not None else ""
 
 
 def _note(session: Session, row: RubricRow, edit: Edit, state: RubricState, comment: str) -> None:
-    reviews.record(session, row, state, by=edit.by or "unknown", comment=comment)
+    rubrics.record_event(session, row, state, by=edit.by or "unknown", comment=comment)
 
 
 def _conflict(parent: RubricRow, other: RubricRow, row: RubricRow) -> ConflictError:

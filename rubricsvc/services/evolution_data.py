@@ -18,8 +18,8 @@ from rubricsvc.stats.evolution.objectives import OBJECTIVES, Target
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.preferences import preference_pairs
 from rubricsvc.stats.rewards import reward_vector
-from rubricsvc.store import prompts, verdict_values
-from rubricsvc.store.verdict_values import Selection
+from rubricsvc.store import prompts
+from rubricsvc.store.labels import Selection, criterion_labels, overall_labels
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -112,7 +112,7 @@ def read_labelled(
     labels = [
         (place[id_], key, value >= 0.5)
         for one in selections
-        for id_, key, value in verdict_values.criterion_labels(session, one, rubric)
+        for id_, key, value in criterion_labels(session, one, rubric)
         if id_ in place
     ]
     rewarded = ~np.isnan(reward_vector(rubric.value, values))
@@ -141,7 +141,7 @@ def _reject_overlap(session: Session, first: VerdictMatrix, second: VerdictMatri
 
 
 def _overall(session: Session, selection: Selection, place: dict[int, int]) -> list[tuple[int, str, float]]:
-    return [one for one in verdict_values.overall_labels(session, selection) if one[0] in place]
+    return [one for one in overall_labels(session, selection) if one[0] in place]
 
 
 def _target(

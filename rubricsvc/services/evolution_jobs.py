@@ -11,8 +11,8 @@ from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.store import evolutions, jobs, judges, rubrics
+from rubricsvc.store.labels import Selection
 from rubricsvc.store.tables import CANCELLED
-from rubricsvc.store.verdict_values import Selection
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rubricsvc.core.evolution import Candidate, CandidateSummary, EvolutionReport, EvolutionSummary, PartCounts
 from rubricsvc.services.evolving import best_of, described_changes, judge_of, lineage
-from rubricsvc.store import evolutions, replies
+from rubricsvc.store import evolutions, items
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -67,7 +67,7 @@ def evolution_report(session: Session, evolution_id: int | str) -> EvolutionRepo
         lineage=tuple(map(_candidate, lineage(rows, best.number))) if best else (),
         candidates=tuple(map(_candidate, sorted(rows, key=lambda one: one.number))),
         jobs=tuple(job.id for job in evolutions.jobs_of(session, row.id)),
-        asked_again=replies.asked_again(session, replies.OF_EVOLUTION, [row.id]),
+        asked_again=items.asked_again(session, items.OF_EVOLUTION, [row.id]),
     )
 
 

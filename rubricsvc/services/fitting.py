@@ -12,7 +12,8 @@ from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.services.analysing import scope_of
 from rubricsvc.services.editing import add_derived
 from rubricsvc.stats import RESAMPLES, OnProgress
-from rubricsvc.store import rubrics, verdict_values
+from rubricsvc.store import rubrics
+from rubricsvc.store.labels import overall_labels
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -51,7 +52,7 @@ def fit(
     scope = scope_of(session, ref, job_id, judge)
     (matrix,) = read_matrices(session, scope.selection)
     check_weights_decide(matrix.rubric)
-    labels = verdict_values.overall_labels(session, scope.selection)
+    labels = overall_labels(session, scope.selection)
     problem, left_out = _problem(matrix, labels, to, signs)
     found = fit_weights(problem, matrix.rubric, resamples=resamples, seed=seed, on_progress=on_progress)
     prompts = len(np.unique(problem.clusters))

@@ -10,7 +10,7 @@ from rubricsvc.collections import open_collection
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
-from rubricsvc.store import judges, prompts, rubrics, texts
+from rubricsvc.store import judges, prompts, rubrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,8 +71,8 @@ def prepared(session: Session, generation: Generation, collections_dir: Path | N
         changes["rubrics"] = tuple(dict.fromkeys(row.ref for row in rows))
     if (given := generation.specification) is not None:
         with _at("specification"):
-            digest = texts.add(session, given.text) if given.text is not None else given.digest or ""
-            texts.get(session, digest)
+            digest = prompts.add_text(session, given.text) if given.text is not None else given.digest or ""
+            prompts.get_text(session, digest)
         changes["specification"] = given.model_copy(update={"text": None, "digest": digest})
     if generation.research is not None:
         changes["research"] = _with_digest(generation.research, collections_dir)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.states import APPROVED, IMPORTED
-from rubricsvc.store import first_versions, prompts, rubrics
+from rubricsvc.store import prompts, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Batch:
     """The ids of the prompts by digest and external id, and of the new rubrics by name and digest."""
 
-    prompt_ids: dict[first_versions.PromptKey, int] = field(default_factory=dict)
+    prompt_ids: dict[prompts.PromptKey, int] = field(default_factory=dict)
     rubric_ids: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def prompt_id(self, session: Session, prompt: Prompt, external_id: str | None) -> int:
@@ -48,7 +48,7 @@ def with_stored_prompt(session: Session, record: Record) -> Record:
 def add_prompts(session: Session, records: Sequence[Record]) -> Batch:
     """Add the new prompts of the records."""
     given = ((record.prompt, record.id) for record in records if record.prompt is not None)
-    return Batch(first_versions.add_prompts(session, given))
+    return Batch(prompts.add_many(session, given))
 
 
 def add_rubrics(session: Session, records: Sequence[Record], batch: Batch, edit: Edit) -> None:
@@ -64,4 +64,4 @@ def add_rubrics(session: Session, records: Sequence[Record], batch: Batch, edit:
         for rubric, record in given
         if rubric.digest not in drafts and not rubric.examples  # which may fail its own tests
     ]
-    batch.rubric_ids = first_versions.add_rubrics(session, new, origin=IMPORTED, added_by=edit.by)
+    batch.rubric_ids = rubrics.add_many(session, new, origin=IMPORTED, added_by=edit.by)

@@ -19,7 +19,7 @@ from rubricsvc.formats.input_file import InputFile
 from rubricsvc.services import import_batches
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
-from rubricsvc.store.upsert import added, batched
+from rubricsvc.store.base import added, batched
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

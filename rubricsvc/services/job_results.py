@@ -17,7 +17,7 @@ from rubricsvc.core.panel import total_usage
 from rubricsvc.core.verdict import Usage
 from rubricsvc.services import job_items
 from rubricsvc.services.job_items import ItemDetail
-from rubricsvc.store import items, jobs, summaries
+from rubricsvc.store import items, jobs
 
 if TYPE_CHECKING:
     from rubricsvc.stats import OnProgress
@@ -137,7 +137,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
         job = jobs.scoring(session, job_id)
         names = JobHeader.__dataclass_fields__.keys() - {"judge"}
         header = JobHeader(judge=job.judge.value, **{name: getattr(job, name) for name in names})
-        progress, summary = jobs.progress(session, job_id), summaries.of_job(session, job_id)
+        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
     totals, done = _Totals(), 0
     for page in job_items.pages(db, job_id):
         for row, detail in page:

@@ -12,7 +12,7 @@ from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, Re
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services import comparing
 from rubricsvc.services.submitting import with_rubrics
-from rubricsvc.store import completions, items, jobs, judges, pairs, summaries, workers
+from rubricsvc.store import completions, items, jobs, judges, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.verdicts import for_items
 
@@ -85,7 +85,7 @@ class Jobs:
     def pairs(self, job_id: int, query: PairFilters) -> Page[PreferencePair]:
         """List preference pairs: two completions of a prompt with different rewards."""
         with self.db.read() as session:
-            rows, following = pairs.page(session, job_id, **query.model_dump())
+            rows, following = jobs.pairs(session, job_id, **query.model_dump())
         return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
 
     def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
@@ -121,7 +121,7 @@ class Jobs:
         """Return a job with its progress. A summary reads every verdict: not inside a write transaction."""
         with self.db.read() as session:
             job = jobs.get(session, job_id)
-            results = summaries.of_job(session, job_id) if summary or job.finished_at else None
+            results = jobs.summary(session, job_id) if summary or job.finished_at else None
             running = None if job.finished_at else workers.running(session)
             progress = jobs.progress(session, job_id)
             return _of(job, workers=running, progress=progress, summary=results, is_new=is_new)

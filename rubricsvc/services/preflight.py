@@ -11,7 +11,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.preflight import PreflightCheck
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.store import judged_labels, prompts
+from rubricsvc.store import labels, prompts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -45,7 +45,7 @@ def agreement_on(
     """Return the agreement of a judge with stored labels on these prompts, else on all; and which labels these are."""
     from rubricsvc.stats.preflight import agreement
 
-    rows = judged_labels.judged_labels(session, judge_id)
+    rows = labels.judged_labels(session, judge_id)
     own = prompts.ids_of(session, digests) if rows else set[int]()
     found = agreement(judge, [row for row in rows if row.prompt_id in own])
     return (found, "on these prompts") if found is not None else (agreement(judge, rows), "on all prompts")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import reviews, rubric_tests, rubrics
-from rubricsvc.store.ids import id_of
+from rubricsvc.store import rubrics
+from rubricsvc.store.base import id_of
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -56,10 +56,10 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
             path="comment",
         )
     row = _version(session, ref, action)
-    reviews.lock(session, row)
+    rubrics.lock(session, row)
     after = STEPS[action].after if action in STEPS else row.state
     if after == row.state:
-        last = reviews.last(session, row.id)
+        last = rubrics.last_event(session, row.id)
         repeated = last is not None and (last.to_state, last.by, last.comment) == (after, by, comment)
         if comment is None or repeated:
             return row
@@ -67,7 +67,7 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
         raise _wrong_state(row, action)
     if action == "approve":
         _require_tests(session, row)
-    reviews.record(session, row, after, by=by, comment=comment)
+    rubrics.record_event(session, row, after, by=by, comment=comment)
     return row
 
 
@@ -90,7 +90,7 @@ def _require_tests(session: Session, row: RubricRow) -> None:
     if not row.value.examples:
         return
     hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then approve it"
-    newest = rubric_tests.newest_measured(session, row.id)
+    newest = rubrics.newest_test(session, row.id)
     if newest is None:
         raise ConflictError(f"{row.ref} has examples, and no test of them is stored", hint=hint, path="tests")
     if newest.outcome != "passed":

@@ -12,7 +12,7 @@ from rubricsvc.core.states import IMPORTED, RubricOrigin
 from rubricsvc.errors import InvalidError, at_path
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.services.submitting import only_rubric
-from rubricsvc.store import completions, first_versions, jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -113,7 +113,7 @@ def _check_numbers(batch: Batch) -> None:
 
 
 def _prompt_ids(session: Session, given: Sequence[Prompt | int | str]) -> list[int]:
-    ids = first_versions.add_prompts(session, ((one, None) for one in given if isinstance(one, Prompt)))
+    ids = prompts.add_many(session, ((one, None) for one in given if isinstance(one, Prompt)))
     found: list[int] = []
     for place, one in enumerate(given):
         with at_path(f"prompts.{place}"):

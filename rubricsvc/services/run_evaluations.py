@@ -12,7 +12,7 @@ from rubricsvc.core.run_evaluation import (
     StoredEvaluationReward,
 )
 from rubricsvc.services.run_samples import join, plain_verdicts, scored_items, shortened
-from rubricsvc.store import run_evaluations, runs
+from rubricsvc.store import runs
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def record(session: Session, run_id: int, evaluation: RunEvaluation, policy: App
             "verdicts": [] if each.item_id is not None else plain_verdicts(each.verdicts),
         }
 
-    run_evaluations.write(
+    runs.write_evaluation(
         session,
         row.id,
         name=evaluation.name,
@@ -74,12 +74,12 @@ def _training_item(one: EvaluationCompletion) -> int | None:
 
 
 def page(session: Session, run_id: int, **paging: Any) -> list[StoredEvaluation]:
-    """Return a page of evaluations as values; ``paging`` as of `run_evaluations.page`.
+    """Return a page of evaluations as values; ``paging`` as of `runs.evaluations`.
 
     Raises:
         NotFoundError: There is no such run.
     """
-    rows = run_evaluations.page(session, runs.get(session, run_id).id, **paging)
+    rows = runs.evaluations(session, runs.get(session, run_id).id, **paging)
     names = StoredEvaluation.model_fields
     return [StoredEvaluation.model_validate({name: getattr(row, name) for name in names}) for row in rows]
 
@@ -87,13 +87,13 @@ def page(session: Session, run_id: int, **paging: Any) -> list[StoredEvaluation]
 def completions(
     session: Session, run_id: int, *, verdicts: bool = True, **paging: Any
 ) -> list[StoredEvaluationCompletion]:
-    """Return a page of the completions of a run's evaluations; ``paging`` as of `run_evaluations.completions`.
+    """Return a page of the completions of a run's evaluations; ``paging`` as of `runs.evaluation_completions`.
 
     Raises:
         NotFoundError: There is no such run.
     """
-    rows = run_evaluations.completions(session, runs.get(session, run_id).id, **paging)
-    rewards = run_evaluations.rewards(session, rows)
+    rows = runs.evaluation_completions(session, runs.get(session, run_id).id, **paging)
+    rewards = runs.evaluation_rewards(session, rows)
     item_ids = [each.item_id for found in rewards.values() for each in found if each.item_id is not None]
     by_item = for_items(session, item_ids) if verdicts else {}
     names = StoredEvaluationCompletion.model_fields.keys() - {"rubric", "rewards"}
@@ -109,8 +109,8 @@ def completions(
 
 def training_verdicts(session: Session, row_ids: Iterable[int]) -> dict[int, tuple[Verdict, ...]]:
     """Return the verdicts behind the training rewards of completions of evaluations, by the ids of their rows."""
-    rows = run_evaluations.completions_by_ids(session, row_ids)
-    rewards = run_evaluations.rewards(session, rows)
+    rows = runs.evaluation_completions_by_ids(session, row_ids)
+    rewards = runs.evaluation_rewards(session, rows)
     of_training = {
         row.id: each for row in rows for each in rewards[row.evaluation_id, row.place] if each.score == REWARD
     }

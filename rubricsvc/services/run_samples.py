@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.store import completions, first_versions, items
+from rubricsvc.store import completions, items, prompts
 from rubricsvc.store.criterion_buffers import authored
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def join(
         NotFoundError: There is no such item.
         InvalidError: An item has scored another completion.
     """
-    prompt_ids = first_versions.add_prompts(session, ((prompt, None) for prompt, *_ in sampled))
+    prompt_ids = prompts.add_many(session, ((prompt, None) for prompt, *_ in sampled))
     rubric_ids: dict[tuple[int, str], int] = {}
     for prompt, rubric, *_ in sampled:
         key = prompt_ids[prompt.digest, None], rubric.digest

@@ -15,8 +15,8 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import Record
 from rubricsvc.store import items, jobs, judges, labels, rubrics, verdicts
-from rubricsvc.store.judged_labels import RubricVersion, superseded
-from rubricsvc.store.upsert import batched
+from rubricsvc.store.base import batched
+from rubricsvc.store.labels import RubricVersion, superseded
 
 if TYPE_CHECKING:
     from rubricsvc.store.session import Database

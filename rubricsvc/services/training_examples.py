@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.shingles import copy_groups
-from rubricsvc.store import jobs, labels, pairs
-from rubricsvc.store.pairs import Group, Preference, PreferencePairs
+from rubricsvc.store import jobs, labels
+from rubricsvc.store.jobs import Group, Preference, PreferencePairs
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -105,7 +105,7 @@ def example_pages(db: Database, job_id: int, rules: ExampleRules, counts: Exampl
     with db.read() as session:
         job = jobs.scoring(session, job_id)
         noise = rules.noise if rules.noise is not None else judge_noise(job)
-        counts.left_out["completions_without_reward"] = pairs.without_reward(session, job_id)
+        counts.left_out["completions_without_reward"] = jobs.groups_without_reward(session, job_id)
     page: list[Row] = []
     for _, of_prompt in groupby(_groups(db, job_id, least), key=lambda group: group[0]):
         with db.read() as session:
@@ -130,7 +130,7 @@ def _groups(db: Database, job_id: int, least: int) -> Iterator[Group]:
     after = (0, 0)
     while True:
         with db.read() as session:
-            page = pairs.groups(session, job_id, after=after, limit=GROUPS_PER_PAGE, least=least)
+            page = jobs.pair_groups(session, job_id, after=after, limit=GROUPS_PER_PAGE, least=least)
         yield from page
         if not page:
             return
@@ -139,7 +139,7 @@ def _groups(db: Database, job_id: int, least: int) -> Iterator[Group]:
 
 def _read(session: Session, job_id: int, groups: Sequence[Group], min_margin: float, noise: float) -> _PromptGroups:
     job = jobs.scoring(session, job_id)
-    found = [pairs.of_group(session, job, group, min_margin) for group in groups]
+    found = [jobs.pairs_of_group(session, job, group, min_margin) for group in groups]
     people: dict[str, dict[int, float]] = defaultdict(dict)
     for label, completion, _ in labels.of_completions(
         session, {row.completion_id for group in found for row in group.rows}

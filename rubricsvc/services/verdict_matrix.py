@@ -10,7 +10,7 @@ import numpy as np
 
 from rubricsvc.stats.verdict_matrix import VerdictMatrix
 from rubricsvc.store import rubrics
-from rubricsvc.store.verdict_values import ABSTAINED, FAILED, MISSING, Chunks, Selection, read_items, read_values
+from rubricsvc.store.labels import ABSTAINED, FAILED, MISSING, Chunks, Selection, read_items, read_values
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

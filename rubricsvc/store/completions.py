@@ -8,9 +8,8 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.store.ids import existing, page_of
+from rubricsvc.store.base import add_new, batched, existing, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
-from rubricsvc.store.upsert import add_new, batched
 
 
 def add_many(session: Session, completions: Iterable[tuple[int, Completion]]) -> list[int]:

@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.criterion_buffer import BufferedCriterion, EvolutionRound
 from rubricsvc.core.states import APPROVED
+from rubricsvc.store.base import get_or_add
 from rubricsvc.store.tables import BufferedCriterionRow, RubricEventRow, RubricRow, RunStepRow
-from rubricsvc.store.upsert import get_or_add
 
 
 class BufferKey(NamedTuple):

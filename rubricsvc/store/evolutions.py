@@ -13,11 +13,9 @@ from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.evolution import Candidate, EvolutionSettings, EvolutionStatus, HeldOutResult, PartCounts
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import replies
-from rubricsvc.store.base import utcnow
-from rubricsvc.store.ids import find, missing, page_of
+from rubricsvc.store import items
+from rubricsvc.store.base import find, get_or_add, missing, page_of, utcnow
 from rubricsvc.store.tables import CandidateRow, EvolutionRow, JobRow
-from rubricsvc.store.upsert import get_or_add
 
 RUNNING, STOPPED, BUDGET_EXHAUSTED, COMPLETED = "running", "stopped", "budget_exhausted", "completed"
 REASON_CHARS = 300
@@ -174,5 +172,5 @@ def jobs_of(session: Session, evolution_id: int) -> list[JobRow]:
 def spent(session: Session, evolution_id: int) -> float:
     """Return the US dollars that the judge's jobs and the proposer's replies have cost."""
     of_jobs = sum(job.spent for job in jobs_of(session, evolution_id))
-    proposed = replies.known(session, replies.OF_EVOLUTION, evolution_id).values()
+    proposed = items.known_replies(session, items.OF_EVOLUTION, evolution_id).values()
     return of_jobs + sum((reply.get("usage") or {}).get("cost") or 0.0 for reply in proposed)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.authoring import AuthoringTask, Contrast, ParentRubric, Trajectory
 from rubricsvc.core.base import MAX_NAME_LENGTH
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import Generation, Provenance
+from rubricsvc.core.generation import Generation, Provenance, Specification
+from rubricsvc.core.label import OVERALL
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import GENERATED, RubricState
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import budgets, jobs, judges, leases, rewards, rubrics
+from rubricsvc.store import budgets, items, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.leases import GenerationLease, Recorded
-from rubricsvc.store.tables import DONE, FAILED, GENERATE, ItemRow, JobRow, PromptRow, RubricRow
+from rubricsvc.store.tables import (
+    DONE,
+    FAILED,
+    GENERATE,
+    CompletionRow,
+    ItemRow,
+    JobRow,
+    LabelRow,
+    PromptRow,
+    RubricRow,
+)
 
 
 def submit(
@@ -82,7 +97,7 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> Recorded:
     """
     ours = leases.lock_valid(session, results)
     for result in ours:
-        values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: rewards.REASON_CHARS]}
+        values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: items.REASON_CHARS]}
         values |= {"redraws": result.redraws, "repairs": result.repairs}
         if result.rubric is not None and result.provenance is not None:
             row = _add_rubric(session, result.lease.prompt_id, result.rubric, result.provenance, result.state)
@@ -110,3 +125,213 @@ def _name(session: Session, prompt_id: int, method: str) -> str:
     name = f"{base[: MAX_NAME_LENGTH - len(method) - 1]}-{method}"
     others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
     return f"prompt-{prompt_id}-{method}" if session.scalar(others.limit(1)) is not None else name
+
+
+MAX_REFERENCES = 5
+MAX_LABELLED = 12
+MAX_CONTRASTED = 3
+"""Completions on each side."""
+MAX_TRAJECTORIES = 4
+_MAX_READ = 2000
+"""Completions among which trajectories are looked for: the oldest ones."""
+
+_LABEL_MEAN = func.avg(LabelRow.value)
+
+Scored = list[tuple[int, float]]
+"""Ids of completions with a score, the best first."""
+
+
+def settings_of(session: Session, job_id: int) -> Generation:
+    """Return the settings of a job.
+
+    Raises:
+        ValidationError: They cannot be read.
+    """
+    return Generation.model_validate(session.get_one(JobRow, job_id).settings)
+
+
+def inputs_of_prompt(
+    session: Session,
+    prompt_id: int,
+    generation: Generation,
+    *,
+    job_id: int | None = None,
+    collections_dir: Path | None = None,
+) -> AuthoringTask:
+    """Return the inputs for a prompt; another prompt is one of the same job, if it has a text.
+
+    ``collections_dir`` has the collections of documents on this machine.
+
+    Raises:
+        ValidationError: A text cannot be read.
+        NotFoundError: A rubric or a text that the settings name is not stored.
+    """
+    prompt = session.get_one(PromptRow, prompt_id).value
+    references = [prompt.reference] if prompt.reference is not None else []
+    if generation.references is not None:
+        of_policy = _completions(prompt_id, generation.references).limit(MAX_REFERENCES)
+        references += [row.value.text for row in session.scalars(of_policy)]
+    first = session.scalars(_completions(prompt_id).limit(1)).first()
+    own, method = first.value if first else None, generation.method
+    sides = contrast(session, prompt_id, generation) if method == "contrastive" else None
+    traces = trajectories(session, prompt_id) if method == "traces" else ()
+    if sides is not None:
+        own = sides.better[0]
+    if traces:  # criteria are about its steps, which a judge reads as one text
+        own = Completion(text=traces[0].completion.full_text)
+    return AuthoringTask(
+        prompt=prompt,
+        references=tuple(references),
+        own=own,
+        other=_other(session, prompt_id, job_id) if generation.gate else None,
+        labelled=labelled(session, prompt_id, sides) if generation.gate else (),
+        contrast=sides,
+        trajectories=traces,
+        parents=parents(session, prompt_id, generation) if method == "merge" else (),
+        specification=specification(session, generation),
+        collections_dir=collections_dir,
+    )
+
+
+def _completions(prompt_id: int, policy: str | None = None) -> Select[CompletionRow]:
+    query = select(CompletionRow).where(CompletionRow.prompt_id == prompt_id).order_by(CompletionRow.id)
+    return query if policy is None else query.where(CompletionRow.policy == policy)
+
+
+def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
+    """Return the reference or a completion of another prompt: of the next one of the job that has any, or of any."""
+    has_completion = select(CompletionRow.id).where(CompletionRow.prompt_id == PromptRow.id).exists()
+    answered = PromptRow.content["reference"].as_string().is_not(None) | has_completion
+    others = select(PromptRow).where(PromptRow.id != prompt_id, answered)
+    of_job = others.join(ItemRow, (ItemRow.prompt_id == PromptRow.id) & (ItemRow.job_id == job_id))
+    for query in (of_job, others):
+        ordered = query.order_by(PromptRow.id <= prompt_id, PromptRow.id).limit(1)
+        if (row := session.scalars(ordered).first()) is not None:
+            if (reference := row.value.reference) is not None:
+                return reference
+            completion = session.scalars(_completions(row.id).limit(1)).one()
+            return completion.value.text
+    return None
+
+
+def labelled(
+    session: Session, prompt_id: int, contrast: Contrast | None = None
+) -> tuple[tuple[Completion, float], ...]:
+    """Return completions of the prompt with the mean of their overall labels; of those not shown, if they suffice."""
+    shown = {one.digest for one in (*contrast.better, *contrast.worse)} if contrast else set[str]()
+    means = _label_means(prompt_id).with_only_columns(CompletionRow, _LABEL_MEAN).order_by(CompletionRow.id)
+    rows = session.execute(means.limit(MAX_LABELLED + len(shown)))
+    found = [(row.value, float(mean)) for row, mean in rows]
+    others = [one for one in found if one[0].digest not in shown]
+    return tuple(others if len(others) >= MIN_CLUSTERS else found)[:MAX_LABELLED]
+
+
+def contrast(session: Session, prompt_id: int, generation: Generation) -> Contrast | None:
+    """Return completions of different quality: of two policies, or by labels, or else by rewards.
+
+    Where the gate compares the rubric with enough labels, every other labelled completion is left to it.
+    """
+    if generation.better is not None and generation.worse is not None:
+        better, worse = (
+            tuple(row.value for row in session.scalars(_completions(prompt_id, one).limit(MAX_CONTRASTED)))
+            for one in (generation.better, generation.worse)
+        )
+    else:
+        scored = _labels(session, prompt_id)
+        if generation.gate and len(scored) >= 2 * MIN_CLUSTERS:
+            scored = scored[::2]
+        ids = extremes(scored) or extremes(_rewards(session, prompt_id))
+        better, worse = (_by_ids(session, side) for side in ids or ((), ()))
+    same = {one.text for one in better} & {one.text for one in worse} | {""}
+    better, worse = (tuple(one for one in side if one.text.strip() not in same) for side in (better, worse))
+    return Contrast(better, worse) if better and worse else None
+
+
+def extremes(scored: Scored, most: int = MAX_CONTRASTED) -> tuple[list[int], list[int]] | None:
+    """Return the best ids, and the worst from the worst on; each of the ones scores more than each of the others."""
+    count = min(most, len(scored) // 2)
+    while count and scored[count - 1][1] <= scored[-count][1]:
+        count -= 1
+    ids = [id_ for id_, _ in scored]
+    return (ids[:count], ids[: -count - 1 : -1]) if count else None
+
+
+def trajectories(session: Session, prompt_id: int) -> tuple[Trajectory, ...]:
+    """Return trajectories of agents, which call tools: the best and the worst where they have scores, or the first."""
+    query = _completions(prompt_id).limit(_MAX_READ)
+    agents = [row.id for row in session.scalars(query.execution_options(yield_per=100)) if _calls_tools(row)]
+    scores = dict(_labels(session, prompt_id) or _rewards(session, prompt_id))
+    scored = sorted(((id_, scores[id_]) for id_ in agents if id_ in scores), key=lambda one: -one[1])
+    best, worst = extremes(scored, MAX_TRAJECTORIES // 2) or ([], [])
+    chosen = [*best, *worst] or agents[:MAX_TRAJECTORIES]
+    return tuple(Trajectory(one, scores.get(id_)) for id_, one in zip(chosen, _by_ids(session, chosen), strict=True))
+
+
+def _calls_tools(row: CompletionRow) -> bool:
+    return any(message.get("tool_calls") or message["role"] == "tool" for message in row.content["messages"])
+
+
+def parents(session: Session, prompt_id: int, generation: Generation) -> tuple[ParentRubric, ...]:
+    """Return the rubrics to merge: those of this prompt that the settings name, or the newest of each of its names.
+
+    Without names, those that were merged before are left out.
+    """
+    if generation.rubrics is not None:
+        named = [rubrics.get(session, ref, allow_drafts=True) for ref in generation.rubrics]
+        rows = [row for row in named if row.prompt_id in (None, prompt_id)]
+    else:
+        newest = rubrics.for_prompt(session, prompt_id, allow_drafts=True)
+        rows = [row for row in newest if (row.provenance or {}).get("method") != "merge"]
+    return tuple(ParentRubric(row.ref, row.value) for row in rows)
+
+
+def specification(session: Session, generation: Generation) -> Specification | None:
+    """Return the specification with its text.
+
+    Raises:
+        NotFoundError: The text is not stored.
+    """
+    given = generation.specification
+    if given is None or given.digest is None:
+        return given
+    return Specification(name=given.name, text=prompts.get_text(session, given.digest))
+
+
+def _by_ids(session: Session, ids: Sequence[int]) -> tuple[Completion, ...]:
+    return tuple(session.get_one(CompletionRow, id_).value for id_ in ids)
+
+
+def _labels(session: Session, prompt_id: int) -> Scored:
+    """Return the completions by the mean of their overall labels."""
+    return _ordered(session, _label_means(prompt_id).order_by(_LABEL_MEAN.desc(), CompletionRow.id))
+
+
+def _label_means(prompt_id: int) -> Select[int, float]:
+    """Return the query of the prompt's completions with the mean of their overall labels."""
+    query = select(CompletionRow.id, _LABEL_MEAN).join(LabelRow, LabelRow.completion_id == CompletionRow.id)
+    of_prompt = (CompletionRow.prompt_id == prompt_id, LabelRow.criterion == OVERALL, LabelRow.value.is_not(None))
+    return query.where(*of_prompt).group_by(CompletionRow.id)
+
+
+def _rewards(session: Session, prompt_id: int) -> Scored:
+    """Return the completions by their mean reward in the newest job where rewards differ."""
+    rewarded = (
+        select(ItemRow.job_id)
+        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+        .where(CompletionRow.prompt_id == prompt_id, ItemRow.state == DONE, ItemRow.reward.is_not(None))
+    )
+    differ = rewarded.group_by(ItemRow.job_id).having(func.min(ItemRow.reward) < func.max(ItemRow.reward))
+    newest = session.scalar(differ.order_by(ItemRow.job_id.desc()).limit(1))
+    mean = func.avg(ItemRow.reward)
+    query = rewarded.with_only_columns(CompletionRow.id, mean).where(ItemRow.job_id == newest)
+    return _ordered(session, query.group_by(CompletionRow.id).order_by(mean.desc(), CompletionRow.id))
+
+
+def _ordered(session: Session, query: Select[int, float]) -> Scored:
+    return [(id_, float(score)) for id_, score in session.execute(query)]
+
+
+def researched_in(session: Session, collection: str) -> Iterator[RubricRow]:
+    """Yield the rubrics that were generated from documents of a collection, oldest first."""
+    name = RubricRow.provenance["research"]["collection"].as_string()
+    yield from session.scalars(select(RubricRow).where(name == collection).order_by(RubricRow.id))

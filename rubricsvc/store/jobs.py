@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple, TypeVarTuple
 
-from sqlalchemy import case, func, select, update
+from sqlalchemy import ColumnElement, Select, case, func, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import NO_RUBRIC
-from rubricsvc.core.jobs import JobProgress
+from rubricsvc.core.generation import NO_RUBRIC, GenerationSummary
+from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.panel import voting_summary
+from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.rubric import check_min_coverage
+from rubricsvc.core.states import APPROVED
+from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, judges, outbox, rewards, rubrics
-from rubricsvc.store.base import utcnow
-from rubricsvc.store.ids import existing, name_of, page_of
+from rubricsvc.store import budgets, items, judges, outbox, prompts, rubrics, verdicts
+from rubricsvc.store.base import add_new, batched, existing, insert, name_of, page_of, utcnow
 from rubricsvc.store.session import PUBLISHED
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
@@ -24,6 +32,7 @@ from rubricsvc.store.tables import (
     COMPLETED_WITH_FAILURES,
     DONE,
     FAILED,
+    GENERATE,
     IN_PROGRESS,
     LEASED,
     PENDING,
@@ -32,9 +41,10 @@ from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
     JobRow,
+    PromptRow,
     RubricRow,
+    VerdictRow,
 )
-from rubricsvc.store.upsert import add_new, batched, insert
 
 
 def submit(
@@ -155,16 +165,16 @@ def rescore(
             names = ", ".join(sorted(rubric_ids))
             raise InvalidError(f"job {job_id} has no rubric {row.name!r}", hint=f"it has {cut(names, 200)}")
         rubric_ids[row.name] = row.id
-    items = {(completion_id, rubric_ids[name]) for completion_id, _, name in scored}
+    wanted = {(completion_id, rubric_ids[name]) for completion_id, _, name in scored}
     least = job.min_coverage if min_coverage is None else min_coverage
-    if least == job.min_coverage and items == {(completion_id, rubric_id) for completion_id, rubric_id, _ in scored}:
+    if least == job.min_coverage and wanted == {(completion_id, rubric_id) for completion_id, rubric_id, _ in scored}:
         if budget is not None:
             _reject_other_budget(job, budget)
         return job
     options: dict[str, Any] = {"name": job.name, "budget": budget, "min_coverage": least}
-    new = submit(session, judge_id=job.judge_id, items=items, allow_drafts=True, **options)
+    new = submit(session, judge_id=job.judge_id, items=wanted, allow_drafts=True, **options)
     if least != job.min_coverage and PUBLISHED in session.info:  # only a new job publishes
-        rewards.copy(session, job_id, new.id)
+        items.copy_rewards(session, job_id, new.id)
         finish(session, [new.id])
         session.expire_all()
     return get(session, new.id)
@@ -363,3 +373,252 @@ def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
         query.values(status=status, finished_at=func.coalesce(JobRow.finished_at, utcnow())).returning(JobRow.id)
     )
     return len(closed.all())
+
+
+def summary(session: Session, job_id: int) -> JobSummary:
+    """Return the results of a job so far. This reads every verdict of the job; watch `jobs.progress` instead.
+
+    Raises:
+        NotFoundError: There is no such job.
+    """
+    rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
+    vetoed = (
+        select(ItemRow.vetoed_by, func.count())
+        .where(ItemRow.job_id == job_id, ItemRow.vetoed_by.is_not(None))
+        .group_by(ItemRow.vetoed_by)
+        .order_by(func.count().desc(), ItemRow.vetoed_by)
+    )
+    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    sums: list[Any] = [func.sum(column) for column in (*_cached_tokens(), *verdicts.quote_counts(session))]
+    by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *sums).group_by(VerdictRow.reason)
+    count, mean = session.execute(rewards).one()
+    rows = session.execute(by_reason).all()
+    prompt, cached, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
+    job = existing(session, JobRow, "job", job_id)
+    judge = job.judge.valid
+    return JobSummary(
+        rewards=count,
+        mean_reward=mean,
+        reasons={reason: number for reason, number, *_ in rows if reason is not None},
+        vetoed={str(key): number for key, number in session.execute(vetoed)},
+        reserved=budgets.reserved_totals(session, job_id),
+        cached_share=round(cached / prompt, 4) if prompt else None,
+        quotes=int(quotes) or None,
+        quotes_not_found=int(quotes - found) if quotes else None,
+        generation=_generation_summary(session, job),
+        voting=voting_summary(judge, _votes(session, behind)) if judge and (judge.members or judge.pairwise) else {},
+    )
+
+
+def _cached_tokens() -> tuple[ColumnElement[float | None], ...]:
+    """Return the prompt tokens and the cached ones of a verdict; null where the engine does not count cached ones."""
+    prompt, cached = (VerdictRow.details["usage", name].as_float() for name in ("prompt", "cached"))
+    return case((cached.is_not(None), prompt)), cached
+
+
+def budget_message(session: Session, job_id: int) -> str | None:
+    """Return the message of one verdict of the job that failed for its budget."""
+    with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
+    return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
+
+
+def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
+    for votes in session.scalars(query.with_only_columns(VerdictRow.details["votes"])):
+        yield tuple(Vote.model_validate(vote) for vote in votes or ())
+
+
+ITEMS_PER_PAGE = 200
+"""Maximum number of items in one page, so that a page of ties ends too."""
+
+Group = tuple[int, int]
+"""(prompt id, rubric id): the completions of a job of one prompt under one rubric."""
+
+Ts = TypeVarTuple("Ts")
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A pair of indices in the group; ``margin`` is the difference of their rewards."""
+
+    chosen: int
+    rejected: int
+    margin: float
+
+
+@dataclass(frozen=True)
+class PreferencePairs:
+    """The preference pairs of a group.
+
+    Attributes:
+        close: Number of pairs left out for their margin, ties included.
+        same: Number of pairs left out because both completions are equal.
+    """
+
+    judge: str
+    prompt: PromptRow
+    rows: Sequence[ItemRow]
+    messages: list[list[dict[str, Any]]]
+    preferences: list[Preference]
+    close: int
+    same: int
+
+    @cached_property
+    def prompt_messages(self) -> list[dict[str, Any]]:
+        """The prompt as a policy is asked: with its documents."""
+        return [message.openai for message in with_documents(self.prompt.value).messages]
+
+    @cached_property
+    def by_chosen(self) -> dict[int, list[Preference]]:
+        """The pairs by the id of the chosen item."""
+        found: dict[int, list[Preference]] = {row.id: [] for row in self.rows}
+        for pair in self.preferences:
+            found[self.rows[pair.chosen].id].append(pair)
+        return found
+
+    def line(self, pair: Preference) -> dict[str, Any]:
+        """Return one pair as it is exported."""
+        chosen, rejected = self.rows[pair.chosen], self.rows[pair.rejected]
+        return {
+            "prompt": self.prompt_messages,
+            "chosen": self.messages[pair.chosen],
+            "rejected": self.messages[pair.rejected],
+            "margin": pair.margin,
+            "chosen_reward": chosen.reward,
+            "rejected_reward": rejected.reward,
+            "prompt_id": self.prompt.id,
+            "prompt_external_id": self.prompt.external_id,
+            "chosen_completion_id": chosen.completion_id,
+            "rejected_completion_id": rejected.completion_id,
+            "rubric": f"{chosen.rubric.name}@{chosen.rubric.version}",
+            "formula": chosen.formula,
+            "judge": self.judge,
+        }
+
+
+def pair_groups(
+    session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100, least: int = 2
+) -> list[Group]:
+    """Return up to ``limit`` groups of a job above ``after``, ascending, of those with ``least`` rewards or more."""
+    group = (CompletionRow.prompt_id, ItemRow.rubric_id)
+    query = (
+        _rewarded(select(*group), job_id).where(tuple_(*group) > after).group_by(*group).having(func.count() >= least)
+    )
+    return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query.order_by(*group).limit(limit))]
+
+
+def _members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
+    """Return the items of a group that have a reward, by id."""
+    prompt_id, rubric_id = group
+    query = _rewarded(select(ItemRow), job_id).options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
+    query = query.where(ItemRow.rubric_id == rubric_id, CompletionRow.prompt_id == prompt_id)
+    return list(session.scalars(query.order_by(ItemRow.id)))
+
+
+def groups_without_reward(session: Session, job_id: int) -> int:
+    """Return the number of a job's completions without a reward, which are in no group."""
+    query = select(func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
+    return session.scalars(query).one()
+
+
+def _rewarded(query: Select[*Ts], job_id: int) -> Select[*Ts]:
+    """Restrict a query to a job's items with rewards, with their completions."""
+    query = query.join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    return query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None))
+
+
+def preferences(rewards: Sequence[float], min_margin: float = 0.0) -> Iterator[Preference]:
+    """Yield each pair of a group whose rewards differ by ``min_margin`` or more; ties are never pairs."""
+    for one, other in combinations(range(len(rewards)), 2):
+        chosen, rejected = (one, other) if rewards[one] >= rewards[other] else (other, one)
+        margin = rewards[chosen] - rewards[rejected]
+        if margin > 0 and margin >= min_margin:
+            yield Preference(chosen, rejected, margin)
+
+
+def pairs_of_group(session: Session, job: JobRow, group: Group, min_margin: float = 0.0) -> PreferencePairs:
+    """Return a pair for each two completions of a group whose rewards differ by ``min_margin`` or more."""
+    rows = _members(session, job.id, group)
+    messages = [_messages(row.completion.value) for row in rows]
+    apart = list(preferences([row.reward for row in rows if row.reward is not None], min_margin))
+    distinct = [pair for pair in apart if messages[pair.chosen] != messages[pair.rejected]]
+    prompt = prompts.get(session, group[0])
+    return PreferencePairs(
+        job.judge.name,
+        prompt,
+        rows,
+        messages,
+        distinct,
+        close=comb(len(rows), 2) - len(apart),
+        same=len(apart) - len(distinct),
+    )
+
+
+def pairs(
+    session: Session, job_id: int, *, after: int = 0, limit: int = 100, min_margin: float = 0.0
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Return up to ``limit`` pairs whose chosen items have ids above ``after``, ascending, and the next ``after``.
+
+    A page holds all pairs of a chosen item, if need be more than ``limit``.
+    """
+    job = scoring(session, job_id)
+    rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
+    known: dict[Group, PreferencePairs] = {}
+    found: list[dict[str, Any]] = []
+    for row in rows[:ITEMS_PER_PAGE]:
+        if row.reward is not None:
+            group = row.completion.prompt_id, row.rubric_id
+            if group not in known:
+                known[group] = pairs_of_group(session, job, group, min_margin)
+            more = known[group].by_chosen[row.id]
+            if found and len(found) + len(more) > limit:
+                return found, after
+            found += map(known[group].line, more)
+        after = row.id
+    return found, after if len(rows) > ITEMS_PER_PAGE else None
+
+
+def _messages(completion: Completion) -> list[dict[str, Any]]:
+    """Return the completion as chat messages: the whole trajectory, if there is one."""
+    if completion.messages:
+        return [message.openai for message in completion.messages]
+    return [{"role": "assistant", "content": completion.text}]
+
+
+def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | None:
+    """Return the results of a job so far; None if it scores completions."""
+    if job.kind != GENERATE:
+        return None
+    of_job = ItemRow.job_id == job.id
+    made = select(RubricRow.state, RubricRow.content, RubricRow.provenance)
+    rows = session.execute(made.join(ItemRow, ItemRow.rubric_id == RubricRow.id).where(of_job, ItemRow.state == DONE))
+    sums: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    empty: list[float] = []
+    for state, content, provenance in rows:
+        made_by = provenance or {}
+        gate: dict[str, Any] = made_by.get("gate") or {}
+        refused.update(gate.get("refused_by", ()))
+        sums["rubrics"] += 1
+        sums["drafts"] += state != APPROVED
+        sums["checks"] += sum(criterion["check"] is not None for criterion in content["criteria"])
+        sums["negatives"] += sum(criterion["weight"] < 0 for criterion in content["criteria"])
+        for name in ("repairs", "redraws"):
+            sums[name] += made_by.get(name, 0)
+        reward = gate.get("probes", {}).get("empty", {}).get("reward")
+        empty += [reward] if reward is not None else []
+    reasons: Counter[str] = Counter()
+    failed = select(ItemRow.null_reason, ItemRow.redraws, ItemRow.repairs).where(of_job, ItemRow.state == FAILED)
+    for reason, redraws, repairs in session.execute(failed):
+        reasons[(reason or "unknown").partition(":")[0]] += 1
+        sums.update(redraws=redraws or 0, repairs=repairs or 0)
+    judge = job.judge.valid
+    return GenerationSummary(
+        prompts=session.scalar(select(func.count()).where(of_job)) or 0,
+        **{name: sums[name] for name in ("rubrics", "drafts", "checks", "negatives", "repairs", "redraws")},
+        refused_by=dict(refused.most_common()),
+        empty_reward_max=max(empty, default=None),
+        reasons=dict(reasons.most_common()),
+        cost=None if judge is None or (judge.unpriced and not job.spent) else round(job.spent, 6),
+        asked_again=items.asked_again(session, items.OF_ITEM, select(ItemRow.id).where(of_job)),
+    )

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Collection
+from datetime import datetime
 from difflib import get_close_matches
+from itertools import groupby
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.audit import Audit
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.store import audits, ids
-from rubricsvc.store.tables import JudgeRow
-from rubricsvc.store.upsert import get_or_add
+from rubricsvc.store import base
+from rubricsvc.store.base import get_or_add, page_of
+from rubricsvc.store.tables import AuditRow, CompletionRow, ItemRow, JudgeRow, PromptRow, RubricRow
 
 CHECKS = Judge(name="checks", engine="none", model="none", mode="written")
 
@@ -48,7 +55,7 @@ def add(session: Session, judge: Judge) -> JudgeRow:
 
 def check_name(name: str) -> None:
     """Raise an `InvalidError` if no judge can have this name: a blank one, or a bare number, which is an id."""
-    ids.name_of("a judge's name", name)
+    base.name_of("a judge's name", name)
     if name.isdecimal():
         raise InvalidError(f"{name!r} cannot name a judge", hint="a bare number is an id; add a letter")
 
@@ -73,8 +80,8 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     row.passport = passport.model_dump(mode="json")
     if row.repeatability is None and passport.repeatability:
         set_repeatability(session, judge_id, passport.repeatability)
-    if passport.audit and not audits.newest(session, [judge_id]):
-        audits.add(session, judge_id, passport.audit, created_at=passport.created_at)
+    if passport.audit and not newest_audit(session, [judge_id]):
+        add_audit(session, judge_id, passport.audit, created_at=passport.created_at)
     session.flush()
     session.expire(row, ["has_passport"])
 
@@ -125,9 +132,9 @@ def get(session: Session, ref: int | str) -> JudgeRow:
         NotFoundError: there is none.
     """
     row = find(session, ref) if isinstance(ref, str) else None
-    row = row or ids.find(session, JudgeRow, ref)
+    row = row or base.find(session, JudgeRow, ref)
     if row is None:
-        raise ids.missing("judge", ref, _similar(session, str(ref)))
+        raise base.missing("judge", ref, _similar(session, str(ref)))
     return row
 
 
@@ -142,4 +149,66 @@ def _similar(session: Session, ref: str) -> str:
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[JudgeRow]:
     """Return up to ``limit`` judges with ids above ``after``, ascending."""
-    return ids.page_of(session, JudgeRow, after, limit)
+    return base.page_of(session, JudgeRow, after, limit)
+
+
+def add_audit(session: Session, judge_id: int, audit: Audit, *, created_at: datetime | None = None) -> AuditRow:
+    """Store an audit of a judge, of now by default."""
+    content = audit.model_dump(mode="json")
+    row = AuditRow(judge_id=judge_id, digest=audit.digest, passed=audit.passed, content=content)
+    if created_at is not None:
+        row.created_at = created_at
+    session.add(row)
+    session.flush()
+    return row
+
+
+def newest_audit(session: Session, judge_ids: Collection[int]) -> dict[int, AuditRow]:
+    """Return the newest audit of each judge that has one, by the judge's id."""
+    last = select(func.max(AuditRow.id)).where(AuditRow.judge_id.in_(judge_ids)).group_by(AuditRow.judge_id)
+    rows = session.scalars(select(AuditRow).where(AuditRow.id.in_(last)))
+    return {row.judge_id: row for row in rows}
+
+
+def audits(session: Session, judge_id: int, *, after: int = 0, limit: int = 50) -> list[AuditRow]:
+    """Return up to ``limit`` audits of a judge with ids above ``after``, oldest first."""
+    return page_of(session, AuditRow, after, limit, judge_id=judge_id)
+
+
+def audit_tasks_of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubric]]:
+    """Return the prompts and rubrics of a job's items, each pair once."""
+    places = select(CompletionRow.prompt_id, ItemRow.rubric_id).join(ItemRow, ItemRow.completion_id == CompletionRow.id)
+    pairs = places.where(ItemRow.job_id == job_id).distinct().subquery()
+    query = select(PromptRow, RubricRow).join(pairs, pairs.c.prompt_id == PromptRow.id)
+    query = query.join(RubricRow, RubricRow.id == pairs.c.rubric_id).order_by(PromptRow.id, RubricRow.id)
+    return [(prompt.value, rubric.value) for prompt, rubric in session.execute(query)]
+
+
+def audit_sample_of_job(
+    session: Session, job_id: int, limit: int, *, whole_groups: bool = False, seed: int = 0
+) -> list[tuple[Rubric, Prompt, Completion]]:
+    """Return a random sample of a job's completions with their rubrics and prompts.
+
+    Args:
+        session: The session.
+        job_id: The job.
+        limit: The maximum number of completions.
+        whole_groups: Take all completions of a prompt under a rubric together; the first group even above the limit.
+        seed: The seed of the sample.
+    """
+    query = select(CompletionRow.prompt_id, ItemRow.rubric_id, ItemRow.completion_id).join(
+        ItemRow, ItemRow.completion_id == CompletionRow.id
+    )
+    places = sorted((p, r, c) for p, r, c in session.execute(query.where(ItemRow.job_id == job_id)))
+    groups = [list(g) for _, g in groupby(places, key=lambda p: p[:2])] if whole_groups else [[p] for p in places]
+    random.Random(seed).shuffle(groups)
+    taken: list[tuple[int, int, int]] = []
+    for group in groups:
+        if not taken or len(taken) + len(group) <= limit:
+            taken += group
+    prompts, rubrics = ({row[i] for row in taken} for i in (0, 1))
+    prompt_of = {row.id: row.value for row in session.scalars(select(PromptRow).where(PromptRow.id.in_(prompts)))}
+    rubric_of = {row.id: row.value for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(rubrics)))}
+    completions = session.scalars(select(CompletionRow).where(CompletionRow.id.in_({row[2] for row in taken})))
+    completion_of = {row.id: row.value for row in completions}
+    return [(rubric_of[r], prompt_of[p], completion_of[c]) for p, r, c in taken]

@@ -10,8 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import NotFoundError, UnauthorizedError
-from rubricsvc.store.base import utcnow
-from rubricsvc.store.ids import find, name_of, page_of
+from rubricsvc.store.base import find, name_of, page_of, utcnow
 from rubricsvc.store.tables import KeyRow
 
 PREFIX = "rsv_"

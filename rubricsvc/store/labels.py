@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, select, tuple_
+from sqlalchemy import ColumnElement, Select, Text, case, cast, func, or_, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from rubricsvc.core.label import OVERALL, Label
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.label import OVERALL, JudgedLabel, Label
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store.base import utcnow
-from rubricsvc.store.ids import existing, missing, page_of
-from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, RubricRow
-from rubricsvc.store.upsert import add_new, batched
+from rubricsvc.store import items, verdicts
+from rubricsvc.store.base import add_new, batched, existing, missing, page_of, utcnow
+from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
+from rubricsvc.store.verdicts import with_verdicts
 
 LabelEntry = tuple[int, int, Label]
 """(completion id, rubric id, label)."""
@@ -138,3 +141,238 @@ def of_completions(
 def _where(names: Collection[str], annotators: Collection[str]) -> list[ColumnElement[bool]]:
     named = LabelRow.rubric_id.in_(select(RubricRow.id).where(RubricRow.name.in_(names)))
     return [*([named] if names else []), *([LabelRow.annotator.in_(annotators)] if annotators else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class RubricVersion:
+    """A rubric version that was labelled or judged."""
+
+    id: int
+    name: str
+    rubric: Rubric
+
+    def key_of(self, labelled: RubricVersion, key: str) -> str | None:
+        """Return the key here of the criterion that asks what ``key`` asks in another version; None if none does.
+
+        A score of the whole completion is the same in all versions of a name.
+        """
+        criterion = labelled.rubric.by_key.get(key)
+        if criterion is None:
+            return key if self.name == labelled.name and key not in self.rubric.by_key else None
+        same = [own.key for own in self.rubric.criteria if own.question == criterion.question]
+        return key if key in same else next(iter(same), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The judge's newest item on a completion under one version."""
+
+    item_id: int
+    version: RubricVersion
+    reward: float | None
+
+
+def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
+    """Return every label beside this judge's verdicts, with ``job_id`` only on what that job scored.
+
+    A label belongs to the question that the person was asked. If the judge was not asked under the label's rubric, the
+    label is returned as one of the rubric under which the judge was last asked this question about the completion. If a
+    person labelled a question under several rubrics, the newest label counts.
+    """
+    columns = (CompletionRow.prompt_id, CompletionRow.content["id"].as_string())
+    query = select(LabelRow, *columns).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
+    if job_id is not None:
+        query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
+    rows = session.execute(query.order_by(LabelRow.id)).all()
+    versions = _versions(session, judge_id)
+    judged = _newest_items(session, judge_id, job_id, versions)
+    matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, *_ in rows}
+    item_ids = {match[0].item_id for match in matches.values() if match}
+    found = {id_: {one.criterion: one for one in each} for id_, each in verdicts.for_items(session, item_ids).items()}
+    outdated = superseded((row for row, *_ in rows), versions)
+    labels = []
+    for row, prompt_id, external_id in rows:
+        match = matches[row.id]
+        if row.id in outdated or (match is None and job_id is not None):
+            continue
+        version, key = (match[0].version, match[1]) if match else (versions[row.rubric_id], row.criterion)
+        labels.append(
+            JudgedLabel(
+                completion_id=row.completion_id,
+                prompt_id=prompt_id,
+                rubric_id=version.id,
+                label=row.label.model_copy(update={"criterion": key}),
+                criterion=version.rubric.by_key.get(key),
+                verdicts=found.get(match[0].item_id, {}) if match else {},
+                reward=match[0].reward if match else None,
+                completion_external_id=external_id,
+            )
+        )
+    return labels
+
+
+def _versions(session: Session, judge_id: int) -> dict[int, RubricVersion]:
+    """Return the versions that were labelled, and those that the judge was asked under, by id."""
+    labelled = select(LabelRow.rubric_id)
+    judged = select(ItemRow.rubric_id).where(
+        ItemRow.judge_id == judge_id, ItemRow.completion_id.in_(select(LabelRow.completion_id))
+    )
+    query = select(RubricRow).where(or_(RubricRow.id.in_(labelled), RubricRow.id.in_(judged)))
+    return {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(query)}
+
+
+def _newest_items(
+    session: Session, judge_id: int, job_id: int | None, versions: Mapping[int, RubricVersion]
+) -> dict[int, list[_Judged]]:
+    """Return the judge's newest item on each labelled completion under each version, by completion, newest first.
+
+    Older items may have asked other questions. Only the item names the judge: verdicts are shared by all judges and
+    rubrics that ask the same question. The reward is the same item's, null too: an older one was computed from other
+    verdicts.
+    """
+    newest = items.newest(judge_id, job_id).where(ItemRow.completion_id.in_(select(LabelRow.completion_id)))
+    query = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward).where(ItemRow.id.in_(newest))
+    judged: dict[int, list[_Judged]] = defaultdict(list)
+    for completion_id, item_id, rubric_id, reward in session.execute(query.order_by(ItemRow.id.desc())):
+        judged[completion_id].append(_Judged(item_id, versions[rubric_id], reward))
+    return judged
+
+
+def _match(row: LabelRow, labelled: RubricVersion, judged: Iterable[_Judged]) -> tuple[_Judged, str] | None:
+    """Return where the judge was asked what the label answers, and the key there; the label's own version first."""
+    for one in sorted(judged, key=lambda each: each.version.id != row.rubric_id):
+        if (key := one.version.key_of(labelled, row.criterion)) is not None:
+            return one, key
+    return None
+
+
+def superseded(rows: Iterable[LabelRow], versions: Mapping[int, RubricVersion]) -> set[int]:
+    """Return the labels whose question the same person labelled later, under another rubric."""
+    newest: dict[tuple[int, str, str], LabelRow] = {}
+    several = []
+    for row in rows:
+        version = versions[row.rubric_id]
+        criterion: Criterion | None = version.rubric.by_key.get(row.criterion)
+        key = (row.completion_id, criterion.question if criterion else version.name, row.annotator)
+        if (known := newest.setdefault(key, row)) is not row:
+            newest[key] = max(known, row, key=lambda one: (one.created_at, one.id))
+        several.append((key, row))
+    return {row.id for key, row in several if row.rubric_id != newest[key].rubric_id}
+
+
+FAILED, ABSTAINED = -1.0, -2.0
+"""In place of the value of a verdict that has none."""
+MISSING = -1e300
+"""In place of null, so that the rows of a chunk are numbers only."""
+_ROWS_AT_ONCE = 20_000
+
+Chunks = Iterator[Sequence[Sequence[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The judge's newest item on each completion under each rubric version; of one job, of one version."""
+
+    judge_id: int
+    job_id: int | None = None
+    rubric_id: int | None = None
+
+    @property
+    def newest(self) -> Select[int]:
+        """The query of the ids of the items."""
+        query = items.newest(self.judge_id, self.job_id)
+        return query if self.rubric_id is None else query.where(ItemRow.rubric_id == self.rubric_id)
+
+
+def count_selected(session: Session, selection: Selection) -> int:
+    """Return the number of completions of a selection."""
+    return session.scalar(select(func.count()).select_from(selection.newest.subquery())) or 0
+
+
+def read_items(session: Session, selection: Selection) -> Chunks:
+    """Yield chunks of (item id, completion id, prompt id, rubric id, reward, length), by rubric and item.
+
+    The length is in characters: of the text, or without a text of the stored messages.
+    """
+    text = CompletionRow.content["text"].as_string()
+    characters = case(
+        (func.coalesce(text, "") == "", func.length(cast(CompletionRow.content, Text))), else_=func.length(text)
+    )
+    reward = func.coalesce(ItemRow.reward, MISSING)
+    columns = (ItemRow.id, ItemRow.completion_id, CompletionRow.prompt_id, ItemRow.rubric_id, reward)
+    query = select(*columns, characters).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    return _chunks(session, query.where(ItemRow.id.in_(selection.newest)).order_by(ItemRow.rubric_id, ItemRow.id))
+
+
+def read_values(session: Session, selection: Selection, *, votes: bool = False) -> Chunks:
+    """Yield chunks of (item id, position of the criterion in the rubric, value), in any order.
+
+    The value is FAILED or ABSTAINED where a verdict has none. With ``votes``, the standard deviation of the votes
+    behind each verdict is a fourth column.
+    """
+    value = case(
+        (VerdictRow.outcome == "scored", VerdictRow.value), (VerdictRow.outcome == "failed", FAILED), else_=ABSTAINED
+    )
+    spread = [func.coalesce(VerdictRow.details["spread"].as_float(), MISSING)] if votes else []
+    query = with_verdicts(select(ItemRow.id, QuestionRow.position, value, *spread).select_from(ItemRow))
+    return _chunks(session, query.where(ItemRow.id.in_(selection.newest)))
+
+
+def _chunks(session: Session, query: Select[Any]) -> Chunks:
+    result = session.connection().execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+    return iter(result.partitions())
+
+
+def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | None = None) -> list[JudgeRow]:
+    """Return the judges that scored completions under this version, or under those of a job, the most first."""
+    query = select(ItemRow.judge_id).where(ItemRow.question_set.is_not(None))
+    if rubric_id is not None:
+        query = query.where(ItemRow.rubric_id == rubric_id)
+    if job_id is not None:
+        of_job = select(ItemRow.rubric_id).where(ItemRow.job_id == job_id).distinct()
+        query = query.where(ItemRow.rubric_id.in_(of_job))
+    count = func.count(ItemRow.completion_id.distinct())
+    ids = session.scalars(query.group_by(ItemRow.judge_id).order_by(count.desc(), ItemRow.judge_id.desc()))
+    return [session.get_one(JudgeRow, id_) for id_ in ids]
+
+
+def criterion_labels(session: Session, completions: Selection, rubric: RubricRow) -> list[tuple[int, str, float]]:
+    """Return (completion id, key in this rubric, value) of labels on what its criteria ask, under any version.
+
+    Of several labels by one person on one question, the newest.
+    """
+    keys = {one.question: one.key for one in rubric.value.criteria}
+    scored = select(ItemRow.completion_id).where(ItemRow.id.in_(completions.newest))
+    where = (LabelRow.criterion != OVERALL, LabelRow.value.is_not(None), LabelRow.completion_id.in_(scored))
+    columns = (LabelRow.completion_id, LabelRow.annotator, LabelRow.rubric_id, LabelRow.criterion, LabelRow.value)
+    rows = session.execute(select(*columns).where(*where).order_by(LabelRow.created_at, LabelRow.id)).all()
+    versions = {row.id: row.value for row in session.scalars(_labelled_versions(scored))}
+    newest = {}
+    for completion_id, person, rubric_id, criterion, value in rows:
+        labelled = versions[rubric_id].by_key.get(criterion)
+        key = keys.get(labelled.question) if labelled is not None else None
+        if key is not None and value is not None:
+            newest[completion_id, person, key] = value
+    return [(completion_id, key, value) for (completion_id, _, key), value in newest.items()]
+
+
+def _labelled_versions(scored: Select[int]) -> Select[RubricRow]:
+    labelled = select(LabelRow.rubric_id).where(LabelRow.completion_id.in_(scored))
+    return select(RubricRow).where(RubricRow.id.in_(labelled))
+
+
+def overall_labels(session: Session, completions: Selection | int) -> list[tuple[int, str, float]]:
+    """Return (completion id, person, overall score) of the completions of a selection, or of a job.
+
+    Under any rubric; of several by one person, the newest.
+    """
+    scored = select(ItemRow.completion_id)
+    if isinstance(completions, Selection):
+        scored = scored.where(ItemRow.id.in_(completions.newest))
+    else:
+        scored = scored.where(ItemRow.job_id == completions)
+    where = (LabelRow.criterion == OVERALL, LabelRow.value.is_not(None), LabelRow.completion_id.in_(scored))
+    query = select(LabelRow.completion_id, LabelRow.annotator, LabelRow.value).where(*where)
+    rows = session.execute(query.order_by(LabelRow.created_at, LabelRow.id))
+    newest = {(completion_id, person): value for completion_id, person, value in rows}
+    return [(id_, person, value) for (id_, person), value in newest.items() if value is not None]

@@ -23,8 +23,8 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import jobs, outbox, rewards, verdicts, workers
-from rubricsvc.store.base import database_time
+from rubricsvc.store import items, jobs, outbox, verdicts, workers
+from rubricsvc.store.base import batched, database_time
 from rubricsvc.store.tables import (
     FAILED,
     IN_PROGRESS,
@@ -36,7 +36,6 @@ from rubricsvc.store.tables import (
     JobRow,
     OutboxRow,
 )
-from rubricsvc.store.upsert import batched
 from rubricsvc.store.verdicts import Name
 
 GroupKey = tuple[int, int, int]
@@ -223,13 +222,13 @@ def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
 def release(session: Session, leases: Sequence[Lease]) -> None:
     """Release items that were not scored. This does not count as a lost lease."""
     _set(session, leases, state=PENDING, lease_until=None, worker=None)
-    for judge_id, items in Counter(lease.judge_id for lease in leases).items():
-        outbox.publish(session, judge_id, items)
+    for judge_id, number in Counter(lease.judge_id for lease in leases).items():
+        outbox.publish(session, judge_id, number)
 
 
 def fail(session: Session, leases: Sequence[Lease], reason: str) -> None:
     """Fail the items whose leases are valid, and which cannot be scored or recorded."""
-    _set(session, leases, state=FAILED, lease_until=None, worker=None, null_reason=reason[: rewards.REASON_CHARS])
+    _set(session, leases, state=FAILED, lease_until=None, worker=None, null_reason=reason[: items.REASON_CHARS])
 
 
 class LeaseResult(Protocol):
@@ -285,7 +284,7 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     rows = [_item_columns(one, stored.get(one.lease.item_id, {}), least[one.lease.job_id]) for one in ours]
     session.execute(update(ItemRow), rows)
     replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
-    return Recorded([result.lease.item_id for result in ours], rewards.recompute(session, replaced))
+    return Recorded([result.lease.item_id for result in ours], items.recompute(session, replaced))
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:
@@ -312,7 +311,7 @@ def _item_columns(result: ItemResult, stored: Mapping[str, Verdict], min_coverag
         "lease_until": None,
         "worker": None,
         "question_set": result.questions.digest,
-        **rewards.columns(result.rubric, final.values(), min_coverage),
+        **items.reward_columns(result.rubric, final.values(), min_coverage),
     }
 
 
@@ -340,8 +339,8 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = ()) 
         for chunk in batched(ids):
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
     jobs.finish(session)
-    for judge_id, items in _unannounced(session).items():
-        outbox.publish(session, judge_id, items)
+    for judge_id, number in _unannounced(session).items():
+        outbox.publish(session, judge_id, number)
     return len(rows)
 
 
@@ -354,7 +353,7 @@ def _unannounced(session: Session) -> dict[int, int]:
     busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
     idle = (ItemRow.state == PENDING) & ItemRow.judge_id.not_in(busy)
     query = select(ItemRow.judge_id, func.count()).where(idle).group_by(ItemRow.judge_id)
-    return {judge_id: items for judge_id, items in session.execute(query) if [judge_id] not in waiting}
+    return {judge_id: number for judge_id, number in session.execute(query) if [judge_id] not in waiting}
 
 
 def judges_with_work(session: Session) -> list[int]:

@@ -12,9 +12,9 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from rubricsvc.store import workers
+from rubricsvc.store.base import CHUNK
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import OutboxRow
-from rubricsvc.store.upsert import CHUNK
 
 SCORE = "rubricsvc.score"
 """The task that drains the items of one judge."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.store.ids import existing, find, missing, name_of, page_of
-from rubricsvc.store.tables import PromptIdRow, PromptRow
-from rubricsvc.store.upsert import add_new, batched, get_or_add
+from rubricsvc.errors import NotFoundError
+from rubricsvc.store.base import add_new, batched, existing, find, get_or_add, missing, name_of, page_of
+from rubricsvc.store.tables import PromptIdRow, PromptRow, TextRow
 
 
 def add(session: Session, prompt: Prompt, external_id: str | None = None) -> PromptRow:
@@ -94,3 +96,54 @@ def ids_in_files(session: Session, ref: int | str) -> list[int]:
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[PromptRow]:
     """Return up to ``limit`` prompts with ids above ``after``, ascending."""
     return page_of(session, PromptRow, after, limit)
+
+
+def add_text(session: Session, text: str) -> str:
+    """Store a text; return its SHA-256."""
+    digest = sha256(text.encode()).hexdigest()
+    get_or_add(session, TextRow, {"digest": digest}, content=text)
+    return digest
+
+
+def get_text(session: Session, digest: str) -> str:
+    """Return the text.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    row = session.get(TextRow, digest)
+    if row is None:
+        raise NotFoundError(f"no text with the digest {digest} is stored", hint="give the text itself")
+    return row.content
+
+
+PromptKey = tuple[str, str | None]
+"""The digest and the external id of a prompt."""
+
+
+def add_many(session: Session, given: Iterable[tuple[Prompt, str | None]]) -> dict[PromptKey, int]:
+    """Add the prompts that are new; return the ids of those that need no further id of a file."""
+    first: dict[str, tuple[Prompt, str | None]] = {}
+    keys: dict[PromptKey, None] = {}
+    for prompt, external_id in given:
+        if external_id is None or 0 < len(external_id) <= MAX_NAME_LENGTH:
+            first.setdefault(prompt.digest, (prompt, external_id))
+            keys[prompt.digest, external_id] = None
+    if not first:
+        return {}
+    rows = [
+        {"digest": digest, "external_id": external_id, "content": prompt.model_dump(mode="json")}
+        for digest, (prompt, external_id) in first.items()
+    ]
+    add_new(session, PromptRow, rows)
+    stored = {
+        digest: (id_, external_id)
+        for id_, digest, external_id in session.execute(
+            select(PromptRow.id, PromptRow.digest, PromptRow.external_id).where(PromptRow.digest.in_(first))
+        )
+    }
+    return {
+        (digest, external_id): stored[digest][0]
+        for digest, external_id in keys
+        if external_id in (None, stored[digest][1])
+    }

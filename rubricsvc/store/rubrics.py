@@ -5,6 +5,7 @@ The state of a version's review (`reviews`) decides what its name refers to: the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -18,11 +19,11 @@ from rubricsvc.core.generation import Provenance
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric_test import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
-from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
-from rubricsvc.store.tables import PromptRow, RubricRow, RunStepRow
-from rubricsvc.store.upsert import add_new, batched
+from rubricsvc.store.base import add_new, batched, find, id_of, missing, name_of, page_of
+from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow, RunStepRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
 """The states of versions that are not approved yet."""
@@ -309,3 +310,97 @@ def judged_required(session: Session, rubric_ids: Iterable[int]) -> list[str]:
         for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(ids)).order_by(RubricRow.id))
         for key in row.value.judged_required
     ]
+
+
+def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:
+    """Set the state of a version, and add the event; with the same state it is a comment."""
+    session.add(RubricEventRow(rubric_id=row.id, from_state=row.state, to_state=to, by=by, comment=comment))
+    row.state = to
+    session.info.pop(DRAFTS, None)
+    session.flush()
+
+
+def lock(session: Session, row: RubricRow) -> None:
+    """Read the row again and lock it, so that of two reviewers the second one sees what the first one did."""
+    session.refresh(row, with_for_update=True)
+
+
+def last_event(session: Session, rubric_id: int) -> RubricEventRow | None:
+    """Return the newest event of a version."""
+    query = select(RubricEventRow).where(RubricEventRow.rubric_id == rubric_id)
+    return session.scalars(query.order_by(RubricEventRow.id.desc()).limit(1)).first()
+
+
+def events(session: Session, rubric_ids: Sequence[int], *, after: int = 0, limit: int = 50) -> list[RubricEventRow]:
+    """Return up to ``limit`` events of these versions with ids above ``after``, ascending."""
+    return page_of(session, RubricEventRow, after, limit, RubricEventRow.rubric_id.in_(rubric_ids))
+
+
+def add_test(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> RubricTestRow:
+    """Store the results of a test of a version."""
+    row = RubricTestRow(rubric_id=rubric_id, by=by, outcome=test.outcome, content=test.model_dump(mode="json"))
+    session.add(row)
+    session.flush()
+    return row
+
+
+def newest_test(session: Session, rubric_id: int) -> RubricTestRow | None:
+    """Return the newest test of a version that passed or failed."""
+    measured = RubricTestRow.rubric_id == rubric_id, RubricTestRow.outcome != "unmeasured"
+    return session.scalars(select(RubricTestRow).where(*measured).order_by(RubricTestRow.id.desc()).limit(1)).first()
+
+
+def failing_tests(session: Session, digest: str) -> RubricRow | None:
+    """Return the version with this content whose test is the newest measured one of all, if that failed."""
+    query = select(RubricRow, RubricTestRow.outcome).join(RubricTestRow, RubricTestRow.rubric_id == RubricRow.id)
+    measured = RubricRow.digest == digest, RubricTestRow.outcome != "unmeasured"
+    newest = session.execute(query.where(*measured).order_by(RubricTestRow.id.desc()).limit(1)).first()
+    return newest[0] if newest is not None and newest[1] == "failed" else None
+
+
+def tests(session: Session, rubric_id: int, *, after: int = 0, limit: int = 50) -> list[RubricTestRow]:
+    """Return up to ``limit`` tests of a version with ids above ``after``, oldest first."""
+    return page_of(session, RubricTestRow, after, limit, rubric_id=rubric_id)
+
+
+def add_many(
+    session: Session, given: Sequence[tuple[Rubric, str, int | None]], *, origin: RubricOrigin, added_by: str | None
+) -> dict[tuple[str, str], int]:
+    """Add approved rubrics, each with its name and prompt, whose names are new; return their ids by name and digest.
+
+    The caller has checked the formulas.
+    """
+    count = Counter(name for _, name, _ in given)
+    names = [name for name in count if _is_name(name)]
+    known = set(session.scalars(select(RubricRow.name).where(RubricRow.name.in_(names))))
+    rows = [
+        {
+            "name": name,
+            "version": 1,
+            "digest": rubric.digest,
+            "prompt_id": prompt_id,
+            "origin": origin,
+            "state": APPROVED,
+            "parent_id": None,
+            "added_by": added_by,
+            "content": rubric.model_dump(mode="json"),
+        }
+        for rubric, name, prompt_id in given
+        if count[name] == 1 and _is_name(name) and name not in known
+    ]
+    if not rows:
+        return {}
+    add_new(session, RubricRow, rows)
+    digests = {row["name"]: row["digest"] for row in rows}
+    found = session.execute(select(RubricRow.id, RubricRow.name, RubricRow.digest).where(RubricRow.name.in_(digests)))
+    return {(name, digest): id_ for id_, name, digest in found if digests[name] == digest}
+
+
+def _is_name(name: str) -> bool:
+    return (
+        0 < len(name) <= MAX_NAME_LENGTH
+        and name.isprintable()
+        and name == name.strip()
+        and "@" not in name
+        and not name.isdecimal()
+    )

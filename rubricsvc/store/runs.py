@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session, joinedload
 
+from rubricsvc.core.run_evaluation import STEP
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import ids, run_evaluations
-from rubricsvc.store.base import database_time, utcnow
-from rubricsvc.store.tables import RolloutRow, RunMetricsRow, RunRow
-from rubricsvc.store.upsert import batched, get_or_add, insert, insert_rows
+from rubricsvc.store import base
+from rubricsvc.store.base import batched, database_time, get_or_add, insert, insert_rows, utcnow
+from rubricsvc.store.tables import (
+    EvaluationCompletionRow,
+    EvaluationRewardRow,
+    EvaluationRow,
+    RolloutRow,
+    RunMetricsRow,
+    RunRow,
+)
 
 REPORT_SECONDS = 10.0
 LOST_SECONDS = 60.0
@@ -38,7 +45,7 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
         setattr(row, name, value)
     for table in (RolloutRow, RunMetricsRow):
         session.execute(delete(table).where(table.run_id == row.id, table.step > done))
-    run_evaluations.remove_after(session, row.id, done)
+    remove_evaluations_after(session, row.id, done)
     session.flush()
     return row
 
@@ -49,7 +56,7 @@ def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:
     Raises:
         NotFoundError: There is none.
     """
-    return ids.existing(session, RunRow, "run", run_id, lock=lock)
+    return base.existing(session, RunRow, "run", run_id, lock=lock)
 
 
 def of_keys(session: Session, keys: Iterable[str]) -> dict[str, int]:
@@ -63,7 +70,7 @@ def of_keys(session: Session, keys: Iterable[str]) -> dict[str, int]:
 
 def page(session: Session, *, after: int = 0, limit: int = 50, key: str | None = None) -> list[RunRow]:
     """Return up to ``limit`` runs with ids above ``after``, ascending; that of one key."""
-    return ids.page_of(session, RunRow, after, limit, key=key)
+    return base.page_of(session, RunRow, after, limit, key=key)
 
 
 def status(row: RunRow, now: float) -> RunStatus:
@@ -109,7 +116,7 @@ def remove(session: Session, run_id: int | str) -> RunRow:
         raise ConflictError(f"run {row.id} is {state}", hint=f"stop it first: `rubricsvc runs stop {row.id}`")
     for table in (RolloutRow, RunMetricsRow):
         session.execute(delete(table).where(table.run_id == row.id))
-    run_evaluations.remove(session, row.id)
+    remove_evaluations(session, row.id)
     session.delete(row)
     session.flush()
     return row
@@ -174,7 +181,7 @@ def rollouts(
 ) -> list[RolloutRow]:
     """Return up to ``limit`` rollouts with ids above ``after``, ascending, with their rubrics; of one step."""
     options = [joinedload(RolloutRow.rubric)]
-    return ids.page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
+    return base.page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
 
 
 def best_rollouts(session: Session, run_id: int, limit: int) -> list[RolloutRow]:
@@ -182,3 +189,97 @@ def best_rollouts(session: Session, run_id: int, limit: int) -> list[RolloutRow]
     query = select(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.reward.is_not(None))
     query = query.options(joinedload(RolloutRow.rubric)).order_by(RolloutRow.reward.desc(), RolloutRow.id.desc())
     return list(session.scalars(query.limit(limit)))
+
+
+def write_evaluation(
+    session: Session,
+    run_id: int,
+    *,
+    name: str,
+    step: int,
+    line: dict[str, Any],
+    completions: Sequence[dict[str, Any]],
+    rewards: Iterable[dict[str, Any]],
+) -> EvaluationRow:
+    """Store an evaluation in place of the one of its step, or of its baseline.
+
+    A completion is all columns but its id, evaluation and place; a reward has its ``place``.
+    """
+    same_step = [EvaluationRow.step == step] if name == STEP else []
+    remove_evaluations(session, run_id, EvaluationRow.name == name, *same_step)
+    row = EvaluationRow(run_id=run_id, name=name, step=step, line=line)
+    session.add(row)
+    session.flush()
+    placed = ({"evaluation_id": row.id, "place": place, **one} for place, one in enumerate(completions))
+    _insert_evaluation(session, EvaluationCompletionRow, placed)
+    _insert_evaluation(session, EvaluationRewardRow, ({"evaluation_id": row.id, **one} for one in rewards))
+    return row
+
+
+def _insert_evaluation(session: Session, table: Any, rows: Iterable[dict[str, Any]]) -> None:
+    for chunk in batched(rows):
+        statement, parameters = insert_rows(session, table, chunk)
+        session.connection().execute(statement, parameters)
+
+
+def remove_evaluations(session: Session, run_id: int, *where: ColumnElement[bool]) -> None:
+    """Delete evaluations of a run, with their completions and rewards; the rows of ``completions`` stay."""
+    found = list(session.scalars(select(EvaluationRow.id).where(EvaluationRow.run_id == run_id, *where)))
+    for chunk in batched(found):
+        for table in (EvaluationRewardRow, EvaluationCompletionRow):
+            session.execute(delete(table).where(table.evaluation_id.in_(chunk)))
+        session.execute(delete(EvaluationRow).where(EvaluationRow.id.in_(chunk)))
+
+
+def remove_evaluations_after(session: Session, run_id: int, step: int) -> None:
+    """Delete the evaluations of a run's policy after later steps than ``step``; baselines stay."""
+    remove_evaluations(session, run_id, EvaluationRow.name == STEP, EvaluationRow.step > step)
+
+
+def evaluations(
+    session: Session, run_id: int, *, after: int = 0, limit: int = 50, name: str | None = None
+) -> list[EvaluationRow]:
+    """Return up to ``limit`` evaluations of a run with ids above ``after``, ascending; of one name."""
+    return base.page_of(session, EvaluationRow, after, limit, run_id=run_id, name=name)
+
+
+def evaluation_completions(
+    session: Session, run_id: int, *, after: int = 0, limit: int = 100, evaluation_id: int | None = None
+) -> list[EvaluationCompletionRow]:
+    """Return up to ``limit`` completions of a run's evaluations with ids above ``after``, ascending; of one of them."""
+    of_run = select(EvaluationRow.id).where(EvaluationRow.run_id == run_id)
+    options = [joinedload(EvaluationCompletionRow.rubric)]
+    where = EvaluationCompletionRow.evaluation_id.in_(of_run)
+    return base.page_of(
+        session, EvaluationCompletionRow, after, limit, where, options=options, evaluation_id=evaluation_id
+    )
+
+
+def evaluation_completions_by_ids(session: Session, row_ids: Iterable[int]) -> list[EvaluationCompletionRow]:
+    """Return these completions, ascending by id."""
+    query = select(EvaluationCompletionRow).order_by(EvaluationCompletionRow.id)
+    return [
+        row
+        for chunk in batched(sorted(row_ids))
+        for row in session.scalars(query.where(EvaluationCompletionRow.id.in_(chunk)))
+    ]
+
+
+Place = tuple[int, int]
+"""The id of an evaluation, and a place in it."""
+
+
+def evaluation_rewards(
+    session: Session, rows: Sequence[EvaluationCompletionRow]
+) -> dict[Place, list[EvaluationRewardRow]]:
+    """Return the rewards of completions, in the order in which they were recorded; ``rows`` are ascending by id."""
+    found: dict[Place, list[EvaluationRewardRow]] = {(row.evaluation_id, row.place): [] for row in rows}
+    for evaluation_id in dict.fromkeys(row.evaluation_id for row in rows):
+        places = [row.place for row in rows if row.evaluation_id == evaluation_id]
+        query = select(EvaluationRewardRow).where(
+            EvaluationRewardRow.evaluation_id == evaluation_id,
+            EvaluationRewardRow.place.between(min(places), max(places)),
+        )
+        for row in session.scalars(query.order_by(EvaluationRewardRow.id)):
+            found.get((evaluation_id, row.place), []).append(row)
+    return found

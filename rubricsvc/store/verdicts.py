@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store.ids import page_of
+from rubricsvc.store.base import add_new, batched, insert_rows, page_of
 from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow
-from rubricsvc.store.upsert import add_new, batched, insert_rows
 
 Name = tuple[int, str]
 """(completion id, fingerprint of the question): what names a verdict."""

@@ -22,7 +22,7 @@ from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, prompts, summaries
+from rubricsvc.store import completions, jobs, judges, prompts
 from rubricsvc.store import generation as generations
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, RubricRow
@@ -139,7 +139,7 @@ def status(db: Database, job: int) -> str:
 
 def check(db: Database, job: int, asked: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
     with db.read() as session:
-        made = summaries.of_job(session, job).generation
+        made = jobs.summary(session, job).generation
         items = session.execute(select(ItemRow.prompt_id, ItemRow.rubric_id, ItemRow.state, ItemRow.lost)).all()
         rubrics = session.execute(select(RubricRow.prompt_id, RubricRow.version)).all()
     assert made is not None

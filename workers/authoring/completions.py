@@ -13,9 +13,8 @@ from rubricsvc.core.prompt import Completion, Prompt, with_documents
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, prompts
-from rubricsvc.store.ids import name_of
+from rubricsvc.store.base import batched, name_of
 from rubricsvc.store.session import Database
-from rubricsvc.store.upsert import batched
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 
 MAX_FIRST_FAILURES = 8

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from rubricsvc.core.base import storable
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import LOCAL, Judge
-from rubricsvc.store import replies
+from rubricsvc.store import items
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Replies, Reply
 from workers.queue.costs import Write
 
@@ -23,10 +23,8 @@ _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 class ReplyLog:
     """The replies of one item or evolution, by the digest of the question, in the database and here."""
 
-    def __init__(
-        self, owner: replies.Owner, owner_id: int, known: Mapping[str, Mapping[str, Any]], write: Write
-    ) -> None:
-        self._add, self._write = partial(replies.add, owner=owner, owner_id=owner_id), write
+    def __init__(self, owner: items.Owner, owner_id: int, known: Mapping[str, Mapping[str, Any]], write: Write) -> None:
+        self._add, self._write = partial(items.add_reply, owner=owner, owner_id=owner_id), write
         self._replies = {key: _REPLY.validate_python(reply) for key, reply in known.items()}
 
     def get(self, key: str) -> Reply | None:

@@ -27,18 +27,7 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import (
-    completions,
-    generation,
-    generation_inputs,
-    jobs,
-    judges,
-    leases,
-    prompts,
-    replies,
-    rubrics,
-    verdicts,
-)
+from rubricsvc.store import completions, generation, items, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, Recorded, ScoringLease
 from rubricsvc.store.session import Database
@@ -164,7 +153,7 @@ class GenerationWork:
     async def run(self, engines: DrainEngines, write: Write) -> GeneratedItem:
         """Write the rubric and try it; every error is a reason."""
         try:
-            stored = ReplyLog(replies.OF_ITEM, self.lease.item_id, self.known, write)
+            stored = ReplyLog(items.OF_ITEM, self.lease.item_id, self.known, write)
             recording = RecordingEngine(engines.of(self.judge), self.judge, stored)
             author = Author(recording, self.judge, self.generation, retries=self.lease.retries)
             draft = await write_rubric(author, self.task)
@@ -261,11 +250,11 @@ class WorkLoader:
         return Recorded(scored.items + made.items, scored.repaired_jobs | made.repaired_jobs)
 
     def _generation(self, session: Session, judge: Judge, lease: GenerationLease) -> GenerationWork:
-        how = generation_inputs.settings(session, lease.job_id)
+        how = generation.settings_of(session, lease.job_id)
         folder = self._settings.collections_dir
-        task = generation_inputs.of_prompt(session, lease.prompt_id, how, job_id=lease.job_id, collections_dir=folder)
+        task = generation.inputs_of_prompt(session, lease.prompt_id, how, job_id=lease.job_id, collections_dir=folder)
         gate_judge = judge_of_gate(judges.get(session, how.gate_judge).value if how.gate_judge is not None else judge)
-        known = replies.known(session, replies.OF_ITEM, lease.item_id)
+        known = items.known_replies(session, items.OF_ITEM, lease.item_id)
         return GenerationWork(lease, judge, gate_judge, how, task, known, self._settings.require_approval)
 
 

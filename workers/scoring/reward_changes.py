@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import kendall_tau, ranks
-from rubricsvc.store import completions, jobs, verdict_values, verdicts
+from rubricsvc.store import completions, jobs, labels, verdicts
 from rubricsvc.store.tables import RubricRow
 from workers.scoring.questions import group_questions
 
@@ -95,7 +95,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
         kendall_tau_within_prompts=kendall_tau(pairs),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
-        people=_people(rows, verdict_values.overall_labels(session, job_id)),
+        people=_people(rows, labels.overall_labels(session, job_id)),
         by_completion=rows,
     )
 

@@ -20,7 +20,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.criterion_buffers import CriterionBuffers
 from rubricsvc.store import rubrics
-from rubricsvc.store.ids import page_of
+from rubricsvc.store.base import page_of
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import BufferedCriterionRow, RunStepRow
 from tests.databases import sqlite_at

@@ -24,7 +24,7 @@ from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
 from rubricsvc.core.untrusted import clean, fence_all
 from rubricsvc.errors import RubricsvcError, cut
-from rubricsvc.store import evolutions, replies
+from rubricsvc.store import evolutions, items
 from rubricsvc.store.session import Database
 from workers.authoring.author import Author, GenerationError
 from workers.authoring.evolution.online import lint_refusal
@@ -70,13 +70,13 @@ class ModelProposer:
     def _log(self) -> ReplyLog:
         """Return the stored replies of the evolution's proposer."""
         with self._db.read() as session:
-            known = replies.known(session, replies.OF_EVOLUTION, self._evolution_id)
+            known = items.known_replies(session, items.OF_EVOLUTION, self._evolution_id)
 
         async def write(step: Callable[[Session], Any]) -> None:
             with self._db.write() as session:
                 step(session)
 
-        return ReplyLog(replies.OF_EVOLUTION, self._evolution_id, known, write)
+        return ReplyLog(items.OF_EVOLUTION, self._evolution_id, known, write)
 
     async def _propose(self, engine: Engine, request: ProposalRequest) -> Rubric | RubricsvcError:
         rubric = request.rubric

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rubricsvc.cli.run_judge import status_at_service
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
-from rubricsvc.store import audits, judges
+from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.integration.test_client import running
 from tests.services import free_port
@@ -29,7 +29,7 @@ def test_status_at_service_has_the_newest_audit(db: Database) -> None:
         assert status_at_service(judge).record == {"judge_audit": None}
         with db.write() as session:
             for rate in (0.0, 0.5):
-                audits.add(session, 1, audit(rate=rate))
+                judges.add_audit(session, 1, audit(rate=rate))
         found = status_at_service(judge)
     assert found.audit is not None and found.audit.id == 2
     assert found.message.startswith("judge j did not pass audit 2 of 20") and found.message.endswith(": s")

@@ -15,7 +15,6 @@ from rubricsvc.core.run_evaluation import EQUAL_COMPUTE
 from rubricsvc.services import run_evaluations
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges, runs
-from rubricsvc.store import run_evaluations as store_evaluations
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.instant_engine import InstantEngine
@@ -152,7 +151,7 @@ def test_report_reads_the_folder_where_the_record_has_no_evaluations(cli: Cli, c
     recorded = read_report("1")
     lines = cli("runs", "evaluations", 1, "--json").lines
     with Database(get_settings().database_url).write() as session:
-        store_evaluations.remove(session, 1)
+        runs.remove_evaluations(session, 1)
     report = read_report("1")
     assert (report.evaluations, report.baselines) == (recorded.evaluations, recorded.baselines)
     assert report.columns == recorded.columns

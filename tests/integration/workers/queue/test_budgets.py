@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
-from rubricsvc.store import budgets, items, jobs, judges, leases, summaries, verdicts
+from rubricsvc.store import budgets, items, jobs, judges, leases, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
@@ -192,7 +192,7 @@ def test_reservations_of_killed_worker_count_as_spent(each_db: Database) -> None
         after = row(each_db, job)
         assert (after.status, after.spent) == ("budget_exhausted", pytest.approx((30 + server.count) * COST))
         with each_db.read() as session:
-            reserved = summaries.of_job(session, job).reserved
+            reserved = jobs.summary(session, job).reserved
             assert (reserved.held, reserved.lost) == (0.0, pytest.approx(30 * COST))
         with each_db.write() as session:
             jobs.retry(session, job, budget=1.0)

@@ -86,7 +86,7 @@ def test_metrics_report_database_down(http: TestClient, monkeypatch: pytest.Monk
     def away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("gone"))
 
-    monkeypatch.setattr("rubricsvc.store.monitoring.queue", away)
+    monkeypatch.setattr("rubricsvc.store.workers.queue", away)
     answer = http.get("/metrics")
     assert answer.status_code == 200
     assert "rubricsvc_database_up 0.0" in answer.text

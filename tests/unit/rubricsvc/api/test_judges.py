@@ -9,7 +9,7 @@ from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.services.local import Validators
 from rubricsvc.stats.intervals import rate
-from rubricsvc.store import audits, judges
+from rubricsvc.store import judges
 from rubricsvc.store.base import utcnow
 from rubricsvc.store.session import Database
 from tests.made_passport import made_passport
@@ -158,7 +158,7 @@ def test_judges_audits_page(filled: TestClient, db: Database) -> None:
     suite = SuiteResult(name="s", measure="met", rate=rate(1, 10), max_rate=0.2, passed=True)
     with db.write() as session:
         for digest in ("one", "two"):
-            audits.add(session, 1, Audit(digest=digest, fingerprint="f", suites=(suite,)))
+            judges.add_audit(session, 1, Audit(digest=digest, fingerprint="f", suites=(suite,)))
     page = filled.get("/v1/judges/1/audits", params={"limit": 1}).json()
     assert (page["next"], page["data"][0]["passed"], page["data"][0]["audit"]["digest"]) == (1, True, "one")
     (second,) = filled.get("/v1/judges/j/audits", params={"after": 1}).json()["data"]

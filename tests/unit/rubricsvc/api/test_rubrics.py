@@ -13,7 +13,7 @@ from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.services.local import Validators
-from rubricsvc.store import keys, rubric_tests
+from rubricsvc.store import keys, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
 from workers.checks import validate, value_of_empty
@@ -259,7 +259,7 @@ def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient, db
         examples=(ExampleTest(example="e", verdicts=(found,)),),
     )
     with db.write() as session:
-        rubric_tests.add(session, row["id"], test, by="ann")
+        rubrics.add_test(session, row["id"], test, by="ann")
     (listed,) = filled.get("/v1/rubrics/t@1/tests").json()["data"]
     assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == ("t@1", "ann", "passed", "j")
     assert filled.post("/v1/rubrics/t@1/review", json={"action": "approve"}).json()["state"] == "approved"

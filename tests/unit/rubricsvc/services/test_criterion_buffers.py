@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.criterion_buffers import Approve, CriterionBuffers
 from rubricsvc.services.reviewing import review
-from rubricsvc.store import prompts, reviews, rubrics
+from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC as BASE
 
@@ -78,7 +78,7 @@ def test_rounds_write_versions_that_later_steps_use(each_db: Database) -> None:
         assert (row.origin, row.added_by, row.prompt_id) == ("evolved", "first-0a1b2c3d", 1)
         assert rubrics.get(session, "why").version == 1, "the authored name means what it meant"
         assert [one.ref for one in rubrics.for_prompt(session, 1, allow_drafts=True)] == ["why@1"]
-        (event,) = reviews.page(session, [row.id])
+        (event,) = rubrics.events(session, [row.id])
         assert (event.by, event.to_state) == ("first-0a1b2c3d", "approved")
 
 

@@ -14,7 +14,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services import evolving
 from rubricsvc.services.evolution_reports import evolution_report
 from rubricsvc.services.evolution_search import EvolutionSearch
-from rubricsvc.store import evolutions, jobs, judges, labels, rubrics, verdict_values
+from rubricsvc.store import evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.unit.rubricsvc.services.test_comparing import score
@@ -143,7 +143,7 @@ def test_evolution_takes_labels_of_the_same_question_under_another_version(db: D
         labels.add_many(session, [(1, 1, Label(criterion="right", annotator="ann", value=0.75))])
     with db.read() as session:
         row = rubrics.get(session, "r@1")
-        found = verdict_values.criterion_labels(session, verdict_values.Selection(1, None, 1), row)
+        found = labels.criterion_labels(session, labels.Selection(1, None, 1), row)
     assert len(found) == len(rows) and {id_: value for id_, _, value in found}[1] == 0.75
     assert {key for _, key, _ in found} == {"right"}
 

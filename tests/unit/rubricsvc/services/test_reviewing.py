@@ -21,7 +21,7 @@ from rubricsvc.services.editing import Addition, Edit, add_version
 from rubricsvc.services.importing import import_file
 from rubricsvc.services.reviewing import history_of, review
 from rubricsvc.services.submitting import select, submit, with_rubrics
-from rubricsvc.store import completions, jobs, judges, prompts, reviews, rubric_tests, rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 
 
@@ -92,7 +92,7 @@ def test_review_records_who_when_and_why(each_db: Database) -> None:
     assert act(each_db, id_, "comment", by="ann", comment="True.") == "draft"
     assert act(each_db, id_, "submit", "approve") == "approved"
     with each_db.read() as session:
-        events = reviews.page(session, list(history_of(session, "r")))
+        events = rubrics.events(session, list(history_of(session, "r")))
     assert [(row.from_state, row.to_state, row.by, row.comment) for row in events] == [
         ("draft", "in_review", "ann", "Ready."),
         ("in_review", "draft", "bob", "Two questions."),
@@ -111,7 +111,7 @@ def test_review_rejects_steps_from_other_states(db: Database, state: Any, action
         row = rubrics.add(session, rubric("One."), name="r", state=state)
         with pytest.raises(ConflictError) as caught:
             review(session, "r@1", action, by="ann", comment="Because.")
-        assert caught.value.path == "action" and row.state == state and reviews.last(session, row.id) is None
+        assert caught.value.path == "action" and row.state == state and rubrics.last_event(session, row.id) is None
 
 
 def test_review_changes_nothing_when_repeated(db: Database) -> None:
@@ -119,7 +119,7 @@ def test_review_changes_nothing_when_repeated(db: Database) -> None:
     for comment in ("Ready.", "Ready.", None, "Now."):
         act(db, "r", "submit", comment=comment)
     with db.read() as session:
-        events = reviews.page(session, [1])
+        events = rubrics.events(session, [1])
     assert [(row.from_state, row.comment) for row in events] == [("draft", "Ready."), ("in_review", "Now.")]
 
 
@@ -294,7 +294,7 @@ def run_test(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -
         row = rubrics.get(session, ref)
         example = ExampleTest(example="e", verdicts=(found,))
         test = RubricTest(judge=judge, judge_digest="0" * 64, rubric_digest=row.digest, examples=(example,))
-        rubric_tests.add(session, row.id, test, by="ann")
+        rubrics.add_test(session, row.id, test, by="ann")
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_content_that_fails_its_tests_is_a_draft_under_any_name(db: Database) ->
     run_test(db, "r@1", False)
     assert [state("r"), state("s"), state("t", policy="none")] == ["approved", "draft", "approved"]
     with db.read() as session:
-        note = reviews.last(session, rubrics.get(session, "s@1").id)
+        note = rubrics.last_event(session, rubrics.get(session, "s@1").id)
     assert note is not None and "r@1" in (note.comment or "")
     yaml = StringIO()
     dump([Record(None, content, name="file")], yaml, yaml=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
-from rubricsvc.store import audits, judges
+from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.rows import submit_job
 
@@ -19,30 +19,30 @@ def test_newest_returns_the_last_audit_of_each_judge(each_db: Database) -> None:
     with each_db.write() as session:
         ids = [judges.add(session, Judge(name=name, model="m")).id for name in ("a", "b", "c")]
         for judge_id, rate in ((ids[0], 0.5), (ids[1], 0.0), (ids[0], 0.1)):
-            audits.add(session, judge_id, audit(rate))
+            judges.add_audit(session, judge_id, audit(rate))
     with each_db.read() as session:
-        newest = audits.newest(session, ids)
+        newest = judges.newest_audit(session, ids)
         assert {judge_id: row.passed for judge_id, row in newest.items()} == {ids[0]: True, ids[1]: True}
         assert newest[ids[0]].value.audit == audit(0.1)
-        assert [row.passed for row in audits.page(session, ids[0])] == [False, True]
-        assert [row.id for row in audits.page(session, ids[0], after=1, limit=1)] == [3]
-        assert audits.page(session, ids[2]) == [] and audits.newest(session, []) == {}
+        assert [row.passed for row in judges.audits(session, ids[0])] == [False, True]
+        assert [row.id for row in judges.audits(session, ids[0], after=1, limit=1)] == [3]
+        assert judges.audits(session, ids[2]) == [] and judges.newest_audit(session, []) == {}
 
 
 def test_tasks_of_job_returns_each_pair_once(each_db: Database) -> None:
     job = submit_job(each_db, 5, judge=Judge(name="j", model="m"))
     with each_db.read() as session:
-        ((prompt, rubric),) = audits.tasks_of_job(session, job)
+        ((prompt, rubric),) = judges.audit_tasks_of_job(session, job)
         assert prompt.text == "What is a rubric?" and len(rubric.criteria) == 3
-        assert audits.tasks_of_job(session, job + 1) == []
+        assert judges.audit_tasks_of_job(session, job + 1) == []
 
 
 def test_sample_of_job_is_a_random_sample(each_db: Database) -> None:
     job = submit_job(each_db, 8, judge=Judge(name="j", model="m"))
     with each_db.read() as session:
-        sample = audits.sample_of_job(session, job, 3)
+        sample = judges.audit_sample_of_job(session, job, 3)
         assert len({completion.text for _, _, completion in sample}) == 3
-        assert audits.sample_of_job(session, job, 3) == sample
-        assert audits.sample_of_job(session, job, 3, seed=1) != sample
-        assert len(audits.sample_of_job(session, job, 3, whole_groups=True)) == 8
-        assert audits.sample_of_job(session, job + 1, 3) == []
+        assert judges.audit_sample_of_job(session, job, 3) == sample
+        assert judges.audit_sample_of_job(session, job, 3, seed=1) != sample
+        assert len(judges.audit_sample_of_job(session, job, 3, whole_groups=True)) == 8
+        assert judges.audit_sample_of_job(session, job + 1, 3) == []

@@ -9,7 +9,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import generation, items, jobs, judges, leases, prompts, replies, rubrics, summaries
+from rubricsvc.store import generation, items, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease
 from rubricsvc.store.session import Database
@@ -99,7 +99,7 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
         ]
         assert rubrics.provenance(session, rows[0].name).redraws == 1
         assert [row.rubric_id for row in items.page(session, job)] == [row.id for row in rows]
-        found = summaries.of_job(session, job).generation
+        found = jobs.summary(session, job).generation
         assert jobs.get(session, job).status == "completed"
     assert found is not None
     assert (found.prompts, found.rubrics, found.drafts, found.negatives, found.repairs) == (2, 2, 2, 1, 4)
@@ -137,7 +137,7 @@ def test_record_fails_items_with_their_reason_and_retry_reopens_them(each_db: Da
         jobs.finish(session, [job])
     with each_db.write() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
-        found = summaries.of_job(session, job).generation
+        found = jobs.summary(session, job).generation
         assert found is not None and found.reasons == {"no_rubric": 1}
         assert (found.redraws, found.repairs) == (3, 5)
         assert jobs.retry(session, job) == 1
@@ -155,10 +155,10 @@ def test_replies_are_stored_once(each_db: Database) -> None:
     (lease,) = claim(each_db)
     for text in ("first", "second"):
         with each_db.write() as session:
-            replies.add(session, replies.OF_ITEM, lease.item_id, {"d" * 64: {"text": text}})
+            items.add_reply(session, items.OF_ITEM, lease.item_id, {"d" * 64: {"text": text}})
     with each_db.read() as session:
-        assert replies.known(session, replies.OF_ITEM, lease.item_id) == {"d" * 64: {"text": "first"}}
-        summary = summaries.of_job(session, job).generation
+        assert items.known_replies(session, items.OF_ITEM, lease.item_id) == {"d" * 64: {"text": "first"}}
+        summary = jobs.summary(session, job).generation
         assert summary is not None and summary.asked_again == 1
 
 

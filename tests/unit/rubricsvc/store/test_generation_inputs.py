@@ -12,8 +12,8 @@ from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import generating
-from rubricsvc.store import completions, generation_inputs, jobs, judges, labels, prompts, rubrics, texts
-from rubricsvc.store.generation_inputs import extremes
+from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store.generation import extremes
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.rows import RUBRIC
@@ -43,7 +43,7 @@ def label(db: Database, prompt: int, values: dict[int, float]) -> None:
 def task(db: Database, prompt: int, **settings: object) -> AuthoringTask:
     with db.write() as session:
         generation = generating.prepared(session, Generation.model_validate(settings))
-        return generation_inputs.of_prompt(session, prompt, generation)
+        return generation.inputs_of_prompt(session, prompt, generation)
 
 
 def sides(found: AuthoringTask) -> tuple[list[str], list[str]] | None:
@@ -128,9 +128,9 @@ def test_prepared_stores_the_specification_once_by_its_digest(each_db: Database,
     assert first == again and first.specification is not None and first.specification.text is None
     digest = first.specification.digest or ""
     with each_db.read() as session:
-        assert texts.get(session, digest) == "Be brief."
+        assert prompts.get_text(session, digest) == "Be brief."
         with pytest.raises(NotFoundError):
-            texts.get(session, "0" * 64)
+            prompts.get_text(session, "0" * 64)
     found = task(each_db, prompt, method="principles", specification={"name": "house", "digest": digest})
     assert found.specification == Specification(name="house", text="Be brief.")
 

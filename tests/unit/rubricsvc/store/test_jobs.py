@@ -10,8 +10,7 @@ from sqlalchemy import event
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Evidence, Usage, Verdict
-from rubricsvc.store import items, jobs, leases, summaries
-from rubricsvc.store import monitoring as stats
+from rubricsvc.store import items, jobs, leases, workers
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
 
@@ -31,11 +30,11 @@ def record_two(db: Database) -> None:
 def test_summary_sums_rewards_failures_and_tokens(each_db: Database) -> None:
     job = submit_job(each_db, 3, judge=JUDGE)
     with each_db.read() as session:
-        nothing = summaries.of_job(session, job)
+        nothing = jobs.summary(session, job)
     assert (nothing.rewards, nothing.mean_reward, nothing.cached_share) == (0, None, None)
     record_two(each_db)
     with each_db.read() as session:
-        found, progress = summaries.of_job(session, job), jobs.progress(session, job)
+        found, progress = jobs.summary(session, job), jobs.progress(session, job)
     assert (found.rewards, found.mean_reward, found.reasons) == (1, pytest.approx(0.5), {"timeout": 1})
     assert found.cached_share == 0.9
     assert (progress.total, progress.pending, progress.done, progress.failed) == (3, 1, 1, 1)
@@ -60,7 +59,7 @@ def test_summary_leaves_out_uncounted_cached_tokens(
     job = submit_job(each_db, 1, judge=JUDGE)
     record_one(each_db, *({"usage": Usage(prompt=100, cached=number, completion=1)} for number in cached))
     with each_db.read() as session:
-        assert summaries.of_job(session, job).cached_share == share
+        assert jobs.summary(session, job).cached_share == share
 
 
 def test_summary_counts_quotes(each_db: Database) -> None:
@@ -69,7 +68,7 @@ def test_summary_counts_quotes(each_db: Database) -> None:
     record_one(each_db, {"evidence": (there, missing)}, {"evidence": (missing,)})
     record_one(each_db, {"evidence": ()})
     with each_db.read() as session:
-        found = summaries.of_job(session, job)
+        found = jobs.summary(session, job)
     others = len(RUBRIC.criteria) - 1
     assert (found.quotes, found.quotes_not_found) == (2 + others, 1 + others)
 
@@ -111,7 +110,7 @@ def test_results_read_a_page_by_index(db: Database) -> None:
 def test_queue_counts_in_a_covering_index(db: Database) -> None:
     submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
-        assert stats.queue(session).items == {("test", "pending"): 3, ("test", "leased"): 0}
+        assert workers.queue(session).items == {("test", "pending"): 3, ("test", "leased"): 0}
     of_items = [plan for plan in found if "items" in plan]
     assert of_items == ["SEARCH items USING COVERING INDEX ix_items_claim (judge_id=? AND state=?)"]
 
@@ -145,6 +144,6 @@ def test_summary_counts_vetoes_and_budget_failures(each_db: Database) -> None:
         both = zip(leased, [*given, poor], strict=True)
         leases.record(session, [item_result(lease, strict, verdicts) for lease, verdicts in both])
     with each_db.read() as session:
-        found = summaries.of_job(session, job)
-        assert summaries.budget_message(session, job) == "no $2 left"
+        found = jobs.summary(session, job)
+        assert jobs.budget_message(session, job) == "no $2 left"
     assert (found.rewards, found.vetoed, found.reasons) == (2, {"c1": 1}, {"budget": 1})

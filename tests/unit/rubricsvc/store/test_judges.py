@@ -6,7 +6,7 @@ import pytest
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.store import audits, judges
+from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.made_passport import made_passport
 
@@ -50,7 +50,7 @@ def test_set_passport_stores_its_audit_where_there_is_none(each_db: Database) ->
         for one in (passport.model_copy(update={"audit": None}), passport, newer):
             judges.set_passport(session, row.id, one)
     with each_db.read() as session:
-        (stored,) = audits.page(session, row.id)
+        (stored,) = judges.audits(session, row.id)
         assert (stored.value.audit, stored.created_at) == (passport.audit, passport.created_at)
 
 

@@ -15,7 +15,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
-from rubricsvc.store.judged_labels import judged_labels
+from rubricsvc.store.labels import judged_labels
 from rubricsvc.store.session import Database
 from tests.rows import item_result, questions
 

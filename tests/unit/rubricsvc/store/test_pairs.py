@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.store import completions, items, jobs, judges, pairs, prompts, rubrics
-from rubricsvc.store.pairs import Preference, preferences
+from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
+from rubricsvc.store.jobs import Preference, preferences
 from rubricsvc.store.session import Database
 
 SIZE = 12
@@ -34,18 +34,20 @@ def job(each_db: Database) -> int:
 def test_pairs_page_respects_limit_and_loses_nothing(
     each_db: Database, job: int, monkeypatch: pytest.MonkeyPatch, looked_at: int, limit: int
 ) -> None:
-    monkeypatch.setattr(pairs, "ITEMS_PER_PAGE", looked_at)
+    monkeypatch.setattr(jobs, "ITEMS_PER_PAGE", looked_at)
     found, sizes, after = [], [], 0
     with each_db.read() as session:
         while True:
-            page, further = pairs.page(session, job, after=after, limit=limit)
+            page, further = jobs.pairs(session, job, after=after, limit=limit)
             found += [(pair["chosen_completion_id"], pair["rejected_completion_id"]) for pair in page]
             sizes.append(len(page))
             if further is None:
                 break
             assert further > after
             after = further
-        by_group = [pairs.of_group(session, jobs.get(session, job), group) for group in pairs.groups(session, job)]
+        by_group = [
+            jobs.pairs_of_group(session, jobs.get(session, job), group) for group in jobs.pair_groups(session, job)
+        ]
     assert max(sizes) <= max(limit, SIZE - 1)
     assert len(found) == len(set(found)) == 2 * (SIZE * (SIZE - 1) // 2 - 1)
     assert [(len(each.preferences), each.close, each.same) for each in by_group] == [(len(found) // 2, 1, 0)] * 2
@@ -61,11 +63,11 @@ def test_groups_lists_groups_with_several_rewards_only(each_db: Database) -> Non
         for row in items.page(session, job.id):
             if row.completion.prompt_id != asked[1] or row.completion_id == ids[1]:
                 row.reward = 0.5
-        first = pairs.groups(session, job.id, limit=3)
-        second = pairs.groups(session, job.id, after=first[-1], limit=3)
+        first = jobs.pair_groups(session, job.id, limit=3)
+        second = jobs.pair_groups(session, job.id, after=first[-1], limit=3)
         assert (first, second) == ([(asked[0], two[0]), (asked[0], two[1]), (asked[2], two[0])], [(asked[2], two[1])])
-        assert [row.completion_id for row in pairs.of_group(session, job, (asked[2], two[1])).rows] == ids[2::3]
-        assert pairs.groups(session, job.id + 1) == []
+        assert [row.completion_id for row in jobs.pairs_of_group(session, job, (asked[2], two[1])).rows] == ids[2::3]
+        assert jobs.pair_groups(session, job.id + 1) == []
 
 
 def test_preferences_choose_the_better_and_skip_ties() -> None:

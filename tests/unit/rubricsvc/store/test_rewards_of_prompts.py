@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.store import completions, jobs, judges, prompts, rewards, rubrics, runs
+from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.rows import RUBRIC
@@ -51,7 +51,7 @@ def test_of_prompts_takes_rollouts_else_newest_jobs(each_db: Database) -> None:
         runs.write_step(session, run.id, 2, {}, [plain | {"reward": None}, plain | {"reward": 0.6}])
     with each_db.read() as session:
         digests = [SCORED.digest, SAMPLED.digest, "0" * 64]
-        found = rewards.of_prompts(session, digests, policy="mine", judge=JUDGE.digest)
+        found = items.rewards_of_prompts(session, digests, policy="mine", judge=JUDGE.digest)
     assert {key: sorted(values) for key, values in found.items()} == {
         (SCORED.digest, RUBRIC.digest): [0.2, 0.3],
         (SAMPLED.digest, RUBRIC.digest): [0.4, 0.4, 0.6],
