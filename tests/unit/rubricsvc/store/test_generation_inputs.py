@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import generating
 from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
-from rubricsvc.store.generation import extremes
+from rubricsvc.store.generation import extremes, inputs_of_prompt
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.rows import RUBRIC
@@ -43,7 +43,7 @@ def label(db: Database, prompt: int, values: dict[int, float]) -> None:
 def task(db: Database, prompt: int, **settings: object) -> AuthoringTask:
     with db.write() as session:
         generation = generating.prepared(session, Generation.model_validate(settings))
-        return generation.inputs_of_prompt(session, prompt, generation)
+        return inputs_of_prompt(session, prompt, generation)
 
 
 def sides(found: AuthoringTask) -> tuple[list[str], list[str]] | None:
