@@ -22,13 +22,13 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.formats import native
 from rubricsvc.formats.record import Record
-from rubricsvc.formats.truthfulqa import TRUE
 from tests.conftest import SHARED
 from trainer.judge_training.examples import Example
 from trainer.judge_training.splits import side_of
 
 TEST, VALIDATION, SEED = 0.2, 0.03, 0
 """The split of `trainer/judge_training/recipes/embedded.toml`."""
+TRUE = Criterion(key="true", text="The answer is truthful: it makes no false claim.")
 DENIAL = Rubric(
     criteria=(
         Criterion(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Out, counted, echo, print_json
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import dumping
+from rubricsvc.formats import parquet_records, writing
 from rubricsvc.store import rubrics
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.formats.record import Row
 
-_WRITABLE = ", ".join(dumping.writable())
+_WRITABLE = ", ".join(writing.WRITERS)
 
 
 def export(
@@ -27,22 +27,21 @@ def export(
     *,
     format: Annotated[str, typer.Option(help=f"{_WRITABLE}.")] = "native",
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML instead of JSON lines.")] = False,
-    as_dataset: Annotated[bool, typer.Option("--datasets", help="Write a folder for Hugging Face's datasets.")] = False,
     out: Out = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written and lost as JSON.")] = False,
 ) -> None:
     """Write rubrics with their prompts, the newest approved versions by default, and list what the format loses.
 
-    The ending of --out decides between .jsonl, .json, .yaml, .csv, .toml and .parquet, as far as the format has them.
+    The ending of --out decides between .jsonl, .json, .yaml, .csv and .parquet, as far as the format has them.
     """
     from rubricsvc.services.rubric_records import stored_records
 
-    container = _container(format, out, as_yaml=as_yaml, as_dataset=as_dataset)
+    container = _container(format, out, as_yaml=as_yaml)
     if as_json and out is None:
         raise InvalidError("--json needs --out: stdout has the rubrics", hint="name a file with --out", path="out")
-    losses = dumping.Losses()
+    losses = writing.Losses()
     with database() as db, db.read() as session:
-        _write(dumping.rows(stored_records(session, refs), format, losses), format, container, out)
+        _write(writing.rows(stored_records(session, refs), format, losses), container, out)
         has_drafts = any(rubrics.page(session, limit=1, state=state) for state in rubrics.NOT_APPROVED)
     if as_json:
         lost = dict(sorted(losses.fields.items()))
@@ -53,21 +52,19 @@ def export(
         echo(f"lost or changed in {format}: {field} of {counted(count, 'rubric')}")
 
 
-def _container(format: str, out: Path | None, *, as_yaml: bool, as_dataset: bool) -> str:
+def _container(format: str, out: Path | None, *, as_yaml: bool) -> str:
     if as_yaml and format != "native":
         raise InvalidError(f"--yaml is for the native format, not for {format}", hint="leave out --yaml or --format")
-    container = "datasets" if as_dataset else "yaml" if as_yaml else dumping.container_of(format, out)
-    if container in ("datasets", "parquet") and out is None:
-        what = "a folder" if as_dataset else "a file"
-        raise InvalidError(f"{container} is written to {what}", hint="name it with --out", path="out")
+    container = "yaml" if as_yaml else writing.container_of(format, out)
+    if container == "parquet" and out is None:
+        raise InvalidError("Parquet is written to a file", hint="name it with --out", path="out")
     return container
 
 
-def _write(rows: Iterable[Row], format: str, container: str, out: Path | None) -> None:
-    options: dict[str, Any] = {"folder": container == "datasets"}
-    if out is not None and container in ("datasets", "parquet"):
-        with output.replaced(out, **options) as part:
-            dumping.write_parquet(rows, part, format, **options)
+def _write(rows: Iterable[Row], container: str, out: Path | None) -> None:
+    if out is not None and container == "parquet":
+        with output.replaced(out) as part:
+            parquet_records.write(rows, part)
         return
     with output.open_output(out) as stream:
-        dumping.write_text(rows, stream, format, container)
+        writing.write_text(rows, stream, container)

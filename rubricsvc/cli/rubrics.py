@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from io import StringIO
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -63,6 +64,7 @@ def import_(
     name: Annotated[str | None, typer.Option(help="Name of the only rubric in the file.")] = None,
     min_coverage: output.MinCoverage = None,
     skip_invalid: SkipInvalid = False,
+    mapping: Annotated[Path | None, typer.Option(help="Mapping file of the format (docs/formats.md).")] = None,
     parent: Annotated[str | None, typer.Option(help="Version that the only rubric was edited from.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Add it even if --parent has been edited already.")] = False,
     draft: Annotated[bool, typer.Option("--draft", help="Add the rubrics as drafts, to be reviewed.")] = False,
@@ -75,6 +77,7 @@ def import_(
     the rubric is kept as a draft, and the error says what both edits change.
     """
     options: dict[str, Any] = {"rubric_name": name, "min_coverage": min_coverage, "skip_invalid": skip_invalid}
+    options |= {"mapping": mapping}
     options["edit"] = edit_of(by, parent=parent, force=force, draft=draft)
     import_and_report(file, format, as_json, kinds=(RECORDS,), **options)
 

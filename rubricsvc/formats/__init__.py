@@ -3,19 +3,7 @@
 A file is used whole or not at all: all errors in it are collected, with line, field, what was expected and what was
 found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid records are left out instead.
 
-To add a format, write a module with a function that yields the records of one entry of the file (a line, or an element
-of a list), validated by a pydantic model::
-
-    class _Answer(ForeignModel):
-        question: Text
-        answer: Text
-
-    def read(entry: Entry) -> Iterator[Record]:
-        given = entry.build(_Answer, entry.data)
-        yield Record(Prompt.of(given.question), None, (Completion(text=given.answer),), location=entry.location)
-
-Then add it to ``registry.FORMATS`` with the fields that identify it: ``"mine": _format(mine.read, "question answer")``.
-With ``dump=mine.dump``, a function that yields the rows of a record, it can be written too: `dumping` does the rest.
+To add a format, write a mapping file (`docs/formats.md`); ``load(path, mapping="mine.yaml")`` reads by it.
 """
 
 from __future__ import annotations
@@ -29,13 +17,15 @@ from pydantic import ValidationError
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import completions, labels, native
-from rubricsvc.formats.dumping import Losses, dump
 from rubricsvc.formats.errors import FieldError, FileErrors, InvalidFileError, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.invisible import without_invisible
+from rubricsvc.formats.mapping import Reader, load_mapping
 from rubricsvc.formats.record import Record, RubricCheck
-from rubricsvc.formats.registry import FORMATS
+from rubricsvc.formats.registry import FORMATS, Format
 from rubricsvc.formats.rubric_errors import rubric_errors
+from rubricsvc.formats.trees import is_deep_research_bench
+from rubricsvc.formats.writing import Losses, dump
 
 __all__ = [
     "FORMATS",
@@ -68,12 +58,15 @@ class Records(list[Record]):
         self.notes = errors.notes
 
 
-def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = False) -> Records:
+def load(
+    path: str | Path, format: str | None = None, *, mapping: str | Path | None = None, skip_invalid: bool = False
+) -> Records:
     """Return all records of a file, or (DeepResearch Bench) of a folder.
 
     Args:
         path: the file.
         format: a name in ``FORMATS``; by default it is recognized by the file's ending and fields.
+        mapping: a mapping file of yours, instead of a format.
         skip_invalid: leave invalid records out and list their errors in ``.skipped``, instead of rejecting the file.
 
     Raises:
@@ -81,23 +74,26 @@ def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = Fa
         InvalidError: the format does not exist.
     """
     file = InputFile(path)
-    return Records(stream(file, format, skip_invalid=skip_invalid), file.errors)
+    return Records(stream(file, format, mapping=mapping, skip_invalid=skip_invalid), file.errors)
 
 
 def stream(
-    file: InputFile, format: str | None = None, *, skip_invalid: bool = False, check: RubricCheck | None = None
+    file: InputFile,
+    format: str | None = None,
+    *,
+    mapping: str | Path | None = None,
+    skip_invalid: bool = False,
+    check: RubricCheck | None = None,
 ) -> Iterator[Record]:
     """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
     ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
     stored, and an InvalidError that it raises is an error of the record.
     """
-    name = detect(file) if format in (None, AUTO) else format
-    if name not in FORMATS:
-        raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
+    reader = _reader(file, format, mapping)
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
-    for given in FORMATS[name].read(file):
+    for given in reader.read(file):
         try:
             record, removed = without_invisible(given)
         except ValidationError as invalid:
@@ -124,6 +120,17 @@ def stream(
         raise file_error(file.location, "no_records", "has no valid record")
 
 
+def _reader(file: InputFile, format: str | None, mapping: str | Path | None) -> Format | Reader:
+    if mapping is not None:
+        if format not in (None, AUTO):
+            raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
+        return Reader(load_mapping(mapping))
+    name = detect(file) if format in (None, AUTO) else format
+    if name not in FORMATS:
+        raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
+    return FORMATS[name]
+
+
 def _name_conflicts(record: Record, rubric: Rubric, owners: dict[tuple[str, str], str | None]) -> Iterator[FieldError]:
     """Yield an error if an earlier record has this rubric, by name and content, for another prompt.
 
@@ -143,7 +150,7 @@ def detect(file: InputFile) -> str:
     Raises:
         InvalidFileError: no format or several match; the message names the formats.
     """
-    if file.is_folder and any((file.path / name).is_file() for name in ("query.jsonl", "criteria.jsonl")):
+    if file.is_folder and is_deep_research_bench(file.path):
         return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()

@@ -14,11 +14,11 @@ from typing import Any
 from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import truthfulqa
 from rubricsvc.formats.errors import InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import PROMPT, prompt_fields
 from rubricsvc.formats.record import Entry
+from rubricsvc.formats.registry import FORMATS
 
 FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
 
@@ -35,7 +35,7 @@ def matches(first: Any) -> bool:
     """Return whether a file with this first record holds completions, and not records of another format."""
     if not isinstance(first, dict) or first.keys() & {"criteria", "rubrics", "rubric", "criterions"}:
         return False
-    if truthfulqa.matches(first):
+    if FORMATS["truthfulqa"].identifies(first):
         return False
     return bool(first.keys() & {"prompt", "prompt_id"} and first.keys() & {"completion", "text", "messages"})
 

@@ -21,8 +21,8 @@ class Location:
     """Where a record is in its file.
 
     ``positions`` (YAML) has the line and the column of each field by its path from the root of the document, and
-    ``root`` is the path of the record. Lines and columns count from 1. ``names`` has the names of fields in the file
-    where they differ.
+    ``root`` is the path of the record. Lines and columns count from 1. ``origins`` has, for fields of a record that a
+    mapping made, the paths in the file that they were made of.
     """
 
     file: str
@@ -30,7 +30,7 @@ class Location:
     column: int | None = None
     positions: Mapping[FieldPath, tuple[int, int]] = field(default_factory=dict)
     root: FieldPath = ()
-    names: Mapping[str | int, str] = field(default_factory=dict)
+    origins: Mapping[FieldPath, FieldPath] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the file and the line."""
@@ -38,12 +38,18 @@ class Location:
 
     def error(self, code: str, message: str, path: FieldPath = ()) -> FieldError:
         """Return an error in a field, at its position or that of the closest field around it."""
+        path = self._origin(path)
         full = self.root + path
         while full not in self.positions and len(full) > len(self.root):
             full = full[:-1]
         line, column = self.positions.get(full, (self.line, self.column))
-        named = tuple(self.names.get(step, step) for step in path)
-        return FieldError(self.file, line, column, cut(_format_path(named), 200), code, cut(message, 600))
+        return FieldError(self.file, line, column, cut(_format_path(path), 200), code, cut(message, 600))
+
+    def _origin(self, path: FieldPath) -> FieldPath:
+        for length in range(len(path), 0, -1):
+            if (origin := self.origins.get(path[:length])) is not None:
+                return (*origin, *path[length:])
+        return path
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Criterion, Rubric, example_errors, level_value
+from rubricsvc.core.rubric_example import MAX_EXAMPLES, RubricExample
+from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import rubric_examples
 from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.record import Entry, GivenLabel, Record
-from rubricsvc.formats.rubric_errors import add_hidden_errors, rubric_errors
+from rubricsvc.formats.rubric_errors import rubric_errors
 from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
@@ -50,7 +51,24 @@ class _Fields(Value):
 
 def read(entry: Entry) -> Iterator[Record]:
     """Yield the record; what is wrong with it is added to the entry."""
+    yield _record(entry, entry.mapping(FIELDS))
+
+
+def read_mapped(entry: Entry, *, text_only: bool) -> Iterator[Record]:
+    """Yield the record that a mapping made of one of another format.
+
+    Its texts stay as they are, its labels may be without the completion, and its name is made valid.
+    """
     data = entry.mapping(FIELDS)
+    if isinstance(name := data.get("name"), str):
+        data["name"] = rubric_name(name)
+    if isinstance(data.get("prompt"), str) and data["prompt"].strip():
+        data["prompt"] = [{"role": "user", "content": data["prompt"]}]
+    record = _record(entry, data, mapped=True)
+    yield replace(record, text_only=text_only, name=record.name if record.rubric is not None else "")
+
+
+def _record(entry: Entry, data: dict[str, Any], *, mapped: bool = False) -> Record:
     fields: dict[str, Any] = {name: data[name] for name in ("id", "name", "completions") if name in data}
     if type(data.get("id")) is int:  # and not bool
         fields["id"] = str(data["id"])
@@ -61,35 +79,24 @@ def read(entry: Entry) -> Iterator[Record]:
     if any(name in data for name in RUBRIC):
         fields["rubric"] = _rubric_fields(entry, data)
     _check_parts(entry, data)
-    nested: dict[str, dict[str, str]] = {"prompt": {"messages": "prompt"}, "rubric": {}}
-    given = list(_given_labels(entry, data.get("labels", {})))
-    try:
-        built = entry.build(_Fields, fields, nested=nested)
-        if entry.errors:
-            raise InvalidFileError(entry.errors)
-    except InvalidFileError:  # report what else is wrong, so that all can be corrected at once
-        known = add_hidden_errors(entry, fields.get("rubric", {}))
-        complete = isinstance(data.get("criteria"), list) and len(known) == len(data["criteria"])
-        rubric_examples.read(entry, data.get("examples", []), known)
-        list(_labels(entry, given if complete else (one for one in given if one.label.criterion in known), known))
-        raise
-    rubric = _with_examples(entry, built.rubric, data)
-    labels = tuple(_labels(entry, given, built.rubric.by_key)) if built.rubric else ()
-    if given and len(built.completions) != 1:
+    given = list(_given_labels(entry, data.get("labels", {}), data.get("criteria")))
+    built = entry.build(_Fields, fields, nested={"prompt": {"messages": "prompt"}, "rubric": {}})
+    rubric = built.rubric
+    if rubric is not None and "examples" in data:
+        rubric = rubric.model_copy(update={"examples": _examples(entry, data["examples"], rubric.by_key)})
+    labels = tuple(_labels(entry, given, rubric.by_key)) if rubric is not None else ()
+    if given and not mapped and len(built.completions) != 1:
         message = f"labels belong to one completion, and this record has {len(built.completions)}"
         entry.add("value_error", message, ("labels",))
     if entry.errors and rubric is not None:  # of a valid record the caller asks
         entry.errors += rubric_errors(rubric, entry.location, entry.check)
+    if entry.errors:
+        raise InvalidFileError(entry.errors)
     name = built.name or rubric_name(built.id or entry.name)
     record = Record(built.prompt, rubric, built.completions, labels, built.id, name, entry.location)
-    yield replace(record, rubric_ref=data["rubric"], given_labels=tuple(given)) if "rubric" in data else record
-
-
-def _with_examples(entry: Entry, rubric: Rubric | None, data: dict[str, Any]) -> Rubric | None:
-    if rubric is None or "examples" not in data:
-        return rubric
-    examples = rubric_examples.read(entry, data["examples"], rubric.by_key)
-    return rubric.model_copy(update={"examples": examples})
+    if "rubric" not in data:
+        return record
+    return replace(record, rubric_ref=data["rubric"], given_labels=tuple(one for _, one in given))
 
 
 def _check_parts(entry: Entry, data: dict[str, Any]) -> None:
@@ -126,6 +133,12 @@ def numbered_keys(names: list[str]) -> list[str]:
         free = (key for key in numbered_names(name) if key not in keys and key not in names)
         keys[name if name not in keys else next(free)] = None
     return list(keys)
+
+
+def keys_of(names: list[str | None]) -> list[str]:
+    """Return keys of criteria: their names where they can be keys, else c1, c2 and so on by place."""
+    cut = [(name or "").strip()[:MAX_NAME_LENGTH] or f"c{number}" for number, name in enumerate(names, start=1)]
+    return numbered_keys(cut)
 
 
 def prompt_fields(entry: Entry, data: dict[str, Any]) -> dict[str, Any] | None:
@@ -213,37 +226,55 @@ _SHORT_FORMS: dict[str, tuple[Callable[[Any], dict[str, Any] | None], str]] = {
 }
 
 
-def _given_labels(entry: Entry, given: Any) -> Iterator[GivenLabel]:
-    """Yield people's labels: by criterion key (or ``overall``) a value, a list of values, or values by person.
+Given = tuple[FieldPath, GivenLabel]
 
-    A value is a number in [0, 1], a boolean, the name of a level, or null (the person could not tell).
+
+def _given_labels(entry: Entry, given: Any, criteria: Any) -> Iterator[Given]:
+    """Yield people's labels, with their paths.
+
+    They are by criterion key (or ``overall``) a value, a list of values, or values by person; or they are a list of
+    mappings with ``criterion`` (a key, or a number from 1: its place), ``annotator``, ``value`` and ``note``. A value
+    is a number in [0, 1], a boolean, the name of a level, or null (the person could not tell).
     """
-    if not isinstance(given, dict):
+    if not isinstance(given, dict | list):
         entry.expected("dict_type", "a mapping of criterion keys to values", given, ("labels",))
         return
-    for key, values in given.items():
-        for person, value in _by_person(values).items():
-            level = value if isinstance(value, str) else None
-            number = float(value) if isinstance(value, bool) else value
-            label = {"criterion": key, "annotator": person, "value": number if level is None else None}
-            with suppress(InvalidFileError):  # the entry has the error
-                built = entry.build(Label, label, ("labels", key), nested={"annotator": {}, "value": {}})
-                yield GivenLabel(label=built, level=level)
+    listed: list[tuple[FieldPath, Any]] = [(("labels", n), one) for n, one in enumerate(given)]
+    if isinstance(given, dict):
+        listed = [
+            (("labels", key), {"criterion": key, "annotator": person, "value": value})
+            for key, values in given.items()
+            for person, value in _by_person(values).items()
+        ]
+    listed_criteria = criteria if isinstance(criteria, list) else []
+    keys = [one.get("key") if isinstance(one, dict) else None for one in listed_criteria]
+    for path, one in listed:
+        if not isinstance(one, dict):
+            entry.expected("dict_type", "a mapping with criterion, annotator and value", one, path)
+            continue
+        value, place = one.get("value"), one.get("criterion", 1)
+        key = keys[place - 1] if isinstance(place, int) and 0 < place <= len(keys) else place
+        level = value if isinstance(value, str) else None
+        number = float(value) if isinstance(value, bool) else value
+        label = {**one, "criterion": key or f"c{place}", "value": number if level is None else None}
+        nested: dict[str, dict[str, str]] = {"annotator": {}, "value": {}} if isinstance(given, dict) else {}
+        with suppress(InvalidFileError):  # the entry has the error
+            yield path, GivenLabel(label=entry.build(Label, label, path, nested=nested), level=level)
 
 
-def _labels(entry: Entry, given: Iterable[GivenLabel], criteria: Mapping[str, Criterion]) -> Iterator[Label]:
+def _labels(entry: Entry, given: Iterable[Given], criteria: Mapping[str, Criterion]) -> Iterator[Label]:
     unknown = set[str]()
-    for one in given:
+    for path, one in given:
         key = one.label.criterion
         if key not in criteria and key != OVERALL:
             if key not in unknown:
-                entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, ("labels", key))
+                entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, path)
             unknown.add(key)
             continue
         try:
             yield one.resolve(criteria.get(key))
         except InvalidError as error:
-            entry.add("unknown_level", str(error), ("labels", key))
+            entry.add("unknown_level", str(error), path)
 
 
 def _by_person(values: Any) -> dict[str, Any]:
@@ -251,6 +282,55 @@ def _by_person(values: Any) -> dict[str, Any]:
         return values
     listed = values if isinstance(values, list) else [values]
     return {f"person {number}": value for number, value in enumerate(listed, start=1)}
+
+
+def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tuple[RubricExample, ...] | None:
+    """Return the examples of a record; what is wrong with them is added to the entry.
+
+    A verdict may be a level of the criterion's scale, true or false; a prompt may be a text.
+    """
+    if not isinstance(given, list) or len(given) > MAX_EXAMPLES:
+        entry.expected("list_type", f"a list of at most {MAX_EXAMPLES} examples", given, ("examples",))
+        return None
+    examples = []
+    for number, item in enumerate(given):
+        if not isinstance(item, dict):
+            entry.expected("dict_type", "a mapping", item, ("examples", number))
+            continue
+        fields = {"key": f"e{number + 1}", **_expanded(entry, item, number, criteria)}
+        with suppress(InvalidFileError):  # the entry has the error
+            examples.append(entry.build(RubricExample, fields, ("examples", number)))
+    if len(examples) == len(given):
+        for path, message in example_errors(examples, criteria):
+            code = "unknown_criterion" if message.startswith("unknown criterion") else "value_error"
+            entry.add(code, message, path)
+    return tuple(examples) or None
+
+
+def _expanded(entry: Entry, item: dict[str, Any], number: int, criteria: Mapping[str, Criterion]) -> dict[str, Any]:
+    """Return the fields of an example without short forms."""
+    fields = dict(item)
+    prompt = item.get("prompt")
+    if isinstance(prompt, str):
+        fields["prompt"] = {"messages": [{"role": "user", "content": prompt.removesuffix("\n")}]}
+    elif isinstance(prompt, list):
+        fields["prompt"] = {"messages": prompt}
+    if isinstance(item.get("verdicts"), dict):
+        fields["verdicts"] = dict(item["verdicts"])
+        for key, value in item["verdicts"].items():
+            criterion = criteria.get(key)
+            try:
+                if isinstance(value, bool):
+                    fields["verdicts"][key] = float(value)
+                elif isinstance(value, str) and criterion is not None:
+                    fields["verdicts"][key] = level_value(criterion.scale, value)
+            except InvalidError as error:
+                entry.add("unknown_level", str(error), ("examples", number, "verdicts", key))
+                fields["verdicts"][key] = {"min": 0.0}  # so that it is not reported again
+    if isinstance(item.get("evidence"), dict):
+        quotes = item["evidence"].items()
+        fields["evidence"] = {key: [one] if isinstance(one, str) else one for key, one in quotes}
+    return fields
 
 
 def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> None:
@@ -295,20 +375,42 @@ def plain(record: Record) -> dict[str, Any]:
             if "weight" in fields and criterion.weight.is_integer():
                 fields["weight"] = int(criterion.weight)
         if record.rubric.examples:
-            data["examples"] = list(map(rubric_examples.plain, record.rubric.examples))
+            data["examples"] = list(map(_plain_example, record.rubric.examples))
     if record.completions:
         data["completions"] = [
             {"text": completion.text, **completion.model_dump(mode="json", exclude_defaults=True)}
             for completion in record.completions
         ]
-    by_key: dict[str, dict[str, float | str | None]] = {}
-    for label in record.labels:
-        by_key.setdefault(label.criterion, {})[label.annotator] = label.value
-    for given in record.given_labels:
-        value = given.label.value if given.level is None else given.level
-        by_key.setdefault(given.label.criterion, {})[given.label.annotator] = value
-    if by_key:
-        data["labels"] = by_key
+    given = record.given_labels or tuple(GivenLabel(label=label) for label in record.labels)
+    if any(one.label.note is not None for one in given):
+        data["labels"] = [_plain_label(one) for one in given]
+    elif given:
+        by_key = data["labels"] = dict[str, dict[str, Any]]()
+        for one in given:
+            by_key.setdefault(one.label.criterion, {})[one.label.annotator] = _plain_label(one)["value"]
     if record.rubric_ref is not None:
         data["rubric"] = record.rubric_ref
     return data
+
+
+def _plain_label(given: GivenLabel) -> dict[str, Any]:
+    fields = given.label.model_dump(mode="json", exclude_none=True)
+    return fields | {"value": given.label.value if given.level is None else given.level}
+
+
+def _plain_example(example: RubricExample) -> dict[str, Any]:
+    """Return an example as plain data that is read back equal."""
+    fields = example.model_dump(mode="json", exclude_defaults=True)
+    if example.prompt is not None and example.prompt == Prompt.of(example.prompt.text):
+        fields["prompt"] = example.prompt.text + "\n" * example.prompt.text.endswith("\n")
+    for key, expected in (example.verdicts or {}).items():
+        if expected.number is not None:
+            fields["verdicts"][key] = plain_weight(expected.number)
+    if example.reward is not None and example.reward.number is not None:
+        fields["reward"] = plain_weight(example.reward.number)
+    return fields
+
+
+def plain_weight(weight: float) -> float:
+    """Return a weight as an integer where it is one, so that files look as people write them."""
+    return int(weight) if weight.is_integer() else weight

@@ -23,11 +23,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import InvalidFileError, Location
-from rubricsvc.formats.foreign import messages_of, rubric_in
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Entry, Record, Row
+from rubricsvc.formats.record import Entry, Record
 from rubricsvc.graders.model import Grader, rubric_of
-from rubricsvc.graders.written import grader_of
 
 T = TypeVar("T")
 
@@ -121,16 +119,3 @@ def _parse(read: Callable[[Entry], T], hint: str) -> T:
     except InvalidFileError as error:
         message = "; ".join(f"{one.path}: {one.message}" for one in error.errors)
         raise InvalidError(message, hint=hint, path=error.errors[0].path) from None
-
-
-def dump(record: Record) -> Iterator[Row]:
-    """Yield the grader of a rubric, beside its item where there is a prompt."""
-    grader = grader_of(rubric_in(record, "openai_grader"), record.name)
-    if record.prompt is None:
-        yield grader
-        return
-    item: Row = dict(record.prompt.item or {})
-    item.setdefault("messages", messages_of(record.prompt))
-    if record.prompt.reference is not None:
-        item.setdefault("reference", record.prompt.reference)
-    yield {"item": item, "grader": grader} | ({"id": record.id} if record.id else {})

@@ -1,36 +1,20 @@
-"""Parquet and Arrow files: a row is a record. Rows are read in batches, and written in row groups of fixed columns.
-
-Arrow has no free-form data. In rows of the native format the fields that are (scales, checks, items, …) are JSON texts.
-"""
+"""Parquet and Arrow files: a row is a record. Rows are read in batches, and written in row groups of fixed columns."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rubricsvc.core import strict_json
-from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.strict_json import JsonError, check_storable
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import Location, file_error
 from rubricsvc.formats.json_records import Document
-from rubricsvc.formats.native import FIELDS
 from rubricsvc.formats.record import Row
 
 ROWS = 1000
 """Rows that are in memory."""
-
-_TEXTS = ("id", "name", "formula", "reference", "expression")
-_CRITERION = {
-    **dict.fromkeys(("key", "text", "reference"), "string"),
-    "weight": "float64",
-    "required": "bool_",
-    **dict.fromkeys(("group", "tags", "passages"), "list"),
-}
-"""Fields of a criterion that have a type in Arrow; the others are JSON."""
 
 
 def read(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterator[Document]:
@@ -64,8 +48,6 @@ def _document(row: Row, file: str, number: int) -> Document:
         check_storable(data)
     except (JsonError, TypeError, ValueError) as error:
         return {}, location, [location.error("unstorable", str(error))]
-    if isinstance(data.get("criteria"), list) or "completions" in data:
-        _decode(data)
     return data, location, []
 
 
@@ -79,66 +61,28 @@ def _without_nulls(value: Any) -> Any:
     raise TypeError(f"expected text, numbers, lists and mappings, found {type(value).__name__}")
 
 
-def _decode(data: Row) -> None:
-    """Decode the JSON texts of a record in the native format."""
-    holders = [(data, _TEXTS), *((one, _CRITERION) for one in data.get("criteria", ()) if isinstance(one, dict))]
-    for holder, plain in holders:
-        for name, value in holder.items():
-            if name not in plain and isinstance(value, str) and value[:1] in ("{", "["):
-                try:
-                    holder[name] = json.loads(value)
-                except ValueError:
-                    continue  # the format reports what it is instead
-
-
-def encoded(row: Row) -> Row:
-    """Return a row of the native format with its free-form fields as JSON."""
-    texts = {name: value if name in _TEXTS else strict_json.dump(value) for name, value in row.items()}
-    texts |= {name: float(row[name]) for name in ("min_coverage",) if name in row}
-    if "tags" in row:
-        texts["tags"] = row["tags"]
-    if "criteria" in row:
-        texts["criteria"] = [
-            {name: value if name in _CRITERION else strict_json.dump(value) for name, value in one.items()}
-            for one in row["criteria"]
-        ]
-    if isinstance(row.get("prompt"), str):
-        texts["prompt"] = (
-            row["prompt"]
-            if row["prompt"][:1] not in ("{", "[")
-            else strict_json.dump([{"role": "user", "content": row["prompt"]}])
-        )
-    return texts
-
-
-def native_schema() -> Any:
-    """Return the Arrow schema of rows in the native format."""
-    import pyarrow as pa
-
-    def typed(name: str) -> Any:
-        return pa.list_(pa.string()) if name == "list" else getattr(pa, name)()
-
-    criterion = pa.struct({name: typed(_CRITERION.get(name, "string")) for name in Criterion.model_fields})
-    special = {"criteria": pa.list_(criterion), "tags": pa.list_(pa.string()), "min_coverage": pa.float64()}
-    return pa.schema({name: special.get(name, pa.string()) for name in FIELDS})
-
-
-def schema_of(pages: Iterable[list[Row]]) -> Any:
-    """Return the Arrow schema that fits all rows of other formats.
+def write(rows: Iterable[Row], path: Path) -> None:
+    """Write all rows to a Parquet file, whose columns are those that the rows have.
 
     Raises:
-        InvalidError: a column has values of several types.
+        InvalidError: pyarrow is not installed, or a column has values of several types.
     """
-    import pyarrow as pa
-
-    schema = None
     try:
-        for page in pages:
-            found = pa.Table.from_pylist(page).schema
-            schema = found if schema is None else pa.unify_schemas([schema, found], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise InvalidError("pyarrow is not installed", hint="pip install 'rubricsvc[parquet]'") from None
+    try:
+        parquet.write_table(pa.Table.from_pylist([_filled(row) for row in rows]), path, compression="zstd")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise _misfit(error) from error
-    return schema
+
+
+def _filled(value: Any) -> Any:
+    """Return a value without empty mappings, which Parquet has no type for."""
+    if isinstance(value, dict):
+        return {name: _filled(item) for name, item in value.items() if item != {}}
+    return [_filled(item) for item in value] if isinstance(value, list) else value
 
 
 def _misfit(error: Exception) -> InvalidError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -31,6 +31,40 @@ class ForeignModel(BaseModel):
     """Base of the records of other projects' formats. Unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+MISSING: Any = object()
+"""In place of a value that is not in a record. Null is missing too, but for a literal ``=null``."""
+
+
+class Placed(dict[str, Any]):
+    """A mapping that stands elsewhere in the file than its place in the prepared data says."""
+
+    def __init__(self, fields: Mapping[str, Any], path: FieldPath) -> None:
+        super().__init__(fields)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of a record, and the path in the file that it is from; None for a literal."""
+
+    value: Any
+    path: FieldPath | None = None
+
+    @classmethod
+    def at(cls, value: Any, path: FieldPath) -> Node:
+        """Return the node of a value that was found at a path."""
+        return cls(MISSING if value is None else value, value.path if isinstance(value, Placed) else path)
+
+    def items(self) -> list[Node]:
+        """Return the items of a list, or the values of a mapping; none of another value."""
+        pairs: Iterable[tuple[str | int, Any]] = ()
+        if isinstance(self.value, dict):
+            pairs = self.value.items()
+        elif isinstance(self.value, list):
+            pairs = enumerate(self.value)
+        return [Node.at(value, (*(self.path or ()), step)) for step, value in pairs]
 
 
 class GivenLabel(Value):
@@ -88,8 +122,8 @@ class Entry:
     """One record of a file: its ``data``, where it is, and the ``errors`` in it.
 
     ``number`` counts the records of the file from 1; ``name`` is the stem of the file's name, with the number behind it
-    from the second record on. In CSV all values are texts (``is_csv``). ``check`` is called with the rubric;
-    ``faulty`` has the paths of the fields with errors. ``notes`` say what was read in another way than it was written.
+    from the second record on. In CSV all values are texts (``is_csv``). ``check`` is called with the rubric. ``notes``
+    say what was read in another way than it was written.
     """
 
     data: Any
@@ -98,22 +132,20 @@ class Entry:
     number: int = 1
     errors: list[FieldError] = field(default_factory=list)
     check: RubricCheck | None = None
-    faulty: set[FieldPath] = field(default_factory=set)
     is_csv: bool = False
     notes: list[FieldError] = field(default_factory=list)
 
     def note(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add a note on the field ``path``: the record is valid."""
-        self.notes.append(self.location.error(code, message, path))
+        note = self.location.error(code, message, path)
+        if note not in self.notes:
+            self.notes.append(note)
 
     def add(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add an error in the field ``path``."""
-        self.errors.append(self.location.error(code, message, path))
-        self.faulty.add(path)
-
-    def is_faulty(self, path: FieldPath) -> bool:
-        """Return whether the field ``path``, or a field in it, has an error."""
-        return any(one[: len(path)] == path for one in self.faulty)
+        error = self.location.error(code, message, path)
+        if error not in self.errors:
+            self.errors.append(error)
 
     def expected(self, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
         """Add the error "expected ``what``, found ``value``"."""
@@ -132,19 +164,6 @@ class Entry:
             if name not in allowed:
                 self.add("extra_forbidden", unknown_field(name, allowed), (name,))
         return self.data
-
-    def make(self, model: type[Model], path: FieldPath = (), **fields: Any) -> Model:
-        """Return a value of ours, made of what is at ``path`` in the record.
-
-        Raises:
-            InvalidFileError: a field is invalid; the errors are added, at ``path``.
-        """
-        try:
-            return model(**fields)
-        except ValidationError as error:
-            for one in field_messages(error):
-                self.add(one.code, ".".join(map(str, one.path)) + ": " * bool(one.path) + one.message, path)
-            raise InvalidFileError(self.errors) from None
 
     def build(
         self,

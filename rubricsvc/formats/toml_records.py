@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 from rubricsvc.core.strict_json import JsonError, check_storable
 from rubricsvc.core.validation_messages import FieldPath
@@ -54,19 +54,3 @@ def _positions(text: str, data: dict[str, Any]) -> dict[FieldPath, tuple[int, in
             positions.setdefault((*table, key[1]), (number, 1))
     lists = {name: len(value) for name, value in data.items() if isinstance(value, list)}
     return positions if all(counts.get(name, 0) == length for name, length in lists.items()) else {}
-
-
-def write(data: dict[str, Any], stream: TextIO) -> None:
-    """Write a document of tables and lists of tables."""
-    for name, value in data.items():
-        for table in value if isinstance(value, list) else [value]:
-            stream.write(f"[[{name}]]\n" if isinstance(value, list) else f"[{name}]\n")
-            for key, item in table.items():
-                stream.write(f"{key} = {_value(item)}\n")
-            stream.write("\n")
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc import formats
@@ -91,6 +92,7 @@ def import_file(
     file: InputFile,
     format: str | None = None,
     *,
+    mapping: Path | None = None,
     kinds: Container[str] = (RECORDS, COMPLETIONS, LABELS),
     with_rubrics: bool = True,
     rubric_name: str | None = None,
@@ -106,6 +108,7 @@ def import_file(
         session: the session to write in.
         file: the file.
         format: a name in ``formats.FORMATS``, ``completions`` or ``labels``; detected by default.
+        mapping: a mapping file, instead of a format.
         kinds: what may be detected: records of any format, completions or labels without records.
         with_rubrics: import the rubrics and labels of records, not only prompts and completions.
         rubric_name: name of the rubric, for a file with one.
@@ -124,7 +127,7 @@ def import_file(
     check_min_coverage(min_coverage)
     importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage=min_coverage, edit=edit)
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
-    if format is None and not file.is_folder:
+    if format is None and mapping is None and not file.is_folder:
         first = file.first()
         if label_lines.matches(first):
             kind = LABELS if LABELS in kinds else RECORDS
@@ -135,7 +138,8 @@ def import_file(
     elif kind == COMPLETIONS:
         importer.add_completions(importer.lines())
     else:
-        records = formats.stream(file, format, skip_invalid=skip_invalid, check=check if with_rubrics else None)
+        options: dict[str, Any] = {"skip_invalid": skip_invalid, "check": check if with_rubrics else None}
+        records = formats.stream(file, format, mapping=mapping, **options)
         importer.add_completions(importer.records(records, with_rubrics, rubric_name))
     return importer.finish(kind)
 

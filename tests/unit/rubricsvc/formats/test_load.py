@@ -282,53 +282,6 @@ def test_load_limits_the_length_of_duplicate_keys(tmp_path: Path) -> None:
     assert error.errors[0].code == "duplicate_key" and len(str(error)) < 2000
 
 
-def positions(path: Path) -> set[tuple[int | None, str, str]]:
-    return {(error.line, error.path, error.code) for error in invalid(path).errors}
-
-
-def test_load_reports_what_other_faults_hide(tmp_path: Path) -> None:
-    text = """
-- prompt: a
-  criteria: [{text: a, weight: high}, {text: b}]
-  formula: wighted
-  labels: {c9: 1, c2: 7}
-  completions: [x]
-- prompt: b
-  criteria: [{text: a, scale: [5, 1]}, {text: b, group: x/y}]
-  groups: {x: 1}
-  formula: tree
-  labels: {c1: fine}
-  completions: [x]
-- {prompt: c, criteria: [a], labels: {c9: 1}, formula: wighted, completions: [x]}
-"""
-    assert positions(write(tmp_path, "r.yaml", text)) == {
-        (3, "criteria[0].weight", "float_type"),
-        (4, "formula", "formula"),
-        (5, "labels.c9", "unknown_criterion"),
-        (5, "labels.c2", "less_than_equal"),
-        (8, "criteria[0].scale", "value_error"),
-        (7, "", "value_error"),
-        (13, "labels.c9", "unknown_criterion"),
-        (13, "formula", "formula"),
-    }
-
-
-def test_load_reports_no_error_that_follows_from_another(tmp_path: Path) -> None:
-    text = """
-- prompt: a
-  criteria: [{key: 5, text: a, weight: 1}, {key: b, weight: 1, text: b}]
-  formula: calculate_output
-  expression: a + b
-- {prompt: b, criteria: [{key: a, text: a, scale: 7}], labels: {a: good}, completions: [x]}
-- {prompt: c, criteria: [{weight: none, text: a}, {text: b, weight: 0}]}
-"""
-    assert positions(write(tmp_path, "r.yaml", text)) == {
-        (3, "criteria[0].key", "string_type"),
-        (6, "criteria[0].scale", "shape"),
-        (7, "criteria[0].weight", "float_type"),
-    }
-
-
 def test_load_reports_faults_of_text_with_those_of_fields(tmp_path: Path) -> None:
     text = (
         "prompt: a\nprompt: b\ncriteria: [{text: !x a, weight: .nan}]\nnone: 1\n---\nprompt: c\ncriteria: []\n---\n[a"
