@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import update
 
-from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics, workers

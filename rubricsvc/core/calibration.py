@@ -29,10 +29,10 @@ class Curve(Value):
     """
 
     method: Method = Field(description="Kind of curve.")
-    slope: float = Field(default=1.0, ge=0.0, description="Factor of the logit (temperature, platt).")
-    offset: float = Field(default=0.0, description="Offset of the logit (platt).")
+    slope: float = Field(1.0, ge=0.0, description="Factor of the logit (temperature, platt).")
+    offset: float = Field(0.0, description="Offset of the logit (platt).")
     knots: tuple[tuple[UnitInterval, UnitInterval], ...] = Field(
-        default=(), description="Points (probability, calibrated) of an isotonic curve."
+        (), description="Points (probability, calibrated) of an isotonic curve."
     )
 
     @model_validator(mode="after")

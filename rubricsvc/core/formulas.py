@@ -1,102 +1,27 @@
-"""Weight trees, graded as by PaperBench (arXiv 2504.01848), in its order of operations so that floats are equal."""
+"""Reward formulas, each registered under the name of the system that it comes from.
+
+To add one, write a function that returns the contribution of each judged criterion, and register it::
+
+    @formula("mean")
+    def mean(rubric: Rubric, values: Values) -> Values:
+        return {key: value / len(values) for key, value in values.items()}
+
+`reward` does the rest: coverage, vetoes, the sum and the clip. ``docs/formulas.md`` documents every name with its
+source. Several names on one function are systems with the same arithmetic; scoring a failed judge call as 0, as some
+of them do, is not reproduced. Weight trees are graded in PaperBench's order of operations, so that floats are equal.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
 from rubricsvc.core.rubric import GroupPath, Numeric, Rubric, on_scale, scale_values
 from rubricsvc.core.templates import UndefinedError, evaluate_expression
-
-_Node = GroupPath | str
-"""An inner node by its path, or a leaf by its key."""
-
-_Children = dict[GroupPath, dict[_Node, float]]
-"""The children of each inner node with their weights, in the rubric's order."""
-
-
-@lru_cache(maxsize=16)
-def root_shares(rubric: Rubric) -> dict[str, float]:
-    """Return each leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every leaf.
-
-    The result is shared: do not change it.
-    """
-    children = _children(rubric)
-    shares: dict[_Node, float] = {(): 1.0}
-    for path in sorted(children, key=len):
-        total = _sum(map(abs, children[path].values()))
-        for child, weight in children[path].items():
-            shares[child] = shares[path] * abs(weight) / total if total else 0.0
-    return {key: shares[key] for key in rubric.by_key}
-
-
-def grade(rubric: Rubric, values: Mapping[str, float]) -> tuple[float, dict[str, float]] | None:
-    """Return the root's score and the contribution of each leaf in ``values``; None if none of them counts in the root.
-
-    An inner node is max(0, Σ w·child / Σ_{w>0} w) over the children that hold a leaf of ``values``; the root has no
-    floor. A node whose leaves all have negative weights is 1 + Σ w·v / Σ|w|. A node whose weights are all zero scores
-    0. A node whose positive weights all belong to leaves that were not judged was not judged either. Leaves under a
-    node at the floor contribute 0.
-    """
-    children = _children(rubric)
-    scores: dict[_Node, float] = dict(values.items())
-    parts: dict[GroupPath, dict[_Node, float]] = {}
-    for path in sorted(children, key=len, reverse=True):
-        judged = {child: weight for child, weight in children[path].items() if child in scores}
-        graded = _grade_node(path, children[path], judged, scores)
-        if graded is not None:
-            scores[path], parts[path] = graded
-    shares = root_shares(rubric)
-    if () not in scores or not any(shares[key] for key in values):
-        return None
-    contributions: dict[_Node, float] = {(): 1.0}
-    for path in sorted(parts, key=len):
-        for child, part in parts[path].items():
-            contributions[child] = contributions.get(path, 0.0) * part
-    return scores[()], {key: contributions.get(key, 0.0) for key in values}
-
-
-def _grade_node(
-    path: GroupPath, weights: Mapping[_Node, float], judged: Mapping[_Node, float], scores: Mapping[_Node, float]
-) -> tuple[float, dict[_Node, float]] | None:
-    """Return a node's score, with the part of it that each leaf adds and the factor of each inner node's score.
-
-    None where the node counts as not judged.
-    """
-    if total := _sum(weight for weight in judged.values() if weight > 0):
-        score = _sum(scores[child] * weight for child, weight in judged.items()) / total
-        if path and score < 0:
-            return 0.0, {}
-        factors = {child: weight / total for child, weight in judged.items()}
-        return score, {
-            child: factor * (scores[child] if isinstance(child, str) else 1.0) for child, factor in factors.items()
-        }
-    if max(weights.values()) <= 0 and (total := _sum(-weight for weight in judged.values())):
-        absent = {child: -weight * (1.0 - scores[child]) for child, weight in judged.items()}
-        return _sum(absent.values()) / total, {child: part / total for child, part in absent.items()}
-    return (0.0, {}) if judged and path and not any(weights.values()) else None
-
-
-@lru_cache(maxsize=16)  # the gain of each leaf grades the same tree again
-def _children(rubric: Rubric) -> _Children:
-    weights = {group.path: group.weight for group in rubric.groups}
-    children: _Children = {(): {}}
-    for leaf in rubric.criteria:
-        for depth in range(len(leaf.group)):
-            path = leaf.group[: depth + 1]
-            children.setdefault(leaf.group[:depth], {})[path] = weights.get(path, 1.0)
-        children.setdefault(leaf.group, {})[leaf.key] = leaf.weight
-    return children
-
-
-def _sum(numbers: Iterable[float]) -> float:
-    """Add from left to right; the builtin ``sum`` corrects its rounding from Python 3.12 on, giving other floats."""
-    return reduce(operator.add, numbers, 0.0)
-
 
 Values = dict[str, float]
 """Numbers by criterion key; verdict values hold the judged criteria only, in the rubric's order."""
@@ -172,6 +97,45 @@ def formula_for(rubric: Rubric, name: str) -> Formula:
     if not how.pitfalls and (pitfall := next((c for c in rubric.criteria if c.weight < 0), None)):
         raise FormulaError(f"{name} takes no negative weights; criterion {pitfall.key!r} has weight {pitfall.weight:g}")
     return how
+
+
+_Node = GroupPath | str
+"""An inner node by its path, or a leaf by its key."""
+
+_Children = dict[GroupPath, dict[_Node, float]]
+"""The children of each inner node with their weights, in the rubric's order."""
+
+
+@lru_cache(maxsize=16)
+def root_shares(rubric: Rubric) -> dict[str, float]:
+    """Return each leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every leaf.
+
+    The result is shared: do not change it.
+    """
+    children = _children(rubric)
+    shares: dict[_Node, float] = {(): 1.0}
+    for path in sorted(children, key=len):
+        total = _sum(map(abs, children[path].values()))
+        for child, weight in children[path].items():
+            shares[child] = shares[path] * abs(weight) / total if total else 0.0
+    return {key: shares[key] for key in rubric.by_key}
+
+
+@lru_cache(maxsize=16)  # the gain of each leaf grades the same tree again
+def _children(rubric: Rubric) -> _Children:
+    weights = {group.path: group.weight for group in rubric.groups}
+    children: _Children = {(): {}}
+    for leaf in rubric.criteria:
+        for depth in range(len(leaf.group)):
+            path = leaf.group[: depth + 1]
+            children.setdefault(leaf.group[:depth], {})[path] = weights.get(path, 1.0)
+        children.setdefault(leaf.group, {})[leaf.key] = leaf.weight
+    return children
+
+
+def _sum(numbers: Iterable[float]) -> float:
+    """Add from left to right; the builtin ``sum`` corrects its rounding from Python 3.12 on, giving other floats."""
+    return reduce(operator.add, numbers, 0.0)
 
 
 def _weighted(rubric: Rubric, values: Values) -> Values:
@@ -279,13 +243,38 @@ def signed_mean(rubric: Rubric, values: Values) -> RawReward:
 def tree(rubric: Rubric, values: Values) -> RawReward:
     """Compute parent = max(0, Σ w·child / Σ_{w>0} w) from the leaves to the root (PaperBench, arXiv 2504.01848).
 
-    A node's sums run over the children that hold a judged leaf. With `tree_pitfalls`, a negative leaf subtracts within
-    its node, and no further: a node is at least 0. A node of negative leaves only is 1 + Σ w·v / Σ|w|.
+    A node's sums run over the children that hold a judged leaf; the root has no floor. With `tree_pitfalls`, a negative
+    leaf subtracts within its node, and no further. A node of negative leaves only is 1 + Σ w·v / Σ|w|, one with weights
+    of zero only is 0. A node whose positive weights all belong to leaves that were not judged was not judged either.
+    Leaves under a node at the floor contribute 0.
     """
-    graded = grade(rubric, values)
-    if graded is None:
+    children = _children(rubric)
+    scores: dict[_Node, float] = dict(values.items())
+    parts: dict[GroupPath, dict[_Node, float]] = {}
+    for path in sorted(children, key=len, reverse=True):
+        judged = {child: weight for child, weight in children[path].items() if child in scores}
+        if total := _sum(weight for weight in judged.values() if weight > 0):
+            scores[path] = _sum(scores[child] * weight for child, weight in judged.items()) / total
+            parts[path] = {  # what each leaf adds, and the factor of each inner node's score
+                child: weight / total * (scores[child] if isinstance(child, str) else 1.0)
+                for child, weight in judged.items()
+            }
+            if path and scores[path] < 0:
+                scores[path], parts[path] = 0.0, {}
+        elif max(children[path].values()) <= 0 and (total := _sum(-weight for weight in judged.values())):
+            absent = {child: -weight * (1.0 - scores[child]) for child, weight in judged.items()}
+            scores[path] = _sum(absent.values()) / total
+            parts[path] = {child: part / total for child, part in absent.items()}
+        elif judged and path and not any(children[path].values()):
+            scores[path], parts[path] = 0.0, {}
+    shares = root_shares(rubric)
+    if () not in scores or not any(shares[key] for key in values):
         raise FormulaError("no judged criterion counts: a weight of 0 lies between each of them and the root")
-    return graded
+    contributions: dict[_Node, float] = {(): 1.0}
+    for path in sorted(parts, key=len):
+        for child, part in parts[path].items():
+            contributions[child] = contributions.get(path, 0.0) * part
+    return scores[()], {key: contributions.get(key, 0.0) for key in values}
 
 
 @formula("mean", "inspect", "multichallenge_mean", weights=unweighted, pitfalls=False)

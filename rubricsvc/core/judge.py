@@ -55,6 +55,9 @@ def _address(url: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 """An http(s) URL with a host, unchanged."""
 
+NonEmptyText = Annotated[Text, Field(min_length=1)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
 Network = Annotated[str, AfterValidator(lambda text: str(ip_network(text)))]
 """Addresses of a network: ``10.0.0.0/8``."""
 
@@ -62,19 +65,17 @@ Network = Annotated[str, AfterValidator(lambda text: str(ip_network(text)))]
 class Sampling(Value):
     """How the judge's replies are sampled."""
 
-    temperature: float = Field(default=0.0, ge=0.0, description="Sampling temperature.")
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="Nucleus sampling (top-p).")
-    max_tokens: int = Field(default=1024, ge=1, le=1_000_000, description="Maximum tokens of a reply.")
-    seed: int | None = Field(default=0, description="Seed of the sampling; null for none.")
+    temperature: float = Field(0.0, ge=0.0, description="Sampling temperature.")
+    top_p: float = Field(1.0, gt=0.0, le=1.0, description="Nucleus sampling (top-p).")
+    max_tokens: int = Field(1024, ge=1, le=1_000_000, description="Maximum tokens of a reply.")
+    seed: int | None = Field(0, description="Seed of the sampling; null for none.")
 
 
 class Voting(Value):
     """How several verdicts become one."""
 
-    samples: int = Field(
-        default=1, ge=1, le=100, description="Replies per question; a panel's members are asked once each."
-    )
-    rule: Rule = Field(default="mean", description="How several verdicts become one.")
+    samples: int = Field(1, ge=1, le=100, description="Replies per question; a panel's members are asked once each.")
+    rule: Rule = Field("mean", description="How several verdicts become one.")
 
 
 class Thinking(Value):
@@ -84,11 +85,9 @@ class Thinking(Value):
     reasoning tokens, a reply over the budget fails as ``truncated``.
     """
 
-    budget_tokens: int = Field(
-        default=2048, ge=1, le=1_000_000, description="Tokens of reasoning, in addition to the maximum of a reply."
-    )
-    opens: Text = Field(default="<think>", min_length=1, description="Mark before the reasoning.")
-    closes: Text = Field(default="</think>", min_length=1, description="Mark after the reasoning.")
+    budget_tokens: int = Field(2048, ge=1, le=1_000_000, description="Tokens of reasoning, beside the reply's.")
+    opens: Text = Field("<think>", min_length=1, description="Mark before the reasoning.")
+    closes: Text = Field("</think>", min_length=1, description="Mark after the reasoning.")
 
 
 class Comparison(Value):
@@ -97,20 +96,12 @@ class Comparison(Value):
     A group larger than ``group_size`` is split into parts that share members. Groupwise scores are always written.
     """
 
-    kind: Literal["pairwise", "groupwise"] = Field(
-        default="groupwise", description="In pairs, each in both orders, or a group at once."
-    )
-    group_size: int = Field(
-        default=8, ge=2, le=26, description="Maximum completions in a call (groupwise); larger groups are split."
-    )
-    opponents: int | None = Field(
-        default=None, ge=1, description="Pairs for each completion (pairwise); by default with all others."
-    )
-    written: bool = Field(default=False, description="Written verdicts instead of one token (pairwise).")
-    traces: bool = Field(default=False, description="Show whole trajectories instead of last messages.")
-    top_n: int | None = Field(
-        default=None, ge=1, description="On each criterion, give the best n of a group 1 and the others 0."
-    )
+    kind: Literal["pairwise", "groupwise"] = Field("groupwise", description="In pairs, in both orders, or a group.")
+    group_size: int = Field(8, ge=2, le=26, description="Maximum completions in a call (groupwise).")
+    opponents: int | None = Field(None, ge=1, description="Pairs for each completion (pairwise); by default all.")
+    written: bool = Field(False, description="Written verdicts instead of one token (pairwise).")
+    traces: bool = Field(False, description="Show whole trajectories instead of last messages.")
+    top_n: int | None = Field(None, ge=1, description="Give the best n of a group 1 and the others 0.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Comparison:
@@ -127,23 +118,17 @@ class Comparison(Value):
 class TrajectoryOptions(Value):
     """How a trajectory is judged: after each ``segment`` steps, the judge is asked about the last of them."""
 
-    segment: int = Field(
-        default=1, ge=1, le=1000, description="Steps after which the judge is asked about the last of them."
-    )
-    value: Literal["last", "mean", "median", "min"] = Field(
-        default="mean", description="How the verdicts on the segments become one."
-    )
-    written: bool = Field(default=False, description="Written verdicts instead of one token.")
+    segment: int = Field(1, ge=1, le=1000, description="Steps after which the judge is asked about the last of them.")
+    value: Literal["last", "mean", "median", "min"] = Field("mean", description="How segments' verdicts become one.")
+    written: bool = Field(False, description="Written verdicts instead of one token.")
 
 
 class Price(Value):
     """US dollars per million tokens."""
 
-    prompt: float = Field(default=0.0, ge=0.0, le=1e6, description="Price of prompt tokens.")
-    cached: float | None = Field(
-        default=None, ge=0.0, le=1e6, description="Price of cached prompt tokens; by default that of the others."
-    )
-    completion: float = Field(default=0.0, ge=0.0, le=1e6, description="Price of completion tokens.")
+    prompt: float = Field(0.0, ge=0.0, le=1e6, description="Price of prompt tokens.")
+    cached: float | None = Field(None, ge=0.0, le=1e6, description="Price of cached prompt tokens, if it is another.")
+    completion: float = Field(0.0, ge=0.0, le=1e6, description="Price of completion tokens.")
 
     def cost(self, prompt: float, completion: float, cached: float = 0.0) -> float:
         """Return the cost in US dollars; ``cached`` is a part of ``prompt``."""
@@ -162,28 +147,16 @@ class Price(Value):
 class Endpoint(Value):
     """How a judge's server is reached. It does not change verdicts, so it is not part of their fingerprint."""
 
-    base_url: Address | None = Field(
-        default=None, description="Address of an OpenAI-compatible server; by default api.openai.com."
-    )
-    api_key_env: Text | None = Field(
-        default=None,
-        description="Environment variable with the key; by default OPENAI_API_KEY for api.openai.com, else none.",
-    )
-    timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0, description="Seconds per request.")
-    max_retries: int = Field(default=4, ge=0, le=20, description="Retries of a request.")
-    outage_timeout_s: float = Field(
-        default=120.0,
-        ge=0.0,
-        le=86400.0,
-        description="Seconds that requests wait while the server is down, before they fail as unavailable.",
-    )
-    concurrency: int = Field(default=64, ge=1, le=4096, description="Maximum simultaneous requests of a process.")
-    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of a process.")
-    tokens_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of a process.")
-    prompt_lists: bool = Field(
-        default=True, description="Send a completion's readouts in one request, if the server takes lists of prompts."
-    )
-    price: Price | None = Field(default=None, description="Price in US dollars per million tokens.")
+    base_url: Address | None = Field(None, description="OpenAI-compatible server; by default api.openai.com.")
+    api_key_env: Text | None = Field(None, description="Environment variable with the server's key.")
+    timeout_s: float = Field(120.0, gt=0.0, le=3600.0, description="Seconds per request.")
+    max_retries: int = Field(4, ge=0, le=20, description="Retries of a request.")
+    outage_timeout_s: float = Field(120.0, ge=0.0, le=86400.0, description="Seconds to wait for a server that is down.")
+    concurrency: int = Field(64, ge=1, le=4096, description="Simultaneous requests of a process.")
+    requests_per_minute: int | None = Field(None, ge=1, description="Rate limit of a process.")
+    tokens_per_minute: int | None = Field(None, ge=1, description="Rate limit of a process.")
+    prompt_lists: bool = Field(True, description="Send a completion's readouts in one request, where possible.")
+    price: Price | None = Field(None, description="Price in US dollars per million tokens.")
 
     @property
     def key_variable(self) -> str | None:
@@ -204,56 +177,27 @@ class Judge(Value):
     """
 
     name: Title = Field(min_length=1, description="Name of the judge.")
-    engine: Annotated[Text, Field(min_length=1)] = Field(
-        default="openai_http", description="How the model is reached: openai_http, transformers_local, vllm_local."
-    )
-    model: Text = Field(default="", description="Name of the model; empty for a panel or a cascade.")
-    revision: Text | None = Field(default=None, description="Revision of the model.")
-    mode: Mode = Field(default="readout", description="Way of judging.")
-    template: Text | None = Field(default=None, description="Name of the prompt template; by default that of the mode.")
-    criteria_per_call: int = Field(
-        default=1, ge=0, description="Criteria in a call of a judge that writes; 0 for all in one."
-    )
+    engine: NonEmptyText = Field("openai_http", description="Engine: openai_http, transformers_local or vllm_local.")
+    model: Text = Field("", description="Name of the model; empty for a panel or a cascade.")
+    revision: Text | None = Field(None, description="Revision of the model.")
+    mode: Mode = Field("readout", description="Way of judging.")
+    template: Text | None = Field(None, description="Name of the prompt template; by default that of the mode.")
+    criteria_per_call: int = Field(1, ge=0, description="Criteria in a call of a judge that writes; 0: all.")
     sampling: Sampling = Field(default_factory=Sampling, description="How replies are sampled.")
-    threshold: float | None = Field(
-        default=None,
-        gt=0.0,
-        lt=1.0,
-        description="Probability of a readout from which the value is 1, else 0; by default the value is it.",
-    )
-    min_answer_mass: float = Field(
-        default=0.1,
-        ge=0.0,
-        le=1.0,
-        description="Minimum total probability of a readout's labels; below it, a verdict fails as no_answer.",
-    )
-    max_context: int | None = Field(
-        default=None, ge=1, description="Maximum prompt tokens; longer prompts fail as too_long."
-    )
+    threshold: float | None = Field(None, gt=0.0, lt=1.0, description="Probability from which a readout is 1, else 0.")
+    min_answer_mass: float = Field(0.1, ge=0.0, le=1.0, description="Minimum total probability of a readout's labels.")
+    max_context: int | None = Field(None, ge=1, description="Maximum prompt tokens; longer prompts fail as too_long.")
     endpoint: Endpoint = Field(default_factory=Endpoint, description="How the server is reached.")
-    require_evidence: bool | None = Field(
-        default=None,
-        description="Fail a positive verdict without a quote, and any with one that is not in the completion.",
-    )
-    voting: Voting | None = Field(default=None, description="How several verdicts become one.")
-    thinking: Thinking | None = Field(default=None, description="Reasoning before the reply.")
-    comparison: Comparison | None = Field(default=None, description="Options of mode comparative.")
-    trajectory: TrajectoryOptions | None = Field(default=None, description="Options of mode trajectory.")
-    members: tuple[Judge, ...] | None = Field(default=None, description="Judges of a panel or a cascade.")
-    band: tuple[UnitInterval, UnitInterval] | None = Field(
-        default=None, description="Probabilities between which a cascade asks the next member."
-    )
-    calibration: Calibration | None = Field(
-        default=None, description="Calibration of a readout's probability, before the threshold."
-    )
-    adapter: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None,
-        description="Folder of a LoRA adapter in peft's format, or `embedded` for the one that this package ships.",
-    )
-    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        default=None,
-        description="SHA-256 of the adapter's weights, or of the model folder's safetensors; checked when loaded.",
-    )
+    require_evidence: bool | None = Field(None, description="Fail verdicts without true quotes.")
+    voting: Voting | None = Field(None, description="How several verdicts become one.")
+    thinking: Thinking | None = Field(None, description="Reasoning before the reply.")
+    comparison: Comparison | None = Field(None, description="Options of mode comparative.")
+    trajectory: TrajectoryOptions | None = Field(None, description="Options of mode trajectory.")
+    members: tuple[Judge, ...] | None = Field(None, description="Judges of a panel or a cascade.")
+    band: tuple[UnitInterval, UnitInterval] | None = Field(None, description="Probabilities that a cascade passes on.")
+    calibration: Calibration | None = Field(None, description="Calibration of a readout's probability.")
+    adapter: NonEmptyText | None = Field(None, description="Folder of a LoRA adapter, or `embedded` (shipped).")
+    weights_sha256: Sha256 | None = Field(None, description="SHA-256 of the adapter's or the model's weights.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Judge:

@@ -29,9 +29,9 @@ class Label(Value):
     )
     annotator: Annotator = Field(description="Name of the person.")
     value: UnitInterval | None = Field(
-        default=None, description="Value on the criterion's scale; null if the person could not tell."
+        None, description="Value on the criterion's scale; null if the person could not tell."
     )
-    note: StorableText | None = Field(default=None, max_length=20_000, description="Why, in the person's words.")
+    note: StorableText | None = Field(None, max_length=20_000, description="Why, in the person's words.")
 
     @property
     def verdict(self) -> Verdict:

@@ -7,7 +7,8 @@ abstained where at least half abstained, and failed with the most common reason 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
 from statistics import StatisticsError, correlation, fmean, median, pstdev
 
@@ -95,7 +96,12 @@ def effective_votes(votes: Iterable[Sequence[Vote]]) -> float | None:
     for place, cast in enumerate(votes):
         for member, vote in enumerate(cast):
             values.setdefault(member, {}).update({place: vote.value} if vote.value is not None else {})
-    r = mean_known(_correlation(a, b) for a, b in combinations(values.values(), 2))
+    correlations = []
+    for a, b in combinations(values.values(), 2):
+        both = sorted(a.keys() & b.keys())
+        with suppress(StatisticsError):  # fewer than two, or one that never varies
+            correlations.append(correlation([a[place] for place in both], [b[place] for place in both]))
+    r = mean_known(correlations)
     return None if r is None else len(values) / (1 + (len(values) - 1) * max(0.0, r))
 
 
@@ -113,12 +119,16 @@ def voting_summary(judge: Judge, votes: Iterable[Sequence[Vote]]) -> dict[str, f
     members = judge.members or ()
     figures: dict[str, float | None] = {}
     if judge.mode == "panel":
-        figures = {"effective_votes": effective_votes(cast), "mean_spread": mean_known(map(_spread, cast))}
+        values = [[vote.value for vote in each if vote.value is not None] for each in cast]
+        spreads = [pstdev(each) for each in values if len(each) > 1]
+        figures = {"effective_votes": effective_votes(cast), "mean_spread": mean_known(spreads)}
     elif judge.mode == "cascade":
         early = mean_known(len(each) < len(members) for each in cast)
         figures = {"resolved_early": early, "saved": saved_share(cast, members)}
     elif judge.pairwise:
-        figures = {"order_disagreement": mean_known(one for each in cast for one in _order_disagreement(each))}
+        orders = (pair for each in cast for pair in zip(each[::2], each[1::2], strict=False))  # adjacent votes
+        scored = [(a.value, b.value) for a, b in orders if a.value is not None and b.value is not None]
+        figures = {"order_disagreement": mean_known(float(orders_disagree(a, b)) for a, b in scored)}
     return {name: round(value, 4) for name, value in figures.items() if value is not None}
 
 
@@ -136,26 +146,6 @@ def saved_share(votes: Iterable[Sequence[Vote]], members: Sequence[Judge]) -> fl
     costs = [[rate.cost_of(usage) for rate, usage in each if usage] for each in calls if all(u for _, u in each)]
     last = [cost[-1] for cost in costs if len(cost) == len(members)]
     return 1 - sum(map(sum, costs)) / (fmean(last) * len(costs)) if sum(last) else None
-
-
-def _spread(votes: Sequence[Vote]) -> float | None:
-    values = [vote.value for vote in votes if vote.value is not None]
-    return pstdev(values) if len(values) > 1 else None
-
-
-def _order_disagreement(votes: Sequence[Vote]) -> Iterator[float | None]:
-    """Yield 1 or 0 for each pair, whose two orders are adjacent; None where one of them has no value."""
-    for first, second in zip(votes[::2], votes[1::2], strict=False):
-        values = first.value, second.value
-        yield None if values[0] is None or values[1] is None else float(orders_disagree(values[0], values[1]))
-
-
-def _correlation(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
-    both = sorted(a.keys() & b.keys())
-    try:
-        return correlation([a[place] for place in both], [b[place] for place in both])
-    except StatisticsError:  # fewer than two, or one that never varies
-        return None
 
 
 def as_votes(verdicts: Mapping[str, Verdict]) -> tuple[Vote, ...]:

@@ -62,8 +62,8 @@ class ToolCall(Value):
     model_config = ConfigDict(json_schema_extra=_describe_call)
 
     name: str = Field(description="Name of the tool.")
-    arguments: str = Field(default="", description="The model's text, usually a JSON object.")
-    id: str | None = Field(default=None, description="Id of the call.")
+    arguments: str = Field("", description="The model's text, usually a JSON object.")
+    id: str | None = Field(None, description="Id of the call.")
 
     @model_validator(mode="before")
     @classmethod
@@ -97,9 +97,9 @@ class Message(Value):
 
     role: Role = Field(description="Role of the message.")
     content: str = Field(description="Text of the message.")
-    name: str | None = Field(default=None, description="Name of the speaker or tool.")
-    tool_call_id: str | None = Field(default=None, description="Id of the call that a tool answers.")
-    tool_calls: tuple[ToolCall, ...] | None = Field(default=None, description="Tool calls of an assistant.")
+    name: str | None = Field(None, description="Name of the speaker or tool.")
+    tool_call_id: str | None = Field(None, description="Id of the call that a tool answers.")
+    tool_calls: tuple[ToolCall, ...] | None = Field(None, description="Tool calls of an assistant.")
 
     @model_validator(mode="before")
     @classmethod
@@ -146,7 +146,7 @@ class Document(Value):
 
     id: str = Field(description="Id by which completions cite it.")
     text: str = Field(description="Text of the document.")
-    title: str = Field(default="", description="Title of the document.")
+    title: str = Field("", description="Title of the document.")
 
 
 class Prompt(Value):
@@ -156,12 +156,10 @@ class Prompt(Value):
     """
 
     messages: tuple[Message, ...] = Field(min_length=1, description="Chat messages for the policy.")
-    reference: str | None = Field(default=None, description="Reference answer; shown to the judge.")
-    documents: tuple[Document, ...] = Field(default=(), description="Documents that completions may cite.")
-    tags: tuple[str, ...] = Field(default=(), description="Tags.")
-    item: dict[str, JsonValue] | None = Field(
-        default=None, description="Row of data that the prompt was made from; graders refer to its fields."
-    )
+    reference: str | None = Field(None, description="Reference answer; shown to the judge.")
+    documents: tuple[Document, ...] = Field((), description="Documents that completions may cite.")
+    tags: tuple[str, ...] = Field((), description="Tags.")
+    item: dict[str, JsonValue] | None = Field(None, description="Row of data that it was made from, for graders.")
 
     @classmethod
     def of(cls, text: str, **fields: object) -> Prompt:
@@ -207,16 +205,12 @@ class Completion(Value):
     empty.
     """
 
-    text: str = Field(
-        default="", description="What judges read; by default the last assistant message of the messages."
-    )
-    messages: tuple[Message, ...] = Field(default=(), description="Whole trajectory, if there is one.")
-    policy: Name = Field(default="", description="Name of the model that wrote it.")
-    step: int | None = Field(default=None, description="Training step of the policy.")
-    sampling: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Sampling parameters, and anything else about the sample."
-    )
-    id: str | None = Field(default=None, description="Id in its source.")
+    text: str = Field("", description="What judges read; by default the last assistant message of the messages.")
+    messages: tuple[Message, ...] = Field((), description="Whole trajectory, if there is one.")
+    policy: Name = Field("", description="Name of the model that wrote it.")
+    step: int | None = Field(None, description="Training step of the policy.")
+    sampling: dict[str, JsonValue] = Field(default_factory=dict, description="Sampling parameters and other data.")
+    id: str | None = Field(None, description="Id in its source.")
 
     @model_validator(mode="after")
     def _text_of_messages(self) -> Completion:

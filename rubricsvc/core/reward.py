@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import fmean
 
 from rubricsvc.core.formulas import (
     Formula,
@@ -54,10 +53,20 @@ def reward(
         ValueError: A verdict is on a criterion that the rubric does not have, or two are on the same one.
     """
     how = formula_for(rubric, formula or rubric.formula)
-    by_key = _by_criterion(rubric, verdicts)
+    by_key: dict[str, Verdict] = {}
+    for verdict in verdicts:
+        if verdict.criterion not in rubric.by_key:
+            raise ValueError(f"verdict on {verdict.criterion!r}, which is not a criterion of this rubric")
+        if verdict.criterion in by_key:
+            raise ValueError(f"two verdicts on {verdict.criterion!r}; aggregate samples into one first")
+        by_key[verdict.criterion] = verdict
     values = {key: by_key[key].value for key in rubric.by_key if key in by_key}
     judged: Values = {key: value for key, value in values.items() if value is not None}
-    covered = _coverage(rubric, judged, how)
+    covered = 1.0
+    if len(judged) < len(rubric.criteria):  # a failed or abstained criterion is not judged
+        weights = how.weights(rubric)
+        total = math.fsum(weights.values())
+        covered = math.fsum(weights[key] for key in judged) / total if total else 0.0
     least = rubric.min_coverage if min_coverage is None else min_coverage
     why = _null_reason(rubric, by_key, covered, how, least)
     if why is not None:
@@ -82,15 +91,6 @@ def raw_reward(rubric: Rubric, judged: Values, how: Formula) -> RawReward:
     if not math.isfinite(value):
         raise FormulaError("the weights are too far apart: the reward is not finite")
     return value, contributions
-
-
-def _coverage(rubric: Rubric, judged: Values, how: Formula) -> float:
-    """Return the judged share of the rubric, in [0, 1]; a failed or abstained criterion is not judged."""
-    if len(judged) == len(rubric.criteria):
-        return 1.0
-    weights = how.weights(rubric)
-    total = math.fsum(weights.values())
-    return math.fsum(weights[key] for key in judged) / total if total else 0.0
 
 
 def _null_reason(
@@ -137,47 +137,21 @@ def rubric_of_checks(rubric: Rubric) -> Rubric | None:
 
 def example_reward_errors(rubric: Rubric) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield path and message of each example whose reward the rubric can give to no completion."""
-    ends = _possible_rewards(rubric) if any(one.reward is not None for one in rubric.examples or ()) else None
-    for number, one in enumerate(rubric.examples or ()):
-        if ends is not None and one.reward is not None:
-            low, high = one.reward.min, one.reward.max
-            if (low is not None and low > ends[1] + ROUNDING) or (high is not None and high < ends[0] - ROUNDING):
-                message = f"this rubric gives rewards from {ends[0]:g} to {ends[1]:g}, expected {one.reward}"
-                yield ("examples", number, "reward"), message
-
-
-def _possible_rewards(rubric: Rubric) -> tuple[float, float] | None:
-    """Return the least and the greatest reward; None where that is not known, as of an expression."""
-    if rubric.expression is not None:
-        return None
+    rewards = {n: one.reward for n, one in enumerate(rubric.examples or ()) if one.reward is not None}
+    if not rewards or rubric.expression is not None:  # what an expression may give is not known
+        return
     best = {criterion.key: float(criterion.weight > 0) for criterion in rubric.criteria}
-    sides = (
-        best,
-        {key: 1.0 - value for key, value in best.items()},
-        dict.fromkeys(best, 0.0),
-        dict.fromkeys(best, 1.0),
-    )
-    found: list[float] = []
-    for values in sides:
+    worst = {key: 1.0 - value for key, value in best.items()}
+    possible: list[float] = []
+    for values in (best, worst, dict.fromkeys(best, 0.0), dict.fromkeys(best, 1.0)):
         with suppress(FormulaError):
             value = reward(rubric, [Verdict.scored(key, one) for key, one in values.items()]).value
-            found += [value] if value is not None else []
-    return (min(found), max(found)) if found else None
-
-
-def race_overall(target: float, reference: float) -> float | None:
-    """Return RACE's overall score, target / (target + reference) (arXiv 2506.11763); None where both rewards are 0."""
-    both = target + reference
-    return target / both if both else None
-
-
-def healthbench_overall(rewards: Iterable[float | None]) -> float | None:
-    """Return HealthBench's score of a model, the mean over its samples clipped to [0, 1] (arXiv 2505.08775).
-
-    Samples without a reward are left out; the score is None where there are no others.
-    """
-    known = [value for value in rewards if value is not None]
-    return min(max(fmean(known), 0.0), 1.0) if known else None
+            possible += [value] if value is not None else []
+    for number, expected in rewards.items() if possible else ():
+        least, most, low, high = min(possible), max(possible), expected.min, expected.max
+        if (low is not None and low > most + ROUNDING) or (high is not None and high < least - ROUNDING):
+            message = f"this rubric gives rewards from {least:g} to {most:g}, expected {expected}"
+            yield ("examples", number, "reward"), message
 
 
 def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage: float | None = None) -> Reward:
@@ -192,14 +166,3 @@ def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage:
         weights = absolute_weights(rubric)
         judged = math.fsum(weights[verdict.criterion] for verdict in verdicts if verdict.value is not None)
         return Reward(None, judged / math.fsum(weights.values()), rubric.formula, null_reason=str(error))
-
-
-def _by_criterion(rubric: Rubric, verdicts: Iterable[Verdict]) -> dict[str, Verdict]:
-    by_key: dict[str, Verdict] = {}
-    for verdict in verdicts:
-        if verdict.criterion not in rubric.by_key:
-            raise ValueError(f"verdict on {verdict.criterion!r}, which is not a criterion of this rubric")
-        if verdict.criterion in by_key:
-            raise ValueError(f"two verdicts on {verdict.criterion!r}; aggregate samples into one first")
-        by_key[verdict.criterion] = verdict
-    return by_key

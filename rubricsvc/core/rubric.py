@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.rubric_example import MAX_EXAMPLES, NumberRange, RubricExample
+from rubricsvc.core.rubric_example import MAX_EXAMPLES, RubricExample
 from rubricsvc.core.templates import TemplateText, check_expression
 from rubricsvc.errors import InvalidError, cut
 
 GroupPath = tuple[str, ...]
 
 
-def _iso_date(text: str) -> str:
-    date.fromisoformat(text)
-    return text
-
-
-IsoDate = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_iso_date)]
+IsoDate = Annotated[
+    str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(lambda text: str(date.fromisoformat(text)))
+]
 """A date as YYYY-MM-DD."""
 
 
 class Binary(Value):
     """Met or not met."""
 
-    kind: Literal["binary"] = Field(default="binary", description="Kind of scale.")
+    kind: Literal["binary"] = Field("binary", description="Kind of scale.")
 
 
 class Level(Value):
@@ -40,13 +37,13 @@ class Level(Value):
 
     label: str = Field(min_length=1, description="Name of the level.")
     value: UnitInterval = Field(description="Value of the level.")
-    text: str = Field(default="", description="What a completion of this level is like.")
+    text: str = Field("", description="What a completion of this level is like.")
 
 
 class Ordinal(Value):
     """Named levels, each with its value."""
 
-    kind: Literal["ordinal"] = Field(default="ordinal", description="Kind of scale.")
+    kind: Literal["ordinal"] = Field("ordinal", description="Kind of scale.")
     levels: tuple[Level, ...] = Field(min_length=2, description="Levels with distinct names and values.")
 
     @model_validator(mode="after")
@@ -59,9 +56,9 @@ class Ordinal(Value):
 class Numeric(Value):
     """A number from ``low`` to ``high``, mapped linearly to [0, 1]."""
 
-    kind: Literal["numeric"] = Field(default="numeric", description="Kind of scale.")
-    low: float = Field(default=0.0, description="Number that is the value 0.")
-    high: float = Field(default=10.0, description="Number that is the value 1.")
+    kind: Literal["numeric"] = Field("numeric", description="Kind of scale.")
+    low: float = Field(0.0, description="Number that is the value 0.")
+    high: float = Field(10.0, description="Number that is the value 1.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Numeric:
@@ -113,26 +110,20 @@ class Turn(Value):
 class SamplingParams(Value):
     """Sampling parameters that replace the judge's, where set."""
 
-    temperature: float | None = Field(default=None, ge=0.0, description="Sampling temperature.")
-    top_p: float | None = Field(default=None, gt=0.0, le=1.0, description="Nucleus sampling (top-p).")
-    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, description="Maximum tokens of a reply.")
-    seed: int | None = Field(default=None, description="Seed of the sampling.")
+    temperature: float | None = Field(None, ge=0.0, description="Sampling temperature.")
+    top_p: float | None = Field(None, gt=0.0, le=1.0, description="Nucleus sampling (top-p).")
+    max_tokens: int | None = Field(None, ge=1, le=1_000_000, description="Maximum tokens of a reply.")
+    seed: int | None = Field(None, description="Seed of the sampling.")
 
 
 class CustomPrompt(Value):
     """A criterion's own prompt for the judge, used instead of the judge's template."""
 
-    turns: tuple[Turn, ...] = Field(
-        min_length=1, description="Messages to the judge: templates over the prompt's item and the completion."
-    )
-    labels: tuple[str, ...] = Field(
-        default=(), description="Replies that are expected; without labels, a number on the criterion's scale."
-    )
-    passing: tuple[str, ...] = Field(default=(), description="Labels with the value 1; the others have 0.")
-    sampling: SamplingParams | None = Field(default=None, description="Sampling parameters that replace the judge's.")
-    model: str | None = Field(
-        default=None, description="Model that the author intended; the job decides which judge is asked."
-    )
+    turns: tuple[Turn, ...] = Field(min_length=1, description="Messages: templates over the item and the completion.")
+    labels: tuple[str, ...] = Field((), description="Expected replies; without any, a number on the criterion's scale.")
+    passing: tuple[str, ...] = Field((), description="Labels with the value 1; the others have 0.")
+    sampling: SamplingParams | None = Field(None, description="Sampling parameters that replace the judge's.")
+    model: str | None = Field(None, description="Model that the author intended; the job decides which judge is asked.")
 
     @model_validator(mode="after")
     def _consistent(self) -> CustomPrompt:
@@ -149,10 +140,10 @@ class Source(Value):
     """Where a criterion comes from: a passage that stands verbatim in a document, or a clause of a specification."""
 
     document: str = Field(min_length=1, description="Name or id of the document.")
-    passage: str | None = Field(default=None, min_length=1, description="Text that stands verbatim in the document.")
-    as_of: IsoDate | None = Field(default=None, description="Date of the fact, as YYYY-MM-DD.")
-    expires: IsoDate | None = Field(default=None, description="Date from which the fact may be stale, as YYYY-MM-DD.")
-    clause: str | None = Field(default=None, min_length=1, description="Number or name of the clause.")
+    passage: str | None = Field(None, min_length=1, description="Text that stands verbatim in the document.")
+    as_of: IsoDate | None = Field(None, description="Date of the fact, as YYYY-MM-DD.")
+    expires: IsoDate | None = Field(None, description="Date from which the fact may be stale, as YYYY-MM-DD.")
+    clause: str | None = Field(None, min_length=1, description="Number or name of the clause.")
 
 
 class Criterion(Value):
@@ -160,33 +151,17 @@ class Criterion(Value):
 
     key: Name = Field(min_length=1, description="Name of the criterion, unique in its rubric.")
     text: str = Field(min_length=1, description="What the judge is asked about the completion.")
-    weight: float = Field(
-        default=1.0,
-        ge=-1e9,
-        le=1e9,
-        description="Weight in the reward; negative for a pitfall, which costs if it is met.",
-    )
+    weight: float = Field(1.0, ge=-1e9, le=1e9, description="Weight in the reward; negative for a pitfall.")
     scale: Scale = Field(default_factory=Binary, description="Scale of the verdict's value.")
-    check: Check | None = Field(default=None, description="Check that decides the criterion instead of a judge.")
-    group: GroupPath = Field(
-        default=(), description="Path of the criterion's node in a weight tree; see the rubric's groups."
-    )
-    required: bool = Field(
-        default=False, description="Veto: a completion that fails it (or meets it, for a pitfall) gets no credit."
-    )
-    tags: tuple[str, ...] = Field(default=(), description="Tags; judges are calibrated by the first one.")
-    reference: str | None = Field(default=None, description="Answer that meets the criterion; shown to the judge.")
-    passages: tuple[str, ...] | None = Field(default=None, description="Evidence that is shown to the judge.")
-    custom_prompt: CustomPrompt | None = Field(
-        default=None, description="Prompt that replaces the text and the judge's template."
-    )
-    sources: tuple[Source, ...] | None = Field(
-        default=None, description="Where the criterion comes from; not shown to the judge."
-    )
-    each: Literal["claim"] | None = Field(
-        default=None,
-        description="Asked about each sentence that cites a document, with its passage; the value is the mean.",
-    )
+    check: Check | None = Field(None, description="Check that decides the criterion instead of a judge.")
+    group: GroupPath = Field((), description="Path of the criterion's node in a weight tree; see the rubric's groups.")
+    required: bool = Field(False, description="Veto: no credit if it fails (for a pitfall, if it is met).")
+    tags: tuple[str, ...] = Field((), description="Tags; judges are calibrated by the first one.")
+    reference: str | None = Field(None, description="Answer that meets the criterion; shown to the judge.")
+    passages: tuple[str, ...] | None = Field(None, description="Evidence that is shown to the judge.")
+    custom_prompt: CustomPrompt | None = Field(None, description="Prompt in place of text and template.")
+    sources: tuple[Source, ...] | None = Field(None, description="Where it comes from; not shown to the judge.")
+    each: Literal["claim"] | None = Field(None, description="Ask about each sentence that cites a document.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Criterion:
@@ -234,24 +209,20 @@ class Group(Value):
 
     path: GroupPath = Field(min_length=1, description="Path of the node, from the root.")
     weight: float = Field(ge=0.0, le=1e9, description="Weight relative to the node's siblings.")
-    text: str = Field(default="", description="What the node is about.")
+    text: str = Field("", description="What the node is about.")
 
 
 class Rubric(Value):
     """An immutable list of criteria, identified by the SHA-256 of its content."""
 
     criteria: tuple[Criterion, ...] = Field(min_length=1, description="Criteria, with distinct keys.")
-    formula: str = Field(default="weighted_mean", description="Name of the reward formula.")
-    min_coverage: UnitInterval = Field(default=1.0, description="Share of the weight that must be judged for a reward.")
-    groups: tuple[Group, ...] = Field(
-        default=(), description="Inner nodes of a weight tree; only the formulas of trees take them."
-    )
-    expression: str | None = Field(
-        default=None, description="Arithmetic over the criteria's keys, for the formula calculate_output."
-    )
+    formula: str = Field("weighted_mean", description="Name of the reward formula.")
+    min_coverage: UnitInterval = Field(1.0, description="Share of the weight that must be judged for a reward.")
+    groups: tuple[Group, ...] = Field((), description="Inner nodes of a weight tree, for the formulas of trees.")
+    expression: str | None = Field(None, description="Arithmetic over the keys, for the formula calculate_output.")
 
     examples: tuple[RubricExample, ...] | None = Field(
-        default=None, max_length=MAX_EXAMPLES, description="Completions with the verdicts or rewards they must get."
+        None, max_length=MAX_EXAMPLES, description="Completions with expected verdicts."
     )
 
     @model_validator(mode="after")
@@ -289,7 +260,12 @@ class Rubric(Value):
         """Return the rubric with these criteria; what its examples say about others is left out."""
         kept = {one.key for one in criteria}
         examples = tuple(
-            one.model_copy(update={name: _only(getattr(one, name), kept) for name in ("verdicts", "evidence")})
+            one.model_copy(
+                update={
+                    name: {key: value for key, value in (getattr(one, name) or {}).items() if key in kept} or None
+                    for name in ("verdicts", "evidence")
+                }
+            )
             for one in self.examples or ()
         )
         used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
@@ -305,10 +281,6 @@ class Rubric(Value):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rubric) and self.digest == other.digest
-
-
-def _only(by_key: Mapping[str, Any] | None, keys: Container[str]) -> dict[str, Any] | None:
-    return {key: value for key, value in (by_key or {}).items() if key in keys} or None
 
 
 def nearest_level(scale: Scale, value: float) -> float:
@@ -327,28 +299,22 @@ def example_errors(
         seen.add(one.key)
         for field in ("verdicts", "evidence"):
             for key in getattr(one, field) or {}:
-                if key in criteria:
-                    continue
-                known = ", ".join(list(criteria)[:8])
-                yield (
-                    ("examples", number, field, key),
-                    f"unknown criterion {cut(repr(key), 60)}; expected one of {known}",
-                )
+                if key not in criteria:
+                    known = ", ".join(list(criteria)[:8])
+                    message = f"unknown criterion {cut(repr(key), 60)}; expected one of {known}"
+                    yield ("examples", number, field, key), message
         for key, expected in (one.verdicts or {}).items():
-            if key in criteria and (error := _impossible(expected, criteria[key].scale)):
-                yield ("examples", number, "verdicts", key), error
-
-
-def _impossible(expected: NumberRange, scale: Scale) -> str:
-    """Return why no verdict can be in this range; empty if one can be."""
-    if any(end is not None and not 0.0 <= end <= 1.0 for end in (expected.min, expected.max)):
-        return f"expected values from 0 to 1, found {expected}"
-    levels = scale_values(scale)
-    if levels and not any(level in expected for level in levels):
-        return f"no level has a value of {expected}; expected one of {', '.join(f'{level:g}' for level in levels)}"
-    if not levels and expected.number is not None:
-        return f"expected a range on a numeric scale, like [0.7, 1], found {expected}"
-    return ""
+            path = ("examples", number, "verdicts", key)
+            levels = scale_values(criteria[key].scale) if key in criteria else None
+            if levels is None:
+                continue
+            if any(end is not None and not 0.0 <= end <= 1.0 for end in (expected.min, expected.max)):
+                yield path, f"expected values from 0 to 1, found {expected}"
+            elif levels and not any(level in expected for level in levels):
+                named = ", ".join(f"{level:g}" for level in levels)
+                yield path, f"no level has a value of {expected}; expected one of {named}"
+            elif not levels and expected.number is not None:
+                yield path, f"expected a range on a numeric scale, like [0.7, 1], found {expected}"
 
 
 def on_scale(scale: Scale, value: float) -> float:

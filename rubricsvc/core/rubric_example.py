@@ -19,8 +19,8 @@ ROUNDING = 1e-9
 class NumberRange(Value):
     """Numbers from ``min`` to ``max``, of which one may be missing. One number, or ``[min, max]``, is accepted too."""
 
-    min: float | None = Field(default=None, description="Least number.")
-    max: float | None = Field(default=None, description="Greatest number.")
+    min: float | None = Field(None, description="Least number.")
+    max: float | None = Field(None, description="Greatest number.")
 
     @model_validator(mode="before")
     @classmethod
@@ -78,15 +78,14 @@ class RubricExample(Value):
     key: Name = Field(min_length=1, description="Name of the example, unique in its rubric.")
     text: Text = Field(max_length=MAX_TEXT, description="Text of the completion.")
     prompt: Prompt | None = Field(
-        default=None, description="Prompt that it answers; by default that of the rubric, which a rubric for any lacks."
+        None, description="Prompt that it answers; by default that of the rubric, which a rubric for any lacks."
     )
     verdicts: dict[str, Expected] | None = Field(
-        default=None,
-        description="Value from 0 to 1 that each criterion must get; its nearest level, if the scale has levels.",
+        None, description="Value from 0 to 1 that each criterion must get; its nearest level, if the scale has levels."
     )
-    reward: Expected | None = Field(default=None, description="Reward that it must get.")
+    reward: Expected | None = Field(None, description="Reward that it must get.")
     evidence: dict[str, tuple[Text, ...]] | None = Field(
-        default=None, description="Words of the text by which it meets a criterion, letter by letter."
+        None, description="Words of the text by which it meets a criterion, letter by letter."
     )
 
     @model_validator(mode="after")

@@ -82,25 +82,21 @@ def fill(template: str, data: Mapping[str, JsonValue]) -> str:
     """
 
     def filled(mark: re.Match[str]) -> str:
+        here: JsonValue = dict(data)
         steps = _steps(mark)
-        value = _look_up(steps, data) if steps else mark[0]
+        for number, step in enumerate(steps, start=1):
+            if isinstance(here, dict) and step in here:
+                here = here[step]
+            elif isinstance(here, list) and _INDEX.fullmatch(step) and int(step) < len(here):
+                here = here[int(step)]
+            else:
+                raise PlaceholderError(f"{'.'.join(steps[:number])} is missing", Reason.NO_VARIABLE)
+            if here is None and steps[:number] == ("sample", "output_json"):
+                raise PlaceholderError("sample.output_json: the completion is not JSON", Reason.NOT_JSON)
+        value = here if steps else mark[0]
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     return _MARKS.sub(filled, template)
-
-
-def _look_up(steps: tuple[str, ...], data: Mapping[str, JsonValue]) -> JsonValue:
-    here: JsonValue = dict(data)
-    for number, step in enumerate(steps):
-        if isinstance(here, dict) and step in here:
-            here = here[step]
-        elif isinstance(here, list) and _INDEX.fullmatch(step) and int(step) < len(here):
-            here = here[int(step)]
-        else:
-            raise PlaceholderError(f"{'.'.join(steps[: number + 1])} is missing", Reason.NO_VARIABLE)
-        if here is None and steps[: number + 1] == ("sample", "output_json"):
-            raise PlaceholderError("sample.output_json: the completion is not JSON", Reason.NOT_JSON)
-    return here
 
 
 def template_data(prompt: Prompt, completion: Completion) -> dict[str, JsonValue]:

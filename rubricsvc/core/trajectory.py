@@ -124,10 +124,16 @@ class LoopDetector:
         cycles: list[Cycle] = []
         at = 0
         while at < len(states):
-            candidates = (Cycle(at + 1, period, _rounds(states[at:], period)) for period in range(1, MAX_PERIOD + 1))
-            cycle = next((cycle for cycle in candidates if cycle.rounds >= MIN_ROUNDS), None)
-            cycles += [cycle] if cycle else []
-            at += cycle.period * cycle.rounds if cycle else 1
+            for period in range(1, MAX_PERIOD + 1):
+                rounds, rest = 1, states[at:]
+                while rest[rounds * period : (rounds + 1) * period] == rest[:period]:
+                    rounds += 1
+                if rounds >= MIN_ROUNDS:
+                    cycles.append(Cycle(at + 1, period, rounds))
+                    at += period * rounds
+                    break
+            else:
+                at += 1
         return cycles
 
     @property
@@ -143,14 +149,6 @@ class LoopDetector:
         repeated = 1 - distinct_share(re.findall(r"\w+", spoken.lower()), 4)
         words = [f"{repeated:.0%} of its words repeat"] if repeated >= REPETITION_THRESHOLD else []
         return "; ".join([*(cycle.text for cycle in self.cycles), *calls, *words])
-
-
-def _rounds(states: Sequence[object], period: int) -> int:
-    """Return how often the first ``period`` states occur in a row."""
-    rounds = 1
-    while states[rounds * period : (rounds + 1) * period] == states[:period]:
-        rounds += 1
-    return rounds
 
 
 def distinct_share(words: Sequence[str], n: int) -> float:

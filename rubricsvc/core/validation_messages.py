@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import isclass
@@ -102,15 +103,24 @@ def closest(name: str, allowed: Iterable[str]) -> str:
 
 def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted: bool) -> FieldMessage:
     code, value, loc, context = detail["type"], detail["input"], detail["loc"], detail.get("ctx", {})
-    path = loc if data is None else _path_in_data(loc, data)
+    path: FieldPath = loc
+    if data is not None:  # without the names of union members, which pydantic puts among the keys
+        path, here = (), data
+        for step in loc:
+            with suppress(KeyError, IndexError, TypeError):
+                here = here[step]
+                path = (*path, step)
     match code:
         case "missing":
             return FieldMessage((*path, loc[-1]) if data is not None else path, "is missing", code)
         case "union_tag_not_found":
             return FieldMessage((*path, context["discriminator"].strip("'")), "is missing", code)
         case "extra_forbidden":
-            allowed = (name for one in _models_at(model, loc[:-1]) for name in _fields(one)) if model else None
-            message = unknown_field(str(loc[-1]), allowed) if allowed else "unknown field"
+            models = [model] if model else []
+            for step in loc[:-1]:
+                models = [inner for one in models for inner in models_in(_fields(one).get(str(step)))] or models
+            allowed = [name for one in models for name in _fields(one)]
+            message = unknown_field(str(loc[-1]), allowed) if model else "unknown field"
             return FieldMessage(path, message, code)
         case "union_tag_invalid":
             tag = context["discriminator"].strip("'")
@@ -126,25 +136,6 @@ def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted
             message = message[:1].lower() + message[1:]
     advice = "; put it in quotes" if code == "string_type" and isinstance(value, int | float) else ""
     return FieldMessage(path, f"{message}, found {describe(value)}{advice}" if quoted else message, code)
-
-
-def _path_in_data(loc: FieldPath, data: Any) -> FieldPath:
-    """Return pydantic's ``loc`` without the names of union members, which it puts among the keys."""
-    path: list[int | str] = []
-    for step in loc:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            continue
-        path.append(step)
-    return tuple(path)
-
-
-def _models_at(model: type[BaseModel], loc: FieldPath) -> list[type[BaseModel]]:
-    models = [model]
-    for step in loc:
-        models = [inner for one in models for inner in models_in(_fields(one).get(str(step)))] or models
-    return models
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:

@@ -84,10 +84,8 @@ class Evidence(Value):
     """A quote; ``start`` and ``end`` are character offsets, None where the completion does not contain it."""
 
     quote: StorableText = Field(description="Quoted text.")
-    start: int | None = Field(
-        default=None, description="Offset of its first character; null if the completion does not contain it."
-    )
-    end: int | None = Field(default=None, description="Offset after its last character.")
+    start: int | None = Field(None, description="Offset of its first character; null if it does not occur.")
+    end: int | None = Field(None, description="Offset after its last character.")
 
 
 def _whole(tokens: object) -> object:
@@ -105,12 +103,10 @@ class Usage(Value):
     carry shares of its usage, whose sums are the call's.
     """
 
-    prompt: Tokens = Field(default=0, description="Prompt tokens.")
-    cached: Tokens | None = Field(
-        default=None, description="Prompt tokens read from the prefix cache; null if not counted."
-    )
-    completion: Tokens = Field(default=0, description="Completion tokens.")
-    cost: float = Field(default=0.0, description="Cost in US dollars, if a price is known.")
+    prompt: Tokens = Field(0, description="Prompt tokens.")
+    cached: Tokens | None = Field(None, description="Prompt tokens read from the prefix cache; null if not counted.")
+    completion: Tokens = Field(0, description="Completion tokens.")
+    cost: float = Field(0.0, description="Cost in US dollars, if a price is known.")
 
     def split(self, count: int) -> list[Usage]:
         """Return ``count`` shares that differ by one token at most; their sums are this usage."""
@@ -140,15 +136,15 @@ class Vote(Value):
 
     by: str = Field(description="Voter: a member's name, sample 2, step 3.")
     outcome: Outcome = Field(description="Scored, abstained or failed.")
-    value: UnitInterval | None = Field(default=None, description="Value of the vote, if it is scored.")
-    probability: UnitInterval | None = Field(default=None, description="The model's own probability.")
-    answer_mass: UnitInterval | None = Field(default=None, description="Total probability of a readout's labels.")
-    rationale: StorableText | None = Field(default=None, description="The judge's reason.")
-    reason: Reason | None = Field(default=None, description="Why the vote failed.")
-    detail: StorableText | None = Field(default=None, description="Message of the failure.")
-    raw: StorableText | None = Field(default=None, description="Reply that could not be read.")
-    usage: Usage | None = Field(default=None, description="Tokens and cost.")
-    votes: tuple[Vote, ...] = Field(default=(), description="Votes that this one aggregates.")
+    value: UnitInterval | None = Field(None, description="Value of the vote, if it is scored.")
+    probability: UnitInterval | None = Field(None, description="The model's own probability.")
+    answer_mass: UnitInterval | None = Field(None, description="Total probability of a readout's labels.")
+    rationale: StorableText | None = Field(None, description="The judge's reason.")
+    reason: Reason | None = Field(None, description="Why the vote failed.")
+    detail: StorableText | None = Field(None, description="Message of the failure.")
+    raw: StorableText | None = Field(None, description="Reply that could not be read.")
+    usage: Usage | None = Field(None, description="Tokens and cost.")
+    votes: tuple[Vote, ...] = Field((), description="Votes that this one aggregates.")
 
 
 class Verdict(Value):
@@ -160,33 +156,23 @@ class Verdict(Value):
 
     criterion: str = Field(description="Key of the criterion.")
     outcome: Outcome = Field(description="Scored, abstained or failed.")
-    value: UnitInterval | None = Field(
-        default=None, description="Value on the criterion's scale; null unless it is scored."
-    )
-    probability: UnitInterval | None = Field(default=None, description="The model's own probability.")
-    calibrated: UnitInterval | None = Field(default=None, description="Probability after calibration.")
-    answer_mass: UnitInterval | None = Field(
-        default=None, description="Total probability of a readout's labels (the mean, of several readouts)."
-    )
-    levels: dict[str, UnitInterval] | None = Field(
-        default=None, description="Normalised distribution over three or more labels of a readout."
-    )
-    rationale: StorableText | None = Field(default=None, description="The judge's reason.")
-    thinking: StorableText | None = Field(
-        default=None, description="Text of a reasoning judge before its reply; never parsed."
-    )
-    evidence: tuple[Evidence, ...] = Field(default=(), description="Quotes from the completion.")
-    reason: Reason | None = Field(default=None, description="Why the verdict failed.")
-    detail: StorableText | None = Field(default=None, description="Message of the failure.")
-    raw: StorableText | None = Field(default=None, description="Reply that could not be read.")
-    usage: Usage | None = Field(default=None, description="Tokens and cost.")
-    latency_s: float | None = Field(default=None, description="Seconds until the reply.")
-    votes: tuple[Vote, ...] = Field(default=(), description="Votes that the verdict aggregates.")
-    spread: float | None = Field(default=None, ge=0.0, description="Standard deviation of the votes' values.")
-    sample: int = Field(default=0, ge=0, description="Number of the repeat of the same question.")
-    fingerprint: str | None = Field(
-        default=None, description="SHA-256 of the question; null before the verdict is stored."
-    )
+    value: UnitInterval | None = Field(None, description="Value on the criterion's scale; null unless it is scored.")
+    probability: UnitInterval | None = Field(None, description="The model's own probability.")
+    calibrated: UnitInterval | None = Field(None, description="Probability after calibration.")
+    answer_mass: UnitInterval | None = Field(None, description="Total probability of a readout's labels.")
+    levels: dict[str, UnitInterval] | None = Field(None, description="Distribution over three or more labels.")
+    rationale: StorableText | None = Field(None, description="The judge's reason.")
+    thinking: StorableText | None = Field(None, description="Text of a reasoning judge before its reply; never parsed.")
+    evidence: tuple[Evidence, ...] = Field((), description="Quotes from the completion.")
+    reason: Reason | None = Field(None, description="Why the verdict failed.")
+    detail: StorableText | None = Field(None, description="Message of the failure.")
+    raw: StorableText | None = Field(None, description="Reply that could not be read.")
+    usage: Usage | None = Field(None, description="Tokens and cost.")
+    latency_s: float | None = Field(None, description="Seconds until the reply.")
+    votes: tuple[Vote, ...] = Field((), description="Votes that the verdict aggregates.")
+    spread: float | None = Field(None, ge=0.0, description="Standard deviation of the votes' values.")
+    sample: int = Field(0, ge=0, description="Number of the repeat of the same question.")
+    fingerprint: str | None = Field(None, description="SHA-256 of the question; null before the verdict is stored.")
 
     @model_validator(mode="after")
     def _whole(self) -> Verdict:

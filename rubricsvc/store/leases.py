@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.questions import QuestionSet
+from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import items, jobs, outbox, verdicts, workers

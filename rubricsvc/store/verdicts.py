@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, cast, func, select, tuple_
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.questions import QuestionSet
+from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store.base import add_new, batched, insert_rows, page_of
 from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow

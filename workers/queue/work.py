@@ -17,10 +17,10 @@ from sqlalchemy.orm import Session
 from structlog import get_logger
 
 from rubricsvc.core.authoring import AuthoringTask
+from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
 from rubricsvc.core.validation_messages import first_error

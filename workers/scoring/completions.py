@@ -16,11 +16,10 @@ from itertools import chain
 from statistics import fmean, pstdev
 
 from rubricsvc.core.comparison import align_scores, orders_disagree, overlapping_parts, pairings, top_n, win_rate
-from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.panel import aggregate, as_votes, is_confident, mean_known, resolve_cascade, total_usage
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.untrusted import CleanText, clean, fence_all

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from rubricsvc.core.calibration import family
-from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import checks, judges

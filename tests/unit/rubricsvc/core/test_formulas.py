@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError, UndefinedRewardError
-from rubricsvc.core.reward import check_formula, healthbench_overall, race_overall, reward, reward_or_null
+from rubricsvc.core.reward import check_formula, reward, reward_or_null
 from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Verdict
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
@@ -367,17 +367,6 @@ def test_declared_groups_are_used_or_rejected(name: str) -> None:
 # several completions
 
 
-def test_race_overall_is_the_target_s_share_of_both() -> None:
-    assert race_overall(0.6, 0.4) == pytest.approx(0.6)
-    assert race_overall(0.0, 0.0) is None
-
-
-def test_healthbench_overall_clips_the_mean_and_not_the_samples() -> None:
-    assert healthbench_overall([0.9, -0.5, None, 0.2]) == pytest.approx((0.9 - 0.5 + 0.2) / 3)
-    assert healthbench_overall([-0.5, None]) == 0.0
-    assert healthbench_overall([None]) is healthbench_overall([]) is None
-
-
 # documentation
 
 
@@ -391,7 +380,7 @@ def test_docs_list_exactly_the_registered_formulas() -> None:
 def test_docs_name_functions_that_exist() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "formulas.md").read_text(encoding="utf-8")
     functions = re.findall(r"`(rubricsvc[\w.]+)\.(\w+)\(", text)
-    assert len(functions) == 4
+    assert len(functions) == 2
     assert all(callable(getattr(import_module(module), name)) for module, name in functions)
 
 
