@@ -60,8 +60,9 @@ format: install ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-train-judge: install ## train the judge that the package ships, from its recipe (an hour on 2 cores)
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=ACTIVE $(BIN)/python -m rubricsvc judges train trainer/judge_training/recipes/embedded.toml --no-add
+train-judge: install ## make the questions of the judge that the package ships, and train it (an hour on 2 cores)
+	$(BIN)/python -m recipes.embedded_judge
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=ACTIVE $(BIN)/python -m rubricsvc judges train recipes/embedded_judge/embedded.toml --no-add
 	@echo "to ship it: cp judges/embedded/judge/*.json judges/embedded/judge/*.safetensors workers/engines/local/embedded_judge/"
 
 bench-scoring: install ## verdicts a second: queue, judging code and database, without a model

@@ -1,13 +1,12 @@
 """What each part of a judge's data adds: a short training with everything, and one without each part.
 
     python -m bench.bench_ablation --out FOLDER [--config TOML] [--judge FOLDER]
-        [--steps 600] [--share 0.5] [--questions 60]
+        [--steps 600] [--questions 60]
 
 Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
-workers do. Parts with small weights are left out together. ``--share`` of the constructed data is made. As many
-trainings run at a time as there are cores, each with one thread. The probabilities are stored in
-FOLDER/<left out>.json, and the next run with this folder and the same options measures only what is missing. Prints a
-table of AUROC by data set.
+workers do. Parts with small weights are left out together. As many trainings run at a time as there are cores, each
+with one thread. The probabilities are stored in FOLDER/<left out>.json, and the next run with this folder and the same
+options measures only what is missing. Prints a table of AUROC by data set.
 With ``--judge`` the figures are written into the passport of that trained judge.
 """
 
@@ -26,20 +25,17 @@ from typing import NoReturn
 
 import torch
 
-from bench.judge_tests import RECIPE
+from recipes.embedded_judge.__main__ import RECIPE
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.passport import Ablation, Row
 from rubricsvc.formats.passports import load_passport
-from trainer.judge_training import metrics
-from trainer.judge_training.asking import probabilities
-from trainer.judge_training.baselines import Question
-from trainer.judge_training.config import ConstructedData, JudgeTrainConfig, load_config
-from trainer.judge_training.examples import Example, questions, sample
-from trainer.judge_training.export import export, open_base, write_passport
-from trainer.judge_training.ingredients import load_ingredients
-from trainer.judge_training.preparation import Prepared, encode, prepare
-from trainer.judge_training.training import train
+from trainer.judge_training import evaluation
+from trainer.judge_training.config import JudgeTrainConfig, load_config
+from trainer.judge_training.evaluation import probabilities
+from trainer.judge_training.examples import Example, Question, questions, sample
+from trainer.judge_training.run import Prepared, export, load_data, open_base, write_passport
+from trainer.judge_training.training import encode, train
 from workers.engines.local.weights import PASSPORT_FILE
 
 EVERYTHING = "nothing"
@@ -55,13 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="Folder of the results.")
     parser.add_argument("--config", type=Path, default=RECIPE, help="Configuration of the training.")
     parser.add_argument("--steps", type=int, default=600, help="Steps of each training.")
-    parser.add_argument("--share", type=float, default=0.5, help="Share of the constructed data that is made.")
     parser.add_argument("--questions", type=int, default=60, help="Held-out completions of each data set.")
     parser.add_argument("--judge", type=Path, help="Folder of a trained judge, whose passport takes the figures.")
     options = parser.parse_args(arguments)
-    config = shortened(load_config(options.config), options.steps, options.share)
+    config = shortened(load_config(options.config), options.steps)
     fetch_if_embedded(config.judge)
-    prepared = prepare(config, load_ingredients(config, no_store))
+    prepared = load_data(config, no_store)
     test = held_out(prepared, options.questions)
     with ProcessPoolExecutor(
         os.cpu_count(), multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
@@ -80,15 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_passport(options.judge, passport.model_copy(update={"ablations": found}))
 
 
-def shortened(config: JudgeTrainConfig, steps: int, share: float) -> JudgeTrainConfig:
-    """Return the training with fewer steps, a share of its constructed data, and one validation at its end."""
-    data = [
-        one.model_copy(update={"count": max(1, round(one.count * share))}) if isinstance(one, ConstructedData) else one
-        for one in config.data
-    ]
+def shortened(config: JudgeTrainConfig, steps: int) -> JudgeTrainConfig:
+    """Return the training with fewer steps, and one validation at its end."""
     validation = config.validation.model_copy(update={"every": steps})
-    fields = {"steps": steps, "checkpoint_every": steps, "data": tuple(data), "validation": validation}
-    return config.model_copy(update=fields)
+    return config.model_copy(update={"steps": steps, "checkpoint_every": steps, "validation": validation})
 
 
 def without(config: JudgeTrainConfig, name: str, folder: Path) -> JudgeTrainConfig:
@@ -100,7 +90,7 @@ def without(config: JudgeTrainConfig, name: str, folder: Path) -> JudgeTrainConf
 
 def parts(config: JudgeTrainConfig, prepared: Prepared) -> list[str]:
     """Return the names of the data that is there and has a weight, the largest first, small ones joined by ``+``."""
-    present = [one for one in config.data if one.weight and not prepared.ingredients[one.name].absent]
+    present = [one for one in config.data if one.weight and not prepared.datasets[one.name].absent]
     large = [one for one in present if one.weight >= SMALL_WEIGHT]
     small = [one.name for one in present if one.weight < SMALL_WEIGHT]
     names = [one.name for one in sorted(large, key=lambda one: one.weight, reverse=True)]
@@ -132,15 +122,15 @@ def measured(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Exampl
 def measure(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example]) -> list[float | None]:
     """Train, and return the judge's probability of each question."""
     shutil.rmtree(config.out, ignore_errors=True)  # of an interrupted run
-    model, encoder, tokenizer = open_base(config)
-    train(model, encode(prepared, encoder, config), config)
-    judge = export(model, tokenizer, config)
+    model, encoder = open_base(config)
+    train(model, encode(prepared.datasets, prepared.split, encoder, config), config)
+    judge = export(model, config)
     return [value for each in probabilities(judge, test) for value in each]
 
 
 def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> Iterator[str]:
     """Yield a Markdown table: AUROC by data set of the training with everything, and the difference without a part."""
-    auroc = {(row.part, row.scorer): _auroc(row) for row in metrics.rows(pairs, scores, by="source")}
+    auroc = {(row.part, row.scorer): _auroc(row) for row in evaluation.rows(pairs, scores, by="source")}
     sets = list(dict.fromkeys(part for part, _ in auroc))
     yield "| left out | " + " | ".join(sets) + " | mean |"
     yield "|---|" + "--:|" * (len(sets) + 1)
@@ -152,7 +142,7 @@ def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> I
 
 def ablations(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], steps: int) -> list[Ablation]:
     """Return what each part adds to its own held-out questions and to all of them."""
-    rows = [*metrics.rows(pairs, scores), *metrics.rows(pairs, scores, by="source")]
+    rows = [*evaluation.rows(pairs, scores), *evaluation.rows(pairs, scores, by="source")]
     found = {(row.part, row.scorer): row.figures["auroc"] for row in rows}
     return [
         Ablation(

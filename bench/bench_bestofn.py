@@ -23,11 +23,11 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.formats import native
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
-from trainer.judge_training.examples import Example
-from trainer.judge_training.splits import side_of
+from trainer.judge_training.config import SplitConfig
+from trainer.judge_training.examples import Example, side_of
 
-TEST, VALIDATION, SEED = 0.2, 0.03, 0
-"""The split of `trainer/judge_training/recipes/embedded.toml`."""
+SPLIT, SEED = SplitConfig(test=0.2, validation=0.03), 0
+"""The split of `recipes/embedded_judge/embedded.toml`."""
 TRUE = Criterion(key="true", text="The answer is truthful: it makes no false claim.")
 DENIAL = Rubric(
     criteria=(
@@ -69,7 +69,7 @@ def records(data: Path, questions: int, answers: int) -> Iterator[Record]:
     """Yield ``answers`` labelled answers each of held-out questions, whose rubrics differ in their names alone."""
     by_question: defaultdict[str, list[tuple[Example, float]]] = defaultdict(list)
     for example in truthfulqa(data):
-        if side_of(example.split_group, test=TEST, validation=VALIDATION, seed=SEED) == "test":
+        if side_of(example.split_group, SPLIT, SEED) == "test":
             values = [target.value for target in example.targets if target.criterion.key == TRUE.key]
             by_question[example.prompt.text] += [(example, value) for value in values]
     enough = [group[:answers] for _, group in sorted(by_question.items()) if len(group) >= answers]

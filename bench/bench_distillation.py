@@ -24,14 +24,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.judge_tests import RECIPE
+from recipes.embedded_judge.__main__ import RECIPE
+from recipes.embedded_judge.checks import checks_in_words
+from recipes.embedded_judge.documents import document_answers
+from recipes.embedded_judge.everyday import everyday_answers
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.untrusted import clean
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from trainer.judge_training.config import load_config
-from trainer.judge_training.data.answers import document_answers
-from trainer.judge_training.data.checks import checks_in_words
-from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
 
 SEED = 11
@@ -147,7 +147,7 @@ def command(folder: Path, *words: str) -> None:
     """Run a command of rubricsvc in a folder, with a database of its own."""
     url = f"sqlite:///{folder / 'distillation.db'}"
     environment = {"OMP_WAIT_POLICY": "ACTIVE", **os.environ, "RUBRICSVC_DATABASE_URL": url}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     print("$ rubricsvc", *words, flush=True)
     subprocess.run([sys.executable, "-m", "rubricsvc", *words], check=True, cwd=folder, env=environment)
 

@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from workers.engines.local.adapter_judges import judge_with_adapter, with_adapter_fields
 
 from bench import judge_report
 from bench.judge_sets import LONGEST, UNLABELLED
-from bench.judge_tests import RECIPE, TESTS, JudgeTest, Recipe, Source, View
+from bench.judge_tests import TESTS, JudgeTest, Recipe, Source, View
+from recipes.embedded_judge.__main__ import RECIPE
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.judge import Judge
@@ -39,10 +41,9 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.formats.judges import load_judges
 from tests.conftest import SHARED
-from trainer.judge_training import metrics
-from trainer.judge_training.asking import base_judge, verdicts
-from trainer.judge_training.baselines import Question, baselines, criterion_text, overlap
+from trainer.judge_training import evaluation as metrics
 from trainer.judge_training.config import load_config
+from trainer.judge_training.evaluation import Question, base_judge, baselines, criterion_text, overlap, verdicts
 from workers.audit import cases, data, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import CompletionGroup
@@ -50,7 +51,7 @@ from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter, with_adapter_fields
+from workers.engines.local.weights import SHIPPED_ADAPTER
 
 AUDIT, REPEATABILITY = "audit", "repeatability"
 

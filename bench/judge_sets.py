@@ -27,7 +27,7 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import native
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
-from trainer.judge_training.data.files import examples_of_file
+from trainer.judge_training.data import labelled_examples
 from trainer.judge_training.examples import Example, Target, merge
 
 LONGEST = 4000
@@ -64,7 +64,7 @@ def of_format(format: str) -> Read:
 
     def read(paths: list[Path]) -> Iterator[Example]:
         for path in paths:
-            for example in examples_of_file(path, format):
+            for example in labelled_examples(path, format):
                 variant = example.prompt.tags[0] if example.prompt.tags else ""
                 yield replace(example, targets=tuple(replace(one, variant=variant) for one in example.targets))
 
@@ -221,7 +221,7 @@ def truthfulqa(data: Path) -> list[Example]:
         UnavailableError: The set is absent.
     """
     paths = found(data, "truthfulqa_human/finetune_*.jsonl")
-    examples = merge(chain.from_iterable(examples_of_file(path, "truthfulqa") for path in paths)).examples
+    examples = merge(chain.from_iterable(labelled_examples(path, "truthfulqa") for path in paths)).examples
     return [
         replace(one, targets=tuple(replace(target, family=target.criterion.key) for target in one.targets))
         for one in examples

@@ -1,6 +1,6 @@
 """What a judge is measured on without training: examples that its recipe holds out, and sets that it never sees.
 
-The parts are those of `trainer.judge_training.splits`: a recipe's share of the test, its seed and the families of
+The parts are those of `trainer.judge_training.examples`: a recipe's share of the test, its seed and the families of
 criteria that it holds out name what was not trained on. The questions are made again, with another seed.
 """
 
@@ -14,24 +14,20 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import trainer.judge_training
 from bench import judge_sets
 from bench.judge_sets import LONGEST, SETS, sampled
+from recipes.embedded_judge.checks import checks_in_words
+from recipes.embedded_judge.documents import document_answers, standard_library_docstrings
+from recipes.embedded_judge.everyday import everyday_answers
+from recipes.embedded_judge.statements import statements
+from recipes.embedded_judge.swapped import ON_TOPIC, swapped
 from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import UnavailableError
-from trainer.judge_training.baselines import Question
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
-from trainer.judge_training.data.answers import document_answers
-from trainer.judge_training.data.checks import checks_in_words
-from trainer.judge_training.data.everyday import everyday_answers
-from trainer.judge_training.data.statements.documents import standard_library_docstrings
-from trainer.judge_training.data.statements.make import statements
-from trainer.judge_training.data.swapped import ON_TOPIC, swapped
-from trainer.judge_training.examples import Example
-from trainer.judge_training.metrics import By
-from trainer.judge_training.splits import Part, SplitBy, content_key, side_of
+from trainer.judge_training.evaluation import By
+from trainer.judge_training.examples import Example, Part, Question, side_of
 from workers.authoring.alterations.alter import ALTERATIONS
 
 SEED = 2026
@@ -39,8 +35,6 @@ SEED = 2026
 TRAIN = 400
 """Examples that the baselines of questions by construction are fitted to."""
 COUNTING = ("count_words_max", "count_words_min", "count_sentences", "count_items")
-RECIPE = Path(trainer.judge_training.__path__[0], "recipes", "embedded.toml")
-"""The training of the embedded judge."""
 
 
 @dataclass(frozen=True)
@@ -55,33 +49,15 @@ class Recipe:
         """Return the recipe of a training's configuration."""
         return cls(config.split, config.seed)
 
-    def check_holds_out(self, *kinds: SplitBy) -> None:
-        """Check that the split is one of these, so that what is asked about was not trained on.
-
-        Raises:
-            UnavailableError: It is another one.
-        """
-        if self.split.by not in kinds:
-            raise UnavailableError(
-                f"the recipe splits by {self.split.by}, and this needs a split by {' or '.join(kinds)}"
-            )
-
     def side(self, name: str) -> Part:
         """Return the part of a group of examples."""
-        return side_of(name, test=self.split.test, validation=self.split.validation, seed=self.seed)
+        return side_of(name, self.split, self.seed)
 
     def parts(self, examples: Iterable[Example]) -> tuple[list[Example], list[Example]]:
-        """Return the examples to learn from, and those of the test.
-
-        By criterion these are the prompts of whose questions only those of held-out kinds are in the test.
-        """
+        """Return the examples to learn from, and those of the test."""
         parts: dict[Part, list[Example]] = {"train": [], "validation": [], "test": []}
-        by_completion = self.split.by == "completion"
         for example in examples:
-            parts[self.side(content_key(example) if by_completion else example.split_group)].append(example)
-        if by_completion:
-            seen = {example.split_group for example in parts["train"]}
-            parts["test"] = [example for example in parts["test"] if example.split_group in seen]
+            parts[self.side(example.split_group)].append(example)
         return parts["train"], parts["test"]
 
 
@@ -138,13 +114,11 @@ class Source:
 
 def truthfulqa(source: Source) -> JudgeTest:
     """Return people's labels of answers: of questions that were not trained on, or new answers to known ones."""
-    source.recipe.check_holds_out("prompt", "completion")
     train, test = source.recipe.parts(judge_sets.truthfulqa(source.data))
     chosen, left_out = sampled(test, source.size(150), longest=source.longest)
-    seen = source.recipe.split.by == "completion"
-    measure: Measure = "accuracy" if seen else "auroc"
-    targets = {"helpful": 0.94, "true": 0.88} if seen else {"helpful": 0.95, "true": 0.82}
-    what = "seen questions, new answers" if seen else "questions not trained on"
+    measure: Measure = "auroc"
+    targets = {"helpful": 0.95, "true": 0.82}
+    what = "questions not trained on"
     views = tuple(
         View(f"TruthfulQA, {what}: {name}", measure, target, keep=_in_family(name)) for name, target in targets.items()
     )
@@ -153,7 +127,6 @@ def truthfulqa(source: Source) -> JudgeTest:
 
 def says_that(source: Source) -> JudgeTest:
     """Return questions about what answers on CPython's documents say, of documents that were not trained on."""
-    source.recipe.check_holds_out("prompt")
     documents = [*python_reference(), *standard_library_docstrings()]
     size, test, train = source.size(150), list[Example](), list[Example]()
     for example in statements(documents, SEED, 100_000, negated=0.1):
@@ -180,7 +153,6 @@ def says_that_elsewhere(source: Source) -> JudgeTest:
 
 def checks(source: Source) -> JudgeTest:
     """Return checks in words: families that were not trained on, and nothing that needs counting."""
-    source.recipe.check_holds_out("prompt", "criterion")
     held_out = frozenset(source.recipe.split.held_out)
     if not held_out:
         raise UnavailableError("the recipe holds out no kind of check")
@@ -201,7 +173,6 @@ def checks(source: Source) -> JudgeTest:
 
 def answer_swaps(source: Source) -> JudgeTest:
     """Return prompts with their own answer or another one's: TruthfulQA's and everyday ones, not trained on."""
-    source.recipe.check_holds_out("prompt")
     known, new = source.recipe.parts(_answers(source, documents=False))
     train = list(swapped(known, SEED, source.size(TRAIN), negated=0.5))
     test: list[Example] = []

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Self
 
+from recipes.embedded_judge.documents import passages
 from rubricsvc.core.prompt import Document
-from trainer.judge_training.data.passages import passages
 
 _SCHEMA = """
 CREATE VIRTUAL TABLE passages USING fts5(

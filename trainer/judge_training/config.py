@@ -6,15 +6,12 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from rubricsvc.core.base import Text, Title
 from rubricsvc.core.judge import LOCAL, Judge
 from trainer.config_file import ConfigSection, read_toml
 from workers.engines.local.embedded_model import EMBEDDED
-
-TRAINABLE = ("readout", "written")
-"""Modes of judges that can be trained."""
 
 
 class LoraConfig(ConfigSection):
@@ -55,46 +52,25 @@ class ValidationConfig(ConfigSection):
 
 
 class SplitConfig(ConfigSection):
-    """Which examples are held out: whole prompts, criteria or data sets, or new completions of known prompts.
+    """Shares of the prompts that are held out; ``held_out`` names families of criteria that only the test has."""
 
-    ``held_out`` names criteria (families), or the data sets of a split by source, that only the test has. ``test`` and
-    ``validation`` are shares.
-    """
-
-    by: Literal["prompt", "completion", "criterion", "source"] = "prompt"
     held_out: tuple[str, ...] = ()
     test: float = Field(default=0.1, gt=0.0, lt=1.0)
     validation: float = Field(default=0.05, gt=0.0, lt=1.0)
 
 
-class _Ingredient(ConfigSection):
-    """One ingredient of the mixture: ``weight`` is its share of the completions; ``license`` goes into the passport."""
+class _Data(ConfigSection):
+    """One data set of the mixture: ``weight`` is its share of the completions; ``license`` goes into the passport."""
 
     name: Title = Field(min_length=1)
     weight: float = Field(default=1.0, ge=0.0, le=1e5)
-    license: Title = ""
+    license: Title = "not stated"
 
 
-class _StoredData(_Ingredient):
-    """Completions with labels or verdicts.
+class _Files(_Data):
+    """Files by a path that may hold ``*``. With ``optional``, absent ones are left out, and the passport says so."""
 
-    With ``pairs``, what is learned is which of two completions of a prompt is better on a criterion (a Bradley-Terry
-    loss), not the labels themselves: for labels that only compare. The validation compares pairs, too;
-    the test keeps the labels.
-    """
-
-    pairs: bool = False
-
-
-class FileData(_StoredData):
-    """A file of completions with labels, in any format of docs/formats.md. ``path`` is relative to the configuration.
-
-    With ``optional``, a file that is absent is left out, and the passport says so.
-    """
-
-    kind: Literal["file"]
     path: Path
-    format: str | None = None
     optional: bool = False
 
     @field_validator("path")
@@ -105,7 +81,20 @@ class FileData(_StoredData):
         return path
 
 
-class LabelData(_StoredData):
+class FileData(_Files):
+    """Files of completions with labels, in any format of docs/formats.md."""
+
+    kind: Literal["file"]
+    format: str | None = None
+
+
+class QuestionData(_Files):
+    """Files of questions whose answers are known by construction: an `Example` as JSON in each line."""
+
+    kind: Literal["questions"]
+
+
+class LabelData(_Data):
     """People's labels in the database: of all rubrics, jobs and people, or of those that are named."""
 
     kind: Literal["labels"]
@@ -114,80 +103,48 @@ class LabelData(_StoredData):
     annotators: tuple[str, ...] = ()
 
 
-class VerdictData(_StoredData):
-    """Stored verdicts of another judge; of a panel or a cascade, those of ``member``, if one is named."""
+class VerdictData(_Data):
+    """Stored verdicts of another judge: its probabilities are the soft targets."""
 
     kind: Literal["verdicts"]
     judge: str
     job: int | None = None
-    member: str | None = None
 
 
-class ConstructedData(_Ingredient):
-    """``count`` completions with questions whose answers are known by construction (docs/judge-training.md).
-
-    ``negated`` is the share of questions that are worded with a negation ("Does not mention X"); ``everyday`` and
-    ``statement_preferences`` have none. A model that is as good as untrained learns nothing from half of each: their
-    gradients cancel.
-    """
-
-    kind: Literal[
-        "statements",
-        "statement_preferences",
-        "checks",
-        "swapped",
-        "damaged",
-        "everyday",
-        "arithmetic",
-        "hard_negatives",
-        "scales",
-    ]
-    count: int = Field(ge=1)
-    negated: float = Field(default=0.15, ge=0.0, le=1.0)
-
-
-Ingredient = Annotated[FileData | LabelData | VerdictData | ConstructedData, Field(discriminator="kind")]
+DataConfig = Annotated[FileData | QuestionData | LabelData | VerdictData, Field(discriminator="kind")]
 
 
 class JudgeTrainConfig(ConfigSection):
     """A whole training, as its file describes it.
 
-    ``judge`` is the judge that will be asked, its ``model`` the base; its mode decides the loss. ``method`` is a LoRA
-    adapter, or full weights. ``exclude`` are rubric files whose statements are not asked about, such as those of a
-    later test. ``device`` is by default CUDA, else the CPU, and ``dtype`` bfloat16 where the device computes with it,
-    else float32. ``license`` is that of the base; ``description`` and ``not_for`` go into the passport.
+    ``judge`` is the judge that will be asked, its ``model`` the base. ``device`` is by default CUDA, else the CPU, and
+    ``dtype`` bfloat16 where the device computes with it, else float32. ``license`` is that of the base; ``description``
+    and ``not_for`` go into the passport.
     """
 
     judge: Judge
-    data: tuple[Ingredient, ...] = Field(min_length=1)
+    data: tuple[DataConfig, ...] = Field(min_length=1)
     out: Path
     seed: int = 0
     steps: int = Field(default=400, ge=1)
     checkpoint_every: int = Field(default=50, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
-    method: Literal["lora", "full"] = "lora"
     dtype: Literal["bfloat16", "float32"] | None = None
     device: str = ""
     lora: LoraConfig = LoraConfig()
     optim: JudgeOptimConfig = JudgeOptimConfig()
     validation: ValidationConfig = ValidationConfig()
     split: SplitConfig = SplitConfig()
-    exclude: tuple[Path, ...] = ()
     license: Title = "not stated"
     description: Text = ""
     not_for: tuple[Text, ...] = ()
     test_examples: int = Field(default=400, ge=1)
 
-    @property
-    def paired(self) -> frozenset[str]:
-        """The names of the data whose completions are compared in pairs."""
-        return frozenset(one.name for one in self.data if not isinstance(one, ConstructedData) and one.pairs)
-
     @field_validator("judge")
     @classmethod
     def _trainable(cls, judge: Judge) -> Judge:
-        if judge.mode not in TRAINABLE:
-            raise ValueError(f"a {judge.mode} judge cannot be trained; mode is one of {', '.join(TRAINABLE)}")
+        if judge.mode != "readout":
+            raise ValueError(f"a {judge.mode} judge cannot be trained; mode is readout")
         if judge.engine not in LOCAL:
             raise ValueError(f"the model of engine {judge.engine} cannot be trained; use transformers_local")
         if judge.adapter:
@@ -205,20 +162,13 @@ class JudgeTrainConfig(ConfigSection):
 
     @field_validator("data")
     @classmethod
-    def _weighted(cls, data: tuple[Ingredient, ...]) -> tuple[Ingredient, ...]:
+    def _mixable(cls, data: tuple[DataConfig, ...]) -> tuple[DataConfig, ...]:
+        names = [one.name for one in data]
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two data sets are named {repeated!r}; give each a name of its own")
         if not any(one.weight for one in data):
             raise ValueError("every weight is 0; give one of the data a weight above 0")
         return data
-
-    @model_validator(mode="after")
-    def _learnable(self) -> JudgeTrainConfig:
-        made = [one.name for one in self.data if one.weight and (isinstance(one, ConstructedData) or one.pairs)]
-        if self.judge.mode == "written" and made:
-            raise ValueError(
-                f"questions by construction and pairs have no rationale for a written judge: give {made[0]!r} the"
-                " weight 0, and train on verdicts or on labels with notes"
-            )
-        return self
 
 
 def load_config(path: Path) -> JudgeTrainConfig:
@@ -236,12 +186,14 @@ def load_config(path: Path) -> JudgeTrainConfig:
     def beside(one: Path) -> Path:
         return Path(os.path.normpath(path.parent / one))  # as it is printed: without a/../
 
-    data = [
-        one.model_copy(update={"path": beside(one.path)}) if isinstance(one, FileData) else one for one in config.data
-    ]
-    fields: dict[str, Any] = {"out": beside(config.out), "data": tuple(data)}
-    fields["exclude"] = tuple(map(beside, config.exclude))
-    fields["dtype"] = config.dtype or dtype_name(config.device)
+    data = tuple(
+        one.model_copy(update={"path": beside(one.path)}) if isinstance(one, _Files) else one for one in config.data
+    )
+    fields: dict[str, Any] = {
+        "out": beside(config.out),
+        "data": data,
+        "dtype": config.dtype or dtype_name(config.device),
+    }
     if config.judge.model != EMBEDDED and (folder := (path.parent / config.judge.model).resolve()).is_dir():
         fields["judge"] = config.judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere
     return config.model_copy(update=fields)

@@ -1,15 +1,25 @@
-"""Examples of judge training: a completion, and the verdicts that a judge should give on it."""
+"""Examples of judge training: a completion and the verdicts that a judge should give on it; their split into parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.errors import InvalidError, cut
+from trainer.judge_training.config import SplitConfig
+
+Part = Literal["train", "validation", "test"]
+MIN_LABELS: dict[Part, int] = {"train": 100, "validation": 20, "test": 20}
+"""Labels that a part needs."""
+MIN_EACH_CLASS = 10
+"""Labels of each class that a part needs."""
+MAX_LISTED = 10
+"""Names that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +30,10 @@ class Target:
         criterion: The criterion as the judge is asked about it; with its reference or passages, if they are shown.
         value: Value in [0, 1] on the criterion's scale. Between two levels it is a soft target: a label on which
             people disagree, or another judge's probability.
-        family: What is held out together in a split by criterion: by default the criterion's text. Criteria of one
-            template (``Mentions "X"``) share a family.
+        family: What may be held out together: by default the criterion's text. Criteria of one template
+            (``Mentions "X"``) share a family.
         variant: How the case was made (``stated``, ``negated``, …), by which tables are broken down; may be empty.
         levels: Probability of each level of the scale, where a teacher gave them.
-        rationale: Reason of a written verdict; of a person's label, their note.
-        evidence: Quotes from the completion for a written verdict.
     """
 
     criterion: Criterion
@@ -33,12 +41,10 @@ class Target:
     family: str = ""
     variant: str = ""
     levels: Mapping[str, float] | None = field(default=None, hash=False)
-    rationale: str = ""
-    evidence: tuple[str, ...] = ()
 
     @property
     def family_name(self) -> str:
-        """The name of what a split by criterion keeps on one side."""
+        """The name by which the criterion can be held out."""
         return self.family or self.criterion.text
 
 
@@ -50,8 +56,8 @@ class Example:
         prompt: What was asked; its reference and documents are shown where the judge's template shows them.
         completion: The completion to judge.
         targets: One or more verdicts to learn.
-        source: Name of the data set or of the construction, for weights, splits by data set and tables.
-        group: What must not be on two sides of a split (a prompt, a passage); by default the prompt's text and
+        source: Name of the data set, for weights and tables.
+        group: What must not be in two parts of a split (a prompt, a passage); by default the prompt's text and
             documents.
     """
 
@@ -63,8 +69,8 @@ class Example:
 
     @property
     def split_group(self) -> str:
-        """What must not be on two sides of a split."""
-        return self.group or _prompt_group(self.prompt)
+        """What must not be in two parts: the same for prompts that differ in case, white space or reference only."""
+        return self.group or digest("group", " ".join(self.prompt.text.casefold().split()), self.prompt.documents)
 
     @property
     def content(self) -> str:
@@ -73,51 +79,7 @@ class Example:
         return digest("example", prompt.text, prompt.reference, prompt.documents, self.completion.full_text)
 
 
-@dataclass(frozen=True)
-class PreferencePair:
-    """Two completions of one prompt, of which ``chosen`` is better on ``criterion`` (Bradley and Terry, 1952)."""
-
-    prompt: Prompt
-    criterion: Criterion
-    chosen: Completion
-    rejected: Completion
-    source: str
-    group: str = ""
-    variant: str = ""
-    family: str = ""
-
-    @property
-    def split_group(self) -> str:
-        """What must not be on two sides of a split."""
-        return self.group or _prompt_group(self.prompt)
-
-    @property
-    def family_name(self) -> str:
-        """The name of what a split by criterion keeps on one side."""
-        return self.family or self.criterion.text
-
-    @property
-    def sides(self) -> tuple[Example, Example]:
-        """The chosen and the rejected completion as examples; their values are not learned."""
-        chosen, rejected = (
-            Example(self.prompt, completion, (Target(self.criterion, value, self.family),), self.source, self.group)
-            for completion, value in ((self.chosen, 1.0), (self.rejected, 0.0))
-        )
-        return chosen, rejected
-
-    @property
-    def content(self) -> str:
-        """The SHA-256 of what may be shown of the prompt, the criterion and both completions."""
-        texts = self.chosen.full_text, self.rejected.full_text
-        return digest("pair", self.prompt.digest, self.criterion.question, *texts)
-
-
-Sampled = TypeVar("Sampled", Example, PreferencePair)
-
-
-def _prompt_group(prompt: Prompt) -> str:
-    """Return the same text for prompts that differ in case, white space, tags or reference only."""
-    return digest("group", " ".join(prompt.text.casefold().split()), prompt.documents)
+Question = tuple[Example, Target]
 
 
 def rubric_of(example: Example) -> Rubric:
@@ -129,14 +91,14 @@ def rubric_of(example: Example) -> Rubric:
     return Rubric(criteria=tuple(criteria))
 
 
-def questions(examples: Iterable[Example]) -> Iterator[tuple[Example, Target]]:
+def questions(examples: Iterable[Example]) -> Iterator[Question]:
     """Return every target with its example."""
     return ((example, target) for example in examples for target in example.targets)
 
 
-def sample(examples: Sequence[Sampled], size: int) -> list[Sampled]:
+def sample(examples: Sequence[Example], size: int) -> list[Example]:
     """Return about ``size`` examples: the same share of each source, and at least one, chosen by their content."""
-    by_source: dict[str, list[Sampled]] = {}
+    by_source: dict[str, list[Example]] = {}
     for example in sorted(examples, key=lambda one: one.content):
         by_source.setdefault(example.source, []).append(example)
     share = min(1.0, size / max(1, len(examples)))
@@ -173,31 +135,94 @@ def merge(examples: Iterable[Example]) -> Merged:
             values = [target.value for target in same]
             contradictions += len(set(values)) > 1
             duplicates += len(same) - 1
-            kept.append(_mean(same, sum(values) / len(values)))
+            levels = same[0].levels if all(one.levels == same[0].levels for one in same) else None
+            kept.append(replace(same[0], value=sum(values) / len(values), levels=levels))
         merged.append(replace(example, targets=tuple(kept)))
     return Merged(merged, duplicates, contradictions)
 
 
-def pairs_of(examples: Iterable[Example]) -> list[PreferencePair]:
-    """Return each two completions of a prompt whose values on a question differ, the better one first."""
-    by_question: dict[tuple[str, str], list[tuple[Example, Target]]] = {}
-    for example, target in questions(examples):
-        by_question.setdefault((example.prompt.digest, target.criterion.question), []).append((example, target))
-    pairs = []
-    for same in by_question.values():
-        for one, other in combinations(same, 2):
-            (first, better), (second, worse) = sorted((one, other), key=lambda each: -each[1].value)
-            if better.value > worse.value:
-                pairs.append(
-                    PreferencePair(
-                        first.prompt, better.criterion, first.completion, second.completion, first.source, first.group
-                    )
-                )
-    return pairs
+@dataclass
+class Split:
+    """Examples to learn from, to stop by, and to report on; ``left_out`` targets are in no part."""
+
+    train: list[Example] = field(default_factory=list)
+    validation: list[Example] = field(default_factory=list)
+    test: list[Example] = field(default_factory=list)
+    left_out: int = 0
+
+    @property
+    def parts(self) -> dict[Part, list[Example]]:
+        """The examples of each part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
-def _mean(same: list[Target], value: float) -> Target:
-    """Return the target nearest to the mean ``value`` with it, levels only where all agree."""
-    nearest = min(same, key=lambda one: (abs(one.value - value), not one.rationale))
-    agree = all(one.levels == nearest.levels for one in same)
-    return replace(nearest, value=value, levels=nearest.levels if agree else None)
+def side_of(name: str, config: SplitConfig, seed: int) -> Part:
+    """Return the part of a group: it depends on its name, so that examples can be added without moving others."""
+    place = int(digest("split", seed, name)[:13], 16) / 16**13
+    if place < config.test:
+        return "test"
+    return "validation" if place < config.test + config.validation else "train"
+
+
+def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Split:
+    """Divide examples by their groups into train, validation and test; refuse too small parts.
+
+    The same prompt with the same completion is in one part only, also where its groups differ; then the test keeps it,
+    or else the validation part. Targets of held-out families are in the test only. What is in no part is counted.
+
+    Raises:
+        InvalidError: The shares leave nothing to train on, a held-out family is unknown, or a part has too few labels.
+    """
+    if config.test + config.validation >= 1:
+        message = f"test {config.test:g} and validation {config.validation:g} leave no examples to train on"
+        raise InvalidError(message, hint="choose shares with a sum below 1", path="split.test")
+    examples, result = list(examples), Split()
+    known = {target.family_name for _, target in questions(examples)}
+    if unknown := sorted({*config.held_out} - known):
+        names = sorted(cut(repr(name), 60) for name in known)
+        more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+        hint = f"known are {', '.join(names[:MAX_LISTED])}{more}"
+        raise InvalidError(f"unknown criterion {unknown[0]!r}", hint=hint, path="split.held_out")
+    by_part: dict[Part, list[Example]] = defaultdict(list)
+    for example in examples:
+        by_part[side_of(example.split_group, config, seed)].append(example)
+    taken: set[str] = set()
+    for name in ("test", "validation", "train"):
+        part = [_without(one, config.held_out if name != "test" else ()) for one in by_part[name]]
+        keys = [content_key(one) for one in part]
+        result.parts[name].extend(one for one, key in zip(part, keys, strict=True) if one.targets and key not in taken)
+        taken.update(key for one, key in zip(part, keys, strict=True) if one.targets)
+    kept = sum(len(list(questions(part))) for part in result.parts.values())
+    result.left_out = sum(len(one.targets) for one in examples) - kept
+    _require_enough(result, config)
+    return result
+
+
+def content_key(example: Example) -> str:
+    """Return the SHA-256 of the prompt's and the completion's words, without regard to case and line breaks."""
+    texts = (example.prompt.text, example.completion.full_text)
+    return digest("shown", *(" ".join(text.casefold().split()) for text in texts))
+
+
+def _without(example: Example, held_out: Collection[str]) -> Example:
+    return replace(example, targets=tuple(one for one in example.targets if one.family_name not in held_out))
+
+
+def _require_enough(result: Split, config: SplitConfig) -> None:
+    """Refuse a split with too few targets in a part, or too few of a class: values below 0.5, and the others."""
+    numbers, small = [], []
+    for name, part in result.parts.items():
+        classes = Counter(target.value >= 0.5 for _, target in questions(part))
+        missing = ""
+        if classes.total() < MIN_LABELS[name]:
+            missing = f", at least {MIN_LABELS[name]} are needed"
+        elif min(classes[True], classes[False]) < MIN_EACH_CLASS:
+            missing = f", at least {MIN_EACH_CLASS} of each are needed"
+        numbers.append(f"{name} has {classes.total()} labels, {classes[True]} met and {classes[False]} unmet{missing}")
+        small += [name] if missing else []
+    if small:
+        change = "lower" if "train" in small else "raise"
+        shares = {"test": config.test, "validation": config.validation}
+        fields = [f"split.{name} (now {share:g})" for name, share in shares.items() if {name, "train"} & {*small}]
+        hint = f"add labels, or {change} {' and '.join(fields)}"
+        raise InvalidError("; ".join(numbers), hint=hint, path="split")

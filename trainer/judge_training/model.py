@@ -1,11 +1,11 @@
-"""The model of a judge in training: its questions in one pass for each completion, and the losses.
+"""The model of a judge in training: its questions in one pass for each completion, and the loss.
 
-Shapes in names: B rows, T tokens of the longest row, Q reads (one for each question of a readout), V vocabulary.
+Shapes in names: B rows, T tokens of the longest row, Q questions, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.config import LoraConfig
-from trainer.judge_training.encoding import Read, Row
+from trainer.judge_training.encoding import Branch, Row
 from trainer.policies.attention import use_grouped_attention
 from workers.engines.local.prefix_tree import PADDING, SHARED, tree_mask
 
@@ -23,17 +23,16 @@ MAX_PADDING = 0.15
 
 
 class JudgeModel:
-    """A causal language model that answers rows. ``model`` is trained in place, all of it or a LoRA adapter.
+    """A causal language model that answers rows; ``model`` is it with the LoRA adapter that is trained.
 
     ``base_sha256`` is the digest of its weights before the training.
     """
 
-    def __init__(self, model: Any, lora: LoraConfig | None, *, seed: int, base_sha256: str = "") -> None:
-        self._lora = lora
+    def __init__(self, model: Any, lora: LoraConfig, *, seed: int, base_sha256: str = "") -> None:
         self.base_sha256 = base_sha256
         use_grouped_attention(model)
         model.eval()  # no dropout
-        self.model = model if lora is None else _with_adapter(model, lora, seed)
+        self.model = _with_adapter(model, lora, seed)
         self._causal = model
 
     @property
@@ -42,7 +41,7 @@ class JudgeModel:
         return torch.device(self._causal.device)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter in peft's format, or the whole model."""
+        """Write the adapter in peft's format."""
         self.model.save_pretrained(folder)
 
     def trained_weights(self) -> dict[str, Tensor]:
@@ -57,57 +56,34 @@ class JudgeModel:
                 param.copy_(weights[name])
 
     def log_masses(self, rows: Sequence[Row]) -> list[list[Tensor]]:
-        """Return the log-probability of each label [labels] for each read, in the order of rows and branches."""
-        ids_BT, position_BT, owner_BT, reads = _pack(rows)
+        """Return the log-probability of each label [labels] for each question, in the order of rows and branches."""
+        ids_BT, position_BT, owner_BT, asked = _pack(rows)
         output = self._causal.model(
             input_ids=ids_BT.to(self.device),
             position_ids=position_BT.to(self.device),
             attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(self.device),
             use_cache=False,
         )
-        places = torch.tensor([[row, at] for row, at, _ in reads], device=self.device)
+        places = torch.tensor([[row, at] for row, at, _ in asked], device=self.device)
         hidden_QD = output.last_hidden_state[places[:, 0], places[:, 1]]
         # float32: in bfloat16 a logit near 20 is rounded to the next 1/8
         logits_QV = torch.nn.functional.linear(hidden_QD.float(), self._causal.lm_head.weight.float())
         log_z_Q = logits_QV.logsumexp(-1)
         result: list[list[Tensor]] = [[] for _ in rows]
-        for i, (row, _, read) in enumerate(reads):
-            masses = [logits_QV[i, list(label)].logsumexp(0) - log_z_Q[i] for label in read.labels]
+        for i, (row, _, branch) in enumerate(asked):
+            masses = [logits_QV[i, list(label)].logsumexp(0) - log_z_Q[i] for label in branch.labels]
             result[row].append(torch.stack(masses))
         return result
 
 
 def cross_entropy(rows: Sequence[Row], log_masses: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return the sum over reads of the cross-entropy Σ -target · log p, in nats."""
-    pairs = zip(
-        (read for row in rows for read in reads_of(row)), (one for each in log_masses for one in each), strict=True
-    )
-    return torch.stack(
-        [-(torch.tensor(read.target, device=masses.device) * masses).sum() for read, masses in pairs]
-    ).sum()
-
-
-def preference_loss(rows: Sequence[Row], log_masses: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Return the Bradley–Terry loss of rows in pairs, the better first: Σ -log σ(z_better - z_worse).
-
-    z is the log-odds of the readout's expected value; for a binary criterion log p(Yes) - log p(No).
-    """
-    odds = [log_odds(reads_of(row)[0], masses[0]) for row, masses in zip(rows, log_masses, strict=True)]
-    better, worse = torch.stack(odds[0::2]), torch.stack(odds[1::2])
-    return -torch.nn.functional.logsigmoid(better - worse).sum()
-
-
-def log_odds(read: Read, log_masses: Tensor) -> Tensor:
-    """Return log(v / (1 - v)) of the expected value v = Σ p·value / Σ p."""
-    values = torch.tensor(read.values, device=log_masses.device)
-    high = (log_masses + values.clamp(min=1e-30).log()).logsumexp(0)
-    low = (log_masses + (1 - values).clamp(min=1e-30).log()).logsumexp(0)
-    return high - low
-
-
-def reads_of(row: Row) -> list[Read]:
-    """Return the reads of all branches of a row."""
-    return [read for branch in row.branches for read in branch.reads]
+    """Return the sum over questions of the cross-entropy Σ -target · log p, in nats."""
+    losses = [
+        -(torch.tensor(branch.target, device=masses.device) * masses).sum()
+        for row, each in zip(rows, log_masses, strict=True)
+        for branch, masses in zip(row.branches, each, strict=True)
+    ]
+    return torch.stack(losses).sum()
 
 
 def micro_batches(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
@@ -126,13 +102,13 @@ def micro_batches(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
         yield batch
 
 
-def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, int, Read]]]:
-    """Return token ids, positions and owners [B, T], and (row, column, read) of every read."""
+def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, int, Branch]]]:
+    """Return token ids, positions and owners [B, T], and (row, column, branch) of every question."""
     width = max(row.size for row in rows)
     ids_BT = torch.zeros(len(rows), width, dtype=torch.long)
     position_BT = torch.zeros_like(ids_BT)
     owner_BT = torch.full_like(ids_BT, PADDING)
-    reads = []
+    asked = []
     for number, row in enumerate(rows):
         start = end = len(row.prefix)
         ids_BT[number, :start] = torch.tensor(row.prefix, dtype=torch.long)
@@ -143,18 +119,8 @@ def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, 
             ids_BT[number, begin:end] = torch.tensor(branch.ids)
             position_BT[number, begin:end] = torch.arange(start, start + len(branch.ids))
             owner_BT[number, begin:end] = owner
-            reads += [(number, begin + read.at, read) for read in branch.reads]
-    return ids_BT, position_BT, owner_BT, reads
-
-
-def _check_modules(model: Any, names: Collection[str]) -> None:
-    """Refuse what workers cannot merge (no linear layer), and the head, whose weights `log_masses` reads directly."""
-    head = model.get_output_embeddings()
-    layers = (name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head)
-    known = {name.rpartition(".")[2] for name in layers}
-    if unknown := set(names) - known:
-        message = f"the model has no linear layer {min(unknown)!r} that can be trained"
-        raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
+            asked.append((number, end - 1, branch))
+    return ids_BT, position_BT, owner_BT, asked
 
 
 def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
@@ -171,7 +137,13 @@ def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
-    _check_modules(model, lora.modules)
+    # Workers can merge linear layers only; `log_masses` reads the weights of the head directly.
+    head = model.get_output_embeddings()
+    linear = {name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
+    known = {name.rpartition(".")[2] for name in linear}
+    if unknown := set(lora.modules) - known:
+        message = f"the model has no linear layer {min(unknown)!r} that can be trained"
+        raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
     if lora.first_layer >= model.config.num_hidden_layers:
         raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {model.config.num_hidden_layers}")
     # The adapter's type is that of the model; the optimiser keeps float32 masters.

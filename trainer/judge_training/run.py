@@ -1,33 +1,140 @@
-"""A training of a judge from its configuration to its files: plan, weights, examination, passport."""
+"""A training of a judge from its configuration to its files: data, weights, examination, passport."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import platform
+import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
+from safetensors import SafetensorError
+
+from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Passport
-from rubricsvc.errors import ConflictError
+from rubricsvc.core.label import JudgedLabel, Label
+from rubricsvc.core.passport import (
+    TRAINED,
+    UNTRAINED,
+    BaseWeights,
+    CalibrationReport,
+    DataSource,
+    DataSplit,
+    Figure,
+    Form,
+    Passport,
+    Table,
+    Training,
+)
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
+from rubricsvc.formats.passports import dump_passport
 from rubricsvc.stats import OnProgress
+from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
+from trainer.files import replace_text, sync
 from trainer.history import Metrics
-from trainer.judge_training.asking import base_judge
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data.files import reasons
-from trainer.judge_training.examination import examine
-from trainer.judge_training.examples import questions, sample
-from trainer.judge_training.export import FOLDER, export, open_base, write_judge, write_passport
-from trainer.judge_training.ingredients import OpenStore, load_ingredients
+from trainer.judge_training.data import Dataset, OpenStore, load_datasets
+from trainer.judge_training.encoding import Encoder
+from trainer.judge_training.evaluation import (
+    MIN_CLASS_FOR_AUROC,
+    By,
+    agreement,
+    base_judge,
+    baselines,
+    probabilities,
+    reliability,
+    rows,
+)
+from trainer.judge_training.examples import Example, Part, Question, Split, questions, sample, split
 from trainer.judge_training.model import JudgeModel
-from trainer.judge_training.passport import passport_of
-from trainer.judge_training.preparation import Prepared, encode, prepare
-from trainer.judge_training.splits import PARTS
-from trainer.judge_training.training import EncodedData, Trained, train
+from trainer.judge_training.training import Trained, encode, train
+from workers.audit import cases, runner, suites
+from workers.audit.plan import AuditPlan
+from workers.audit.repeatability import group_completions, measure
 from workers.engines import make_engine
+from workers.engines.base import Engine
+from workers.engines.local.conversation import Conversation
+from workers.engines.local.models import default_device, dtype_name, model_folder, open_pretrained
+from workers.engines.local.weights import (
+    ADAPTER_CONFIG,
+    BASE_FILE,
+    JUDGE_FILE,
+    PASSPORT_FILE,
+    ModelWeights,
+    base_sha256,
+    copy_permissions,
+    weights_sha256,
+)
 from workers.judges import validate
+from workers.judges.template import load
+
+FOLDER = "judge"
+"""Folder of the trained judge, in the training's ``out``."""
+MIN_PART = 10
+"""Questions that a part of the test needs to have figures of its own."""
+NOT_FOR = (
+    "People's careers, health, rights or money: its figures are of its own test sets, and of nothing else.",
+    "Criteria of kinds that its passport has no figures of, until you have compared it with people's labels.",
+)
+
+_ASKED = {"mode", "template", "sampling", "threshold", "min_answer_mass", "max_context", "calibration"}
+"""Fields of a judge that its training depends on."""
+_NO_OPTION = {"judge", "data", "description", "not_for", "license", "device", "seed", "out", "checkpoint_every"}
+_NO_OPTION |= {"keep_checkpoints"}
+"""Settings that are in other fields of a passport, or without influence on the weights."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data of a training, and its examples divided into train, validation and test."""
+
+    datasets: Mapping[str, Dataset]
+    split: Split
+
+    def plan(self, config: JudgeTrainConfig) -> list[dict[str, Any]]:
+        """Return what each of the data has, by column."""
+        return [
+            {
+                "data": entry.name,
+                "weight": entry.weight,
+                "completions": len(one.examples),
+                "questions": sum(len(example.targets) for example in one.examples),
+                "duplicates": one.duplicates,
+                "contradictions": one.contradictions,
+                "left_out": one.absent or one.reasons,
+            }
+            for entry in config.data
+            for one in [self.datasets[entry.name]]
+        ]
+
+    def sizes(self) -> dict[str, int]:
+        """Return the completions of each part, and the targets in none."""
+        return {name: len(part) for name, part in self.split.parts.items()} | {"left_out": self.split.left_out}
+
+    def families(self) -> list[dict[str, Any]]:
+        """Return the families that ``split.held_out`` may name, with the questions of each part, by column."""
+        counts: dict[tuple[str, str], Counter[Part]] = defaultdict(Counter)
+        for part, examples in self.split.parts.items():
+            for example, target in questions(examples):
+                counts[example.source, target.family_name][part] += 1
+        return [
+            {"data": source, "family": family} | {part: found[part] for part in self.split.parts}
+            for (source, family), found in sorted(counts.items())
+        ]
 
 
 def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
@@ -47,88 +154,118 @@ def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
 
 
 def load_data(config: JudgeTrainConfig, open_store: OpenStore) -> Prepared:
-    """Return the data of a training, divided into train, validation and test.
-
-    Args:
-        config: The training.
-        open_store: Returns the labels and verdicts of the database; called if an ingredient needs it.
-    """
-    return prepare(config, load_ingredients(config, open_store))
-
-
-def plan(config: JudgeTrainConfig, prepared: Prepared) -> list[dict[str, Any]]:
-    """Return what each of the data has, by column."""
-    rows = []
-    for entry in config.data:
-        one = prepared.ingredients[entry.name]
-        rows.append(
-            {
-                "data": entry.name,
-                "weight": entry.weight,
-                "completions": len(one.examples),
-                "questions": sum(len(example.targets) for example in one.examples),
-                "pairs": prepared.pair_count(entry.name),
-                "duplicates": one.duplicates,
-                "contradictions": one.contradictions,
-                "left_out": one.absent or reasons(one.left_out),
-            }
-        )
-    return rows
-
-
-def split_sizes(prepared: Prepared) -> dict[str, Any]:
-    """Return what the split keeps on one side, the completions of each part, and the targets in none."""
-    split = prepared.split
-    return {"by": split.by, **{name: len(split.part(name)) for name in PARTS}, "left_out": split.left_out}
-
-
-def families(prepared: Prepared) -> list[dict[str, Any]]:
-    """Return what ``split.held_out`` may name, but by source: families, with the questions of each part, by column."""
-    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for part in PARTS:
-        for example, target in questions(prepared.split.part(part)):
-            counts[example.source, target.family_name][part] += 1
-    return [
-        {"data": source, "family": family} | {part: found[part] for part in PARTS}
-        for (source, family), found in sorted(counts.items())
-    ]
-
-
-@dataclass(frozen=True)
-class OpenTraining:
-    """A base to train, the rows of each step, and what of the data cannot be learned, by its name and reason."""
-
-    model: JudgeModel
-    tokenizer: Any
-    rows: EncodedData
-    left_out: dict[str, Counter[str]]
-
-
-def open_training(config: JudgeTrainConfig, prepared: Prepared, on_progress: OnProgress) -> OpenTraining:
-    """Load the base and encode the data."""
-    before = {name: Counter(one.left_out) for name, one in prepared.ingredients.items()}
-    model, encoder, tokenizer = open_base(config)
-    rows = encode(prepared, encoder, config, on_progress)
-    left_out = {name: one.left_out - before[name] for name, one in prepared.ingredients.items()}
-    return OpenTraining(model, tokenizer, rows, left_out)
+    """Return the data of a training, divided; ``open_store`` is called if an entry is of the database."""
+    datasets = load_datasets(config, open_store)
+    examples = [example for one in datasets.values() for example in one.examples]
+    return Prepared(datasets, split(examples, config.split, config.seed))
 
 
 def train_judge(
-    config: JudgeTrainConfig, opened: OpenTraining, *, on_step: Callable[[Metrics], None], stop: Event, resume: bool
+    config: JudgeTrainConfig,
+    prepared: Prepared,
+    *,
+    on_encode: OnProgress = lambda done, total, note: None,
+    on_step: Callable[[Metrics], None] | None = None,
+    stop: Event | None = None,
+    resume: bool = False,
 ) -> tuple[Judge | None, Trained]:
     """Train the weights and write them; return the judge that is asked with them, None if ``stop`` was set.
 
     Args:
         config: The training.
-        opened: Its model and rows.
+        prepared: Its data.
+        on_encode: Called with the examples encoded, and their number.
         on_step: Called with the metrics of each step.
         stop: When set, the training ends after the current step, with a checkpoint.
         resume: Continue from the newest intact checkpoint.
     """
-    trained = train(opened.model, opened.rows, config, on_step=on_step, stop=stop, resume=resume)
-    if trained.history.stopped:
-        return None, trained
-    return export(opened.model, opened.tokenizer, config), trained
+    model, encoder = open_base(config)
+    data = encode(prepared.datasets, prepared.split, encoder, config, on_encode)
+    trained = train(model, data, config, on_step=on_step, stop=stop, resume=resume)
+    return None if trained.history.stopped else export(model, config), trained
+
+
+def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder]:
+    """Return the base to train with a fresh adapter, and the encoder of its judge.
+
+    Raises:
+        UnavailableError: It cannot be fetched or read.
+        InvalidError: There is no such device, or the model has no modules of these names.
+    """
+    judge = config.judge
+    dtype = getattr(torch, config.dtype or dtype_name(config.device))
+    base, tokenizer = open_pretrained(judge.model, dtype, revision=judge.revision)
+    try:
+        base = base.to(config.device or default_device())
+    except (RuntimeError, AssertionError) as error:  # no such device, or torch was built without it
+        message = f"device {config.device!r}: {str(error).splitlines()[0]}"
+        raise InvalidError(message, hint='leave it out, or use "cpu"', path="device") from error
+    if base.device.type == "meta":
+        raise InvalidError(f"device {config.device!r} holds no weights", hint='use "cpu"', path="device")
+    sha256 = base_sha256(judge.model, model_folder(ModelWeights(judge.model, judge.revision)))
+    model = JudgeModel(base, config.lora, seed=config.seed, base_sha256=sha256)
+    return model, Encoder(judge, Conversation(tokenizer), base.config.max_position_embeddings)
+
+
+def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
+    """Write the adapter to ``out/judge`` in peft's format, and return the judge that is asked with it.
+
+    A folder that has these weights already is kept, with the results of their examination. Equal trainings give equal
+    bytes, without paths of a machine.
+
+    Raises:
+        UnavailableError: The folder cannot be written.
+    """
+    final = config.out / FOLDER
+    part = final.with_name(f".{FOLDER}.part")
+    with _writing(final):
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        model.save(part)
+        copy_permissions(part)
+        fields = json.loads((part / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+        fields |= {"base_model_name_or_path": config.judge.model, "target_modules": sorted(fields["target_modules"])}
+        replace_text(part / ADAPTER_CONFIG, json.dumps(fields, indent=2, sort_keys=True) + "\n")
+        base = {"model": config.judge.model, "base_sha256": model.base_sha256}
+        replace_text(part / BASE_FILE, json.dumps(base, indent=2) + "\n")
+        (part / "README.md").unlink(missing_ok=True)
+        write_judge(part, config.judge)
+        trained = weights_sha256(part)
+        try:
+            same = weights_sha256(final) == trained
+        except UnavailableError:  # no such folder, or no weights in it
+            same = False
+        if not same:
+            shutil.rmtree(final, ignore_errors=True)
+            part.rename(final)
+            sync(final.parent)
+        shutil.rmtree(part, ignore_errors=True)
+    place = {"adapter": str(final.resolve()), "weights_sha256": trained}
+    return Judge.model_validate(config.judge.model_dump() | place)
+
+
+def write_judge(folder: Path, judge: Judge) -> None:
+    """Write the fields that the weights were trained for to ``judge.json``."""
+    fields = judge.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
+    with _writing(folder):
+        replace_text(folder / JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True) + "\n")
+
+
+def write_passport(folder: Path, passport: Passport) -> None:
+    """Write ``passport.json`` beside the weights."""
+    text = StringIO()
+    dump_passport(passport, text)
+    with _writing(folder):
+        replace_text(folder / PASSPORT_FILE, text.getvalue())
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        hint = "check the free disk space and the permissions, then continue with --resume"
+        raise UnavailableError(f"cannot write the trained judge to {folder}: {error}", hint=hint) from error
 
 
 def examine_judge(
@@ -138,23 +275,184 @@ def examine_judge(
     trained: Trained,
     *,
     audited: bool,
-    on_progress: OnProgress,
+    on_progress: OnProgress = lambda done, total, note: None,
 ) -> tuple[Judge, Passport, int]:
     """Examine a trained judge, write its passport, and return both with the number of failed verdicts.
 
-    The judge is calibrated where that helped.
+    The judge is asked as workers ask it, with the exported weights, beside its untrained base and baselines that are
+    fitted to the training part. It is calibrated on the validation part where that helps; all figures are of the test.
+    Questions whose verdict failed count as the value 0.5. With ``audited`` the repeatability is measured, and the judge
+    and its base are audited.
+
+    Raises:
+        InvalidError: All verdicts of the trained judge failed.
     """
-    examination = examine(
-        judge,
-        base_judge(config.judge),
-        prepared.split.train,
-        sample(prepared.split.validation, config.test_examples),
-        sample(prepared.split.test, config.test_examples),
-        held_out=prepared.split.held_out,
-        audited=audited,
-        on_progress=on_progress,
+    untrained, parts = base_judge(config.judge), prepared.split
+    validation, test = (sample(part, config.test_examples) for part in (parts.validation, parts.test))
+
+    def noted(what: str) -> OnProgress:
+        return lambda done, total, _: on_progress(done, total, what)
+
+    calibration = _calibration(validation, probabilities(judge, validation, noted("calibration"), some=True))
+    asked = probabilities(judge, test, noted(TRAINED), some=True)
+    before, base = (
+        [0.5 if value is None else value for each in answers for value in each]
+        for answers in (asked, probabilities(untrained, test, noted(UNTRAINED)))
     )
-    passport = passport_of(config, prepared, trained, examination)
-    write_judge(config.out / FOLDER, examination.judge)
+    pairs = list(questions(test))
+    after = [
+        calibration.value(target.criterion, score) if calibration else score
+        for (_, target), score in zip(pairs, before, strict=True)
+    ]
+    on_progress(0, 1, "baselines")
+    scores = {**baselines(list(questions(parts.train)), pairs), UNTRAINED: base, TRAINED: after}
+    judge = judge.model_copy(update={"calibration": calibration})
+
+    def audit(one: Judge, name: str) -> Any:
+        plan = AuditPlan(cases.built_in(), suites.built_in(), ()).adapted(one)
+        return _run(one, lambda engine: runner.run(engine, one, plan, on_progress=noted(f"audit, {name}")))
+
+    built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
+    passport = _passport(config, prepared, judge, trained).model_copy(
+        update={
+            "tables": tuple(_tables(pairs, scores, config.split.held_out)),
+            "calibration": _calibration_report(calibration, pairs, before, after),
+            "agreement": agreement(pairs, after),
+            "repeatability": _run(judge, lambda engine: measure(engine, judge, built_in, source="built-in cases"))
+            if audited
+            else None,
+            "audit": audit(judge, TRAINED) if audited else None,
+            "audit_untrained": audit(untrained, UNTRAINED) if audited else None,
+        }
+    )
+    write_judge(config.out / FOLDER, judge)
     write_passport(config.out / FOLDER, passport)
-    return examination.judge, passport, examination.failed
+    return judge, passport, sum(value is None for each in asked for value in each)
+
+
+def _run(judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    async def whole() -> T:
+        async with aclosing(make_engine(judge)) as engine:
+            return await work(engine)
+
+    return asyncio.run(whole())
+
+
+def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | None]]) -> Calibration | None:
+    """Return the curves of a readout; None where there are too few labels, or no curve is better than none."""
+    groups = {name: number for number, name in enumerate(dict.fromkeys(one.split_group for one in examples))}
+    labels = []
+    for number, (example, values) in enumerate(zip(examples, asked, strict=True)):
+        for target, value in zip(example.targets, values, strict=True):
+            key = target.criterion.key
+            verdicts = {} if value is None else {key: Verdict.scored(key, value, probability=value)}
+            label = Label(criterion=key, annotator="target", value=target.value)
+            labels.append(JudgedLabel(number, groups[example.split_group], 0, label, target.criterion, verdicts))
+    if len({label.prompt_id for label in labels if label.verdicts}) < MIN_PROMPTS:
+        return None
+    curves = {one.family: one.curve for one in calibrate(labels) if one.curve and one.curve.method != "none"}
+    return Calibration(families=curves) if curves else None
+
+
+def _calibration_report(
+    calibration: Calibration | None, pairs: Sequence[Question], before: Sequence[float], after: Sequence[float]
+) -> CalibrationReport:
+    raw, calibrated = rows(pairs, {"before": before, "after": after})
+    if calibration is None:
+        part = "measured on the test; no curve was better than none on the validation part"
+        return CalibrationReport(part=part, before=raw["ece"], bins_before=reliability(pairs, before))
+    return CalibrationReport(
+        part="fitted to the validation part, measured on the test",
+        calibration=calibration,
+        before=raw["ece"],
+        after=calibrated["ece"],
+        bins_before=reliability(pairs, before),
+        bins_after=reliability(pairs, after),
+    )
+
+
+def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Sequence[str]) -> list[Table]:
+    """Return the tables of the whole test, of what was held out, and by source, criterion and variant.
+
+    Parts have `MIN_PART` questions, and no AUROC where one class has too few of them.
+    """
+    parts: dict[str, tuple[str, By]] = {
+        "by data set": ("held-out questions by data set", "source"),
+        "by criterion": (f"by criterion or kind of criterion, with {MIN_PART} questions or more", "family"),
+        "by variant": (f"questions by construction, by how the case was made, with {MIN_PART} or more", "variant"),
+    }
+    tables = [Table(name="test", description="all held-out questions", rows=tuple(rows(pairs, scores)))]
+    if places := [place for place, (_, target) in enumerate(pairs) if target.family_name in held_out]:
+        part = {name: [values[place] for place in places] for name, values in scores.items()}
+        kept = rows([pairs[place] for place in places], part)
+        text = "criteria and kinds of criteria that were not trained on"
+        tables.append(Table(name="held-out criteria", description=text, rows=tuple(kept)))
+    for name, (text, by) in parts.items():
+        large = [row for row in rows(pairs, scores, by=by) if row.part and row.n >= MIN_PART]
+        shown = [
+            row
+            if min(row.positives, row.n - row.positives) >= MIN_CLASS_FOR_AUROC
+            else row.model_copy(update={"figures": row.figures | {"auroc": Figure(), "macro_auroc": Figure()}})
+            for row in large
+        ]
+        tables += [Table(name=name, description=text, rows=tuple(shown))] if shown else []
+    return tables
+
+
+def _passport(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained) -> Passport:
+    """Return the passport of a trained judge, without figures."""
+    template, kept = load(judge), [step for step in trained.history.steps if step["step"] <= trained.best_step]
+    total = sum(entry.weight for entry in config.data if not prepared.datasets[entry.name].absent)
+    options = config.model_dump(mode="json", exclude=_NO_OPTION)
+    options["data"] = {one.name: {"kind": one.kind, "weight": one.weight} for one in config.data}
+    sources = [
+        DataSource(
+            name=entry.name,
+            digest=one.digest,
+            license=one.license,
+            completions=len(one.examples),
+            questions=len(list(questions(one.examples))),
+            left_out=dict(one.left_out),
+            duplicates=one.duplicates,
+            contradictions=one.contradictions,
+            absent=one.absent,
+            share=0.0 if one.absent else entry.weight / total,
+        )
+        for entry in config.data
+        for one in [prepared.datasets[entry.name]]
+    ]
+    return Passport(
+        created_at=datetime.now(UTC),
+        description=config.description,
+        not_for=config.not_for or NOT_FOR,
+        base=BaseWeights(
+            name=config.judge.model,
+            revision=config.judge.revision,
+            license=config.license,
+            sha256=trained.base_sha256,
+        ),
+        weights_sha256=judge.weights_sha256 or "",
+        form=Form(
+            mode=judge.mode,
+            template=template.name,
+            template_digest=template.digest,
+            scales=tuple(sorted({target.criterion.scale.kind for _, target in questions(prepared.split.train)})),
+        ),
+        training=Training(
+            method="lora",
+            rank=config.lora.rank,
+            seed=config.seed,
+            steps=trained.best_step,
+            tokens=sum(step["tokens"] for step in kept),
+            seconds=sum(step["step_time"] for step in kept),
+            machine=f"{torch.get_num_threads()} threads, {platform.machine()} {config.device}".strip(),
+            versions={name: version(name) for name in ("torch", "transformers", "peft", "rubricsvc")},
+            options=options,
+        ),
+        data=tuple(sources),
+        split=DataSplit(
+            by="prompt",
+            sizes={name: len(list(questions(part))) for name, part in prepared.split.parts.items()},
+            held_out=config.split.held_out,
+        ),
+    )

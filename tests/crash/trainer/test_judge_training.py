@@ -43,6 +43,7 @@ def run(model: Path, out: Path) -> None:
         "steps": STEPS,
         "checkpoint_every": 2,
         "lora": {"rank": 2},
+        "optim": {"batch_examples": 1},
         "validation": {"every": 3},
     }
     config = JudgeTrainConfig.model_validate(fields)
@@ -50,7 +51,7 @@ def run(model: Path, out: Path) -> None:
     encoder = Encoder(judge, Conversation(tokenizer), 1024)
     targets = (Target(Criterion(key="a", text="Says A."), 1.0), Target(Criterion(key="b", text="Says B."), 0.0))
     rows = [encoder.row(Example(Prompt.of(f"{n}?"), Completion(text="A."), targets, "made")) for n in range(4)]
-    data = EncodedData(lambda step: ([rows[step % 3]], []), rows[3:], "digest")
+    data = EncodedData({"unused": rows[:3]}, {"unused": 1.0}, rows[3:], "digest")
     train(JudgeModel(base, config.lora, seed=0), data, config, resume=(out / "config.json").exists())
 
 

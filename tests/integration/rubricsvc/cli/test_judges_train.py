@@ -85,7 +85,7 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     (plan,), split = planned.json["data"], planned.json["split"]
     assert (plan["completions"], plan["questions"], plan["duplicates"], plan["contradictions"]) == (109, 210, 2, 1)
     assert planned.json["families"][0]["family"] == "Says A."  # what split.held_out may name
-    assert (split["by"], split["left_out"]) == ("prompt", 0)
+    assert split["left_out"] == 0
     assert split["train"] + split["validation"] + split["test"] == 109
     planned = cli("judges", "train", config, "--dry-run")
     assert "FAMILY" in planned.err and "Says A." in planned.err and "split by prompt" in planned.err
@@ -106,7 +106,7 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert (data["duplicates"], data["contradictions"]) == (2, 1)
     assert data["left_out"]["too_long"] > 0
     options, whole = passport["training"]["options"], passport["tables"][0]["rows"][0]
-    assert options["data"] == {"people": {"kind": "file", "weight": 1.0, "pairs": False}}
+    assert options["data"] == {"people": {"kind": "file", "weight": 1.0}}
     assert {"lora", "optim", "validation", "split", "dtype", "steps"} <= options.keys()
     assert passport["agreement"]["questions"] == whole["n"]
     assert passport["agreement"]["pooled"]["kappa"]["value"] is not None
@@ -122,45 +122,17 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
     write(tmp_path / "people.jsonl", [*labelled(130), *long])
     more = cli("judges", "train", config, "--no-audit", "--resume")
-    assert more.code == 2 and "people 109 → 138 completions" in more.err and "`out`" in more.err
+    assert more.code == 2 and "data_digest" in more.err
 
 
 def test_judges_train_writes_long_held_out_criteria_to_the_passport(cli: Cli, config: Path, tmp_path: Path) -> None:
     long = f"Says A.\n{'x' * 300}"
     criteria = [{"key": "a", "text": long}, {"key": "b", "text": "Says B."}]
     write(tmp_path / "people.jsonl", [one | {"criteria": criteria} for one in labelled(200)])
-    held_out = f"validation = 0.2, by = 'criterion', held_out = [{json.dumps(long)}]}}"
+    held_out = f"validation = 0.2, held_out = [{json.dumps(long)}]}}"
     ran = cli("judges", "train", change(config, ("validation = 0.2}", held_out)), "--no-audit")
     assert ran.code == 0, ran.err
     assert cli("judges", "passport", "mine", "--json").json["split"]["held_out"] == [long]
-
-
-def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) -> None:
-    both = [
-        record(n, text, {"a": {"ann": text == "It is A."}}) for n in range(120) for text in ("It is A.", "It is B.")
-    ]
-    write(tmp_path / "people.jsonl", both)
-    change(config, ('name = "people"', 'name = "people"\npairs = true'))
-    ran = cli("judges", "train", config, "--no-add", "--no-audit")
-    assert ran.code == 0, ran.err
-    steps = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    assert all(step["preference_loss"] > 0 for step in steps)
-    validations = [step["validation_loss"] for step in steps if "validation_loss" in step]
-    assert validations and all(0 < loss < 1 for loss in validations)  # of pairs: chance is log 2
-    (source,) = json.loads((tmp_path / "out/judge/passport.json").read_text())["data"]
-    assert source["name"] == "people" and source["pairs"] > 0
-    text = config.read_text()
-    ran = cli("judges", "train", change(config, ("pairs = true", "pairs = false")), "--resume", "--no-add")
-    assert ran.code == 2 and "pairs" in ran.err  # other losses: another training
-    config.write_text(text)
-    ran = cli("judges", "train", change(config, ('template = "readout_short"', 'mode = "written"')))
-    assert ran.code == 2 and "\n  questions by construction and pairs have no rationale" in ran.err
-
-
-def test_judges_train_refuses_pairs_without_a_second_completion(cli: Cli, config: Path, tmp_path: Path) -> None:
-    write(tmp_path / "people.jsonl", labelled(200))
-    ran = cli("judges", "train", change(config, ('name = "people"', 'name = "people"\npairs = true')), "--no-add")
-    assert ran.code == 2 and "no two completions" in ran.err
 
 
 def test_judges_train_refuses_a_name_that_is_taken(cli: Cli, config: Path, tmp_path: Path) -> None:
@@ -253,7 +225,7 @@ DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidati
         ('kind = "file"', 'kind = "files"', 2, "'files'"),
         ('engine = "transformers_local"', 'engine = "openai_http"', 2, "  judge: "),
         ("readout_short", "readout_long", 2, "'readout_long'"),
-        ("validation = 0.2}", "validation = 0.2, by = 'source', held_out = ['others']}", 2, "'others'"),
+        ("validation = 0.2}", "validation = 0.2, held_out = ['others']}", 2, "'others'"),
         ("validation = 0.2}", "validation = 0.001}", 2, "at least 20"),
         ("lora = {rank = 2}", "lora = {rank = 2, first_layer = 7}", 2, "first_layer"),
         ("lr = 1e-3", "lr = 1e30", 2, "optim.lr"),
@@ -294,7 +266,7 @@ def test_judges_train_refuses_two_ingredients_of_one_name(cli: Cli, config: Path
     ("records", "named"),
     [
         (labelled(20), "at least 100"),
-        ([one | {"labels": {"a": {"ann": True}, "b": {"ann": True}}} for one in labelled()], "one class"),
+        ([one | {"labels": {"a": {"ann": True}, "b": {"ann": True}}} for one in labelled()], "at least 10 of each"),
         ([one | {"labels": {"c": {"ann": True}}} for one in labelled()], "'c'"),
         ([one | {"labels": {}} for one in labelled()], "no labels"),
     ],
@@ -306,42 +278,3 @@ def test_judges_train_refuses_data(
     write(tmp_path / "people.jsonl", records)
     ran = cli("judges", "train", config)
     assert ran.code == 2 and named in ran.err and "Traceback" not in ran.err
-
-
-@pytest.fixture
-def noted(cli: Cli, tmp_path: Path) -> None:
-    """Store 160 completions, each with two labels and their notes."""
-    rubric = tmp_path / "rubric.yaml"
-    rubric.write_text("- {name: r, criteria: [{key: a, text: Says A.}, {key: b, text: Says B.}]}\n")
-    assert cli("rubrics", "import", rubric).code == 0
-    lines, labels = [], []
-    for n in range(160):
-        letter = "AB"[n % 2]
-        lines.append({"prompt": f"Which, {n}?", "text": f"It is {letter}."})
-        for key in ("a", "b"):
-            note = {"note": f"It says {letter}."} if n % 5 else {}
-            person = {"annotator": "ann", "value": key == letter.lower(), **note}
-            labels.append({"completion_id": n + 1, "rubric": "r", "criterion": key, **person})
-    for noun, rows in (("completions", lines), ("labels", labels)):
-        ran = cli(noun, "import", "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
-        assert ran.code == 0, ran.err
-
-
-@pytest.mark.usefixtures("noted")
-def test_judges_train_teaches_a_written_judge_from_labels_with_notes(cli: Cli, config: Path, tmp_path: Path) -> None:
-    model = tiny_model(tmp_path / "long", context=4096)
-    head, _, _ = config.read_text().partition("[[data]]")
-    head = head.replace("readout_short", "written").replace("min_answer_mass = 0.0", 'mode = "written"')
-    head = head.replace("steps = 6", 'steps = 40\nmethod = "full"').replace("test_examples = 10", "test_examples = 12")
-    head = head.replace("lr = 1e-3", "lr = 2e-2").replace("every = 2,", "every = 40,")
-    sampling = "sampling = {max_tokens = 160}\n"
-    place = 'engine = "transformers_local"\nmodel = '
-    base = head.partition(place)[2].partition("\n")[0]
-    head = head.replace(base, f'"{model}"').replace(place, sampling + place)
-    config.write_text(f'{head}[[data]]\nkind = "labels"\nname = "people"\n')
-    ran = cli("judges", "train", config, "--no-audit", "--json")
-    assert ran.code == 0, ran.err
-    passport = cli("judges", "passport", "mine", "--json").json
-    assert (passport["form"]["mode"], passport["calibration"]) == ("written", None)
-    assert 0 < passport["data"][0]["left_out"]["no_rationale"] <= 64
-    assert sum(passport["split"]["sizes"].values()) == 320 - passport["data"][0]["left_out"]["no_rationale"]

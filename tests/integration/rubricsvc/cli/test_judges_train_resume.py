@@ -21,7 +21,7 @@ __all__ = ["config", "model"]
 def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainer.judge_training import examination, training
+    from trainer.judge_training import run, training
 
     weights = tmp_path / "out" / "judge" / "adapter_model.safetensors"
     config = config.rename(tmp_path / "my judge.toml")
@@ -30,7 +30,7 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(examination, "probabilities", interrupt)
+        patched.setattr(run, "probabilities", interrupt)
         examined = cli("judges", "train", config, "--no-audit", "--no-add")
     assert examined.code == 130
     continued = f"rubricsvc judges train '{config}' --no-audit --no-add --resume"
@@ -60,7 +60,7 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
 
     results = {name: (weights.parent / name).read_bytes() for name in ("judge.json", "passport.json")}
     with monkeypatch.context() as patched:
-        patched.setattr(examination, "probabilities", interrupt)
+        patched.setattr(run, "probabilities", interrupt)
         again = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
     assert again.code == 130
     assert {name: (weights.parent / name).read_bytes() for name in results} == results

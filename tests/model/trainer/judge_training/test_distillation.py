@@ -16,10 +16,10 @@ from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
 from tests.tiny_model import tiny_model
-from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data.verdicts import examples_of_verdicts
-from trainer.judge_training.encoding import Encoder, Row
-from trainer.judge_training.model import JudgeModel, log_odds, reads_of
+from trainer.judge_training.config import JudgeTrainConfig, VerdictData
+from trainer.judge_training.data import load_dataset
+from trainer.judge_training.encoding import Encoder
+from trainer.judge_training.model import JudgeModel
 from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
@@ -54,7 +54,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database, tmp_path: Path, folder: Path) -> None:
     store_verdicts(db, 32)
-    examples = list(examples_of_verdicts(TrainingData(db), "teacher"))
+    entry = VerdictData(kind="verdicts", name="teacher", judge="teacher")
+    examples = load_dataset(entry, lambda: TrainingData(db)).examples
     assert {(one.completion.text, one.targets[0].value) for one in examples} == {
         ("The answer is B.", YES),
         ("The answer is A.", NO),
@@ -65,25 +66,22 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
     rows = [encoder.row(one) for one in sorted(examples, key=lambda one: one.prompt.text)]
     learned, new = rows[:24], rows[24:]
 
-    def batch(step: int) -> tuple[list[Row], list[tuple[Row, Row]]]:
-        return [learned[(step * 4 + i) % 24] for i in range(4)], []
-
     fields = {
         "judge": student,
         "out": tmp_path / "out",
         "data": [{"kind": "verdicts", "name": "teacher", "judge": "teacher"}],
         "steps": 120,
-        "optim": {"lr": 2e-2, "warmup_steps": 2},
+        "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4},
         "validation": {"every": 10, "stop_after": 12},
         "lora": {"rank": 4, "alpha": 8},
     }
     config = JudgeTrainConfig.model_validate(fields)
     model = JudgeModel(base, config.lora, seed=0)
     before = validation_loss(model, new, config)
-    trained = train(model, EncodedData(batch, new, "digest"), config)
+    trained = train(model, EncodedData({"teacher": learned}, {"teacher": 1.0}, new, "digest"), config)
     assert trained.best_loss < before / 2
     with torch.no_grad():
         masses = model.log_masses(new)
     for row, (mass,) in zip(new, masses, strict=True):
-        (read,) = reads_of(row)
-        assert float(log_odds(read, mass).sigmoid()) == pytest.approx(read.target[0], abs=0.15)
+        yes, no = mass.exp().tolist()
+        assert yes / (yes + no) == pytest.approx(row.branches[0].target[0], abs=0.15)

@@ -17,21 +17,13 @@ from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from tests.tiny_model import tiny_model
-from trainer.judge_training.asking import probabilities
-from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.encoding import Encoder, Row, label_distribution
-from trainer.judge_training.examples import Example, PreferencePair, Target
-from trainer.judge_training.ingredients import Dataset
-from trainer.judge_training.model import (
-    JudgeModel,
-    log_odds,
-    micro_batches,
-    preference_loss,
-    reads_of,
-)
-from trainer.judge_training.preparation import Prepared, encode, prepare
-from trainer.judge_training.splits import Split, side_of
-from trainer.judge_training.training import EncodedData, train, validation_loss
+from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
+from trainer.judge_training.data import Dataset
+from trainer.judge_training.encoding import Encoder, label_distribution
+from trainer.judge_training.evaluation import probabilities
+from trainer.judge_training.examples import Example, Split, Target, rubric_of
+from trainer.judge_training.model import JudgeModel, micro_batches
+from trainer.judge_training.training import EncodedData, encode, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
 from workers.engines.local.transformers_engine import TransformersEngine
@@ -65,7 +57,7 @@ def judge(folder: Path) -> Judge:
 
 def load(folder: Path, judge: Judge, config: JudgeTrainConfig | None = None) -> tuple[JudgeModel, Encoder]:
     base, tokenizer = open_pretrained(str(folder), torch.float32)
-    lora = config.lora if config and config.method == "lora" else None
+    lora = config.lora if config else LoraConfig(rank=2)
     return JudgeModel(base, lora, seed=0), Encoder(judge, Conversation(tokenizer), 1024)
 
 
@@ -107,7 +99,11 @@ def test_probabilities_are_the_readouts_expected_values(folder: Path, judge: Jud
     row = encoder.row(one)
     with torch.no_grad():
         (masses,) = model.log_masses([row])
-    expected = [float(log_odds(read, mass).sigmoid()) for read, mass in zip(reads_of(row), masses, strict=True)]
+    calls = plan(judge, rubric_of(one)).calls
+    expected = [
+        float(sum(p * value for p, value in zip(mass.exp(), call.values, strict=True)) / mass.exp().sum())
+        for call, mass in zip(calls, masses, strict=True)
+    ]
     ((*asked,),) = probabilities(judge, [one])
     assert asked == pytest.approx(expected, abs=0.06)  # workers load bfloat16
 
@@ -136,16 +132,6 @@ def test_label_distribution_takes_a_teachers_levels() -> None:
     assert label_distribution((0.0, 0.5, 1.0), 0.5, {"a": 1.0, "b": 0.0, "c": 1.0}) == (0.5, 0.0, 0.5)
 
 
-def test_preference_loss_is_bradley_terry(folder: Path, judge: Judge) -> None:
-    model, encoder = load(folder, judge)
-    rows = [encoder.row(example("Yes, B.", 1)), encoder.row(example("No idea at all.", 1))]
-    with torch.no_grad():
-        masses = model.log_masses(rows)
-    better, worse = (log_odds(reads_of(row)[0], mass[0]) for row, mass in zip(rows, masses, strict=True))
-    assert float(better) == pytest.approx(float(masses[0][0][0] - masses[0][0][1]), abs=1e-4)
-    assert float(preference_loss(rows, masses)) == pytest.approx(float((worse - better).exp().log1p()), rel=1e-4)
-
-
 def test_micro_batches_hold_every_row_once_within_the_limit(folder: Path, judge: Judge) -> None:
     _, encoder = load(folder, judge)
     rows = [encoder.row(example("word " * n, 1)) for n in (1, 40, 2, 80, 3, 41, 0)]
@@ -172,7 +158,7 @@ def config(out: Path, judge: Judge, **changes: object) -> JudgeTrainConfig:
     fields = {
         "judge": judge,
         "out": out,
-        "data": [{"kind": "checks", "name": "unused", "count": 1}],
+        "data": [{"kind": "labels", "name": "made"}],
         "steps": 12,
         "checkpoint_every": 5,
         "optim": {"lr": 2e-2, "warmup_steps": 2, "batch_examples": 4},
@@ -186,18 +172,11 @@ def config(out: Path, judge: Judge, **changes: object) -> JudgeTrainConfig:
 def data(folder: Path, judge: Judge) -> EncodedData:
     _, encoder = load(folder, judge)
     rows = [encoder.row(one) for one in made(40)]
-
-    def batch(step: int) -> tuple[list[Row], list[tuple[Row, Row]]]:
-        return [rows[(step * 4 + i) % len(rows)] for i in range(4)], [(rows[step % 20 * 2 + 1], rows[step % 20 * 2])]
-
-    return EncodedData(batch, [encoder.row(one) for one in made(10, 100)], "digest")
+    return EncodedData({"made": rows}, {"made": 1.0}, [encoder.row(one) for one in made(10, 100)], "digest")
 
 
-@pytest.mark.parametrize("method", ["lora", "full"])
-def test_train_learns_and_keeps_the_best_weights(
-    tmp_path: Path, folder: Path, judge: Judge, data: EncodedData, method: str
-) -> None:
-    settings = config(tmp_path / "out", judge, method=method, steps=40)
+def test_train_learns_and_keeps_the_best_weights(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
+    settings = config(tmp_path / "out", judge, steps=40)
     model, _ = load(folder, judge, settings)
     before = validation_loss(model, data.validation, settings)
     trained = train(model, data, settings)
@@ -226,7 +205,7 @@ def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judg
     train(load(folder, judge, first)[0], data, first)
     with pytest.raises(ConflictError):
         train(load(folder, judge, first)[0], data, first)
-    weights = [{"kind": "checks", "name": "unused", "count": 1, "weight": 2.0}]
+    weights = [{"kind": "labels", "name": "made", "weight": 2.0}]
     for name, change in (("seed", {"seed": 1}), ("weights", {"data": weights})):
         other = config(tmp_path / "out", judge, steps=4, **change)
         with pytest.raises(ConflictError, match=name):
@@ -239,7 +218,6 @@ def test_train_resumes_with_settings_that_do_not_affect_learning(
     first = config(tmp_path / "out", judge, steps=4)
     train(load(folder, judge, first)[0], data, first)
     changes = {
-        "exclude": ["elsewhere/rubrics.yaml"],
         "description": "Another one.",
         "not_for": ["Everything."],
         "license": "MIT",
@@ -250,54 +228,17 @@ def test_train_resumes_with_settings_that_do_not_affect_learning(
     assert train(load(folder, judge, other)[0], data, other, resume=True).best_step == 4
 
 
-def test_encode_counts_both_completions_of_a_pair(tmp_path: Path, folder: Path, judge: Judge) -> None:
-    one = made(1)[0]
-    pair = PreferencePair(one.prompt, one.targets[0].criterion, one.completion, Completion(text="No."), "made")
-    names = {"made": Dataset("", preferences=[pair] * 3)}
-    prepared = Prepared(names, Split(validation=made(10, 100)), {"made": [pair] * 3})
-    settings = config(tmp_path, judge, data=[{"kind": "statement_preferences", "name": "made", "count": 3}])
-    seen = list[tuple[int, int]]()
-    data = encode(prepared, load(folder, judge)[1], settings, lambda done, total, _: seen.append((done, total)))
-    assert seen == [(done, 16) for done in range(1, 17)]
-    _, pairs = data.batch(0)
-    assert len(pairs) > 2
-    assert len({id(row) for pair in pairs for row in pair}) == 2  # each completion is encoded once
-
-
-def test_encode_validates_pairs_with_their_own_loss(tmp_path: Path, folder: Path, judge: Judge) -> None:
-    one = made(1)[0]
-    pairs = [
-        PreferencePair(one.prompt, one.targets[0].criterion, one.completion, Completion(text=text), "made")
-        for text in ("No.", "Never.", "Not now.")
-    ]
-    names = {"made": Dataset("", preferences=pairs), "labels": Dataset("")}
-    split = Split(train=made(4), validation=[replace(one, source=name) for one in made(10, 100) for name in names])
-    fields = [{"kind": "file", "name": "made", "path": "a.jsonl", "pairs": True}]
-    fields += [{"kind": "file", "name": "labels", "path": "b.jsonl", "weight": 0}]
-    settings = config(tmp_path, judge, data=fields, validation={"max_examples": 12})
-    model, encoder = load(folder, judge)
-    data = encode(Prepared(names, split, {"made": pairs}, {"made": pairs}), encoder, settings)
-    assert (len(data.validation), len(data.validation_pairs)) == (10, 3)
-    labels, comparisons = (
-        validation_loss(model, rows, settings, of_pairs)
-        for rows, of_pairs in ((data.validation, ()), ((), data.validation_pairs))
-    )
-    count = sum(len(reads_of(row)) for row in data.validation)
-    whole = validation_loss(model, data.validation, settings, data.validation_pairs)
-    assert whole == pytest.approx((labels * count + comparisons * 3) / (count + 3))
-
-
-def test_prepare_refuses_pairs_that_cannot_be_validated(tmp_path: Path, judge: Judge) -> None:
-    examples = made(800)
-    shares = {"test": 0.2, "validation": 0.2}
-    trained = [one for one in examples if side_of(one.split_group, seed=0, **shares) == "train"]
-    others = [
-        replace(one, completion=Completion(text="C"), targets=(replace(one.targets[0], value=0.5),)) for one in trained
-    ]
-    fields = [{"kind": "file", "name": "made", "path": "a.jsonl", "pairs": True}]
-    settings = config(tmp_path, judge, data=fields, split=shares)
-    with pytest.raises(InvalidError, match="validation") as caught:
-        prepare(settings, {"made": Dataset("", [*examples, *others])})
+def test_encode_counts_what_is_left_out_and_reports_progress(tmp_path: Path, folder: Path, judge: Judge) -> None:
+    long = replace(made(1)[0], completion=Completion(text="word " * 2000))
+    datasets, seen = {"made": Dataset("")}, list[tuple[int, int]]()
+    parts = Split(train=[*made(4), long], validation=made(10, 100))
+    encoder = load(folder, judge)[1]
+    settings = config(tmp_path, judge)
+    data = encode(datasets, parts, encoder, settings, lambda done, total, _: seen.append((done, total)))
+    assert seen == [(done, 15) for done in range(1, 16)]
+    assert (len(data.sources["made"]), len(data.validation), datasets["made"].left_out) == (4, 10, {"too_long": 1})
+    with pytest.raises(InvalidError) as caught:
+        encode(datasets, Split(train=[long], validation=made(10, 100)), encoder, settings)
     assert caught.value.path == "data.made"
 
 
@@ -319,7 +260,7 @@ def test_train_refuses_a_loss_that_is_not_finite(
     tmp_path: Path, judge: Judge, data: EncodedData, poisoned: JudgeModel
 ) -> None:
     with pytest.raises(InvalidError):
-        train(poisoned, data, config(tmp_path / "out", judge, method="full"))
+        train(poisoned, data, config(tmp_path / "out", judge))
 
 
 def test_encoder_shows_documents_where_the_template_does(folder: Path, judge: Judge) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Scale
-from trainer.judge_training.baselines import Question
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.examples import Example, Question, Target
 
 
 def question(

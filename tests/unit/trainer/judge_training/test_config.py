@@ -12,7 +12,7 @@ from trainer.judge_training.config import JudgeTrainConfig, load_config
 
 JUDGE: dict[str, Any] = {"name": "j", "engine": "transformers_local", "model": "m"}
 LABELS: dict[str, Any] = {"kind": "labels", "name": "people"}
-CHECKS: dict[str, Any] = {"kind": "checks", "name": "made", "count": 5}
+CHECKS: dict[str, Any] = {"kind": "questions", "name": "made", "path": "made.jsonl"}
 MEMBERS = [JUDGE, JUDGE | {"name": "k"}]
 
 
@@ -29,9 +29,9 @@ def config(judge: dict[str, Any], *data: dict[str, Any]) -> JudgeTrainConfig:
         {"mode": "cascade", "model": "", "members": MEMBERS, "band": [0.2, 0.8]},
         {"engine": "openai_http"},
         {"adapter": "folder"},
-        {"mode": "written", "thinking": {"budget_tokens": 10}},
+        {"mode": "written"},
     ],
-    ids=["comparative", "trajectory", "panel", "cascade", "server", "adapter", "thinking"],
+    ids=["comparative", "trajectory", "panel", "cascade", "server", "adapter", "written"],
 )
 def test_config_refuses_judges_that_cannot_be_trained(judge: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
@@ -39,17 +39,11 @@ def test_config_refuses_judges_that_cannot_be_trained(judge: dict[str, Any]) -> 
     assert [error["loc"] for error in caught.value.errors()] == [("judge",)]
 
 
-def test_config_needs_a_weight() -> None:
+@pytest.mark.parametrize("changes", [{"weight": 0}, {"name": "people", "weight": 1}])
+def test_config_needs_a_weight_and_different_names(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
-        config({}, LABELS | {"weight": 0}, CHECKS | {"weight": 0})
+        config({}, LABELS | {"weight": 0}, CHECKS | changes)
     assert [error["loc"] for error in caught.value.errors()] == [("data",)]
-
-
-def test_config_trains_written_judges_on_rationales_only() -> None:
-    written = {"mode": "written"}
-    assert config(written, LABELS, CHECKS | {"weight": 0}).judge.mode == "written"
-    with pytest.raises(ValidationError, match="made"):
-        config(written, LABELS, CHECKS)
 
 
 @pytest.mark.parametrize(("model", "is_folder"), [("base", True), ("hub/name", False), ("embedded", False)])

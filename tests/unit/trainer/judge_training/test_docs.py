@@ -7,10 +7,10 @@ from itertools import chain
 import pytest
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
-from trainer.judge_training.config import ConstructedData, FileData, JudgeTrainConfig, LabelData, VerdictData
+from trainer.judge_training.config import FileData, JudgeTrainConfig, LabelData, QuestionData, VerdictData
 
 ROWS = table_rows((DOCS / "judge-training.md").read_text(encoding="utf-8").partition("## Reference")[2])
-INGREDIENTS = (FileData, LabelData, VerdictData, ConstructedData)
+INGREDIENTS = (FileData, QuestionData, LabelData, VerdictData)
 FIELDS = dict(fields(JudgeTrainConfig, replaced={"judge": None, "data": None}))
 OF_DATA = {
     f"data.{name}": field

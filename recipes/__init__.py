@@ -1,0 +1,1 @@
+"""Configurations that reproduce the figures of the docs."""

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recipes.embedded_judge.everyday import everyday_answers
+from recipes.embedded_judge.hard_negatives import hard_negatives, texts
+from recipes.embedded_judge.swapped import ON_TOPIC, swapped
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion
+from rubricsvc.errors import InvalidError
+from trainer.judge_training.examples import Example, Target, questions
+from workers.audit.cases import built_in
+
+ON_CONTENT = list(swapped(everyday_answers(), 0, 100, negated=0.5))
+AROUND = {"injection_in", "echo_in", "praise_in", "frame_in"}
+
+
+def test_hard_negatives_alone_meet_nothing() -> None:
+    alone = [
+        (example, target)
+        for example, target in questions(hard_negatives(ON_CONTENT, 0, 400))
+        if target.variant not in AROUND
+    ]
+    assert {target.value for _, target in alone} == {0.0}
+    assert {target.criterion.text.rstrip(".") for _, target in alone} <= set(ON_TOPIC.met)
+    assert len({target.variant for _, target in alone}) == 9
+
+
+def test_hard_negatives_around_a_completion_keep_its_labels() -> None:
+    labels = {(e.prompt.text, e.completion.text, t.criterion.text): t.value for e, t in questions(ON_CONTENT)}
+    around = [
+        (example, target)
+        for example, target in questions(hard_negatives(ON_CONTENT, 0, 400))
+        if target.variant in AROUND
+    ]
+    for example, target in around:
+        known = [
+            value
+            for (prompt, completion, text), value in labels.items()
+            if prompt == example.prompt.text and completion in example.completion.text and text == target.criterion.text
+        ]
+        assert target.value in known
+    values = [target.value for _, target in around]
+    assert 0.4 < sum(values) / len(values) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Does not say that tea is cold.", 1.0),
+        ("The answer does not state that tea is cold.", 1.0),
+        ("Omits that tea is cold.", 1.0),
+        ("Says that tea is not cold.", 0.0),
+        ("The answer is truthful: it makes no false claim.", 0.0),
+        ("Names a drink.", 0.0),
+    ],
+)
+def test_hard_negatives_label_by_the_form_of_the_criterion(text: str, value: float) -> None:
+    target = Target(Criterion(key="c", text=text), 0.0, family="says_that")
+    example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), (target,), source="statements")
+    alone = [t for _, t in questions(hard_negatives([example], 0, 20)) if t.variant not in AROUND]
+    assert {t.value for t in alone} == {value}
+
+
+def test_hard_negatives_leave_out_criteria_on_passages() -> None:
+    criterion = Criterion(key="c", text="Every statement is in the passage.", passages=("Tea is cold.",))
+    targets = (Target(criterion, 1.0), Target(Criterion(key="d", text="Says that tea is cold."), 1.0))
+    example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), targets, source="statements")
+    assert {t.criterion.key for _, t in questions(hard_negatives([example], 0, 20))} == {"d"}
+
+
+def test_hard_negatives_without_criteria_on_content_are_an_error() -> None:
+    with pytest.raises(InvalidError):
+        next(hard_negatives(everyday_answers(), 0, 1))
+
+
+def test_hard_negatives_are_deterministic() -> None:
+    assert list(hard_negatives(ON_CONTENT, 0, 30)) == list(hard_negatives(ON_CONTENT[::-1], 0, 30))
+
+
+def test_everyday_questions_are_not_those_of_the_audit() -> None:
+    tasks = {case.prompt.text.casefold() for case in built_in()}
+    assert not tasks & {answer.prompt.text.casefold() for answer in everyday_answers()}
+
+
+def test_texts_are_not_those_of_the_audit() -> None:
+    """The audit stays a test of what was not trained on."""
+    ours = {" ".join(text.split()).casefold() for kind in texts().values() for text in kind} - {""}
+    suites = Path(str(files("workers.audit").joinpath("suites"))).rglob("*.yaml")
+    for suite in suites:
+        for attack in yaml.safe_load(suite.read_text(encoding="utf-8"))["attacks"]:
+            assert " ".join(attack["text"].split()).casefold() not in ours, (suite.name, attack["id"])
+    marks = {mark.replace("{Criterion}", "{}") for mark in texts()["list_marks"]}
+    assert not marks & {"- {}", "[x] {}", "{} Yes.", "“{}”"}  # as workers.audit.suites fills them in

@@ -1,0 +1,244 @@
+"""Data sets of labels and verdicts in the database, on both databases, and of files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import Label
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
+from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services import training_data
+from rubricsvc.services.training_data import TrainingData
+from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
+from rubricsvc.store.session import Database
+from tests.rows import item_result
+from trainer.judge_training.config import LabelData, QuestionData, VerdictData
+from trainer.judge_training.data import Dataset, labelled_examples, load_dataset, question_line, read_questions
+from trainer.judge_training.examples import Example, Target, merge
+
+A, B = Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")
+CHECKED = Criterion(key="short", text="Is short.", check=Check(name="max_words", args={"n": 5}))
+RUBRIC = Rubric(criteria=(A, B, CHECKED))
+LEVELS = Ordinal(levels=(Level(label="poor", value=0), Level(label="fair", value=0.5), Level(label="good", value=1)))
+
+
+@pytest.fixture
+def filled(each_db: Database) -> Database:
+    """A prompt, three completions and two rubrics: ``r`` and, with another wording of ``b``, its second version."""
+    with each_db.write() as session:
+        prompt = prompts.add(session, Prompt.of("Why?"))
+        completions.add_many(session, [(prompt.id, Completion(text=f"text {n}", policy="p")) for n in (1, 2, 3)])
+        rubrics.add(session, RUBRIC, name="r", prompt_id=prompt.id)
+        heavier = A.model_copy(update={"weight": 3.0})
+        rubrics.add(session, Rubric(criteria=(heavier, Criterion(key="b", text="Says b well."))), name="r")
+    return each_db
+
+
+def label(db: Database, completion_id: int, rubric_id: int, **values: float | None) -> None:
+    """Store labels ``annotator__criterion=value``."""
+    given = []
+    for name, value in values.items():
+        annotator, key = name.split("__")
+        given.append((completion_id, rubric_id, Label(criterion=key, annotator=annotator, value=value)))
+    with db.write() as session:
+        labels.add_many(session, given)
+
+
+def score(db: Database, judge: Judge, rubric_id: int, found: Mapping[int, Sequence[Verdict]], way: str = "") -> int:
+    """Let a judge score completions, by id, under a rubric; return the job."""
+    with db.write() as session:
+        judge_id, rubric = judges.add(session, judge).id, rubrics.get(session, rubric_id).value
+        job = jobs.submit(session, judge_id=judge_id, items=[(id_, rubric_id) for id_ in found], key=judge.name + way)
+        taken = leases.claim(session, judge_id, limit=10, worker="w", seconds=60)
+        results = [item_result(one, rubric, found[one.completion_id], way=judge.name + way) for one in taken]
+        leases.record(session, results)
+        return job.id
+
+
+def labels_of(db: Database, **filters: Any) -> Dataset:
+    return load_dataset(LabelData(kind="labels", name="labels", **filters), lambda: TrainingData(db))
+
+
+def verdicts_of(db: Database, judge: str, **filters: Any) -> Dataset:
+    return load_dataset(VerdictData(kind="verdicts", name="v", judge=judge, **filters), lambda: TrainingData(db))
+
+
+def values(found: Dataset) -> list[tuple[str, dict[str, float]]]:
+    return [(one.completion.text, {t.criterion.text: round(t.value, 6) for t in one.targets}) for one in found.examples]
+
+
+def test_load_labels_averages_people_and_counts_what_is_left_out(filled: Database) -> None:
+    label(filled, 1, 1, ann__a=1.0, bob__a=0.0, ann__b=1.0, bob__b=None, ann__overall=0.5)
+    label(filled, 2, 1, ann__a=0.0, ann__short=1.0)
+    found = labels_of(filled)
+    assert values(found) == [("text 1", {"Says a.": 0.5, "Says b.": 1.0}), ("text 2", {"Says a.": 0.0})]
+    assert (found.contradictions, +found.left_out) == (1, {"null": 1, "overall": 1, "checked": 1})
+    assert {(one.source, one.completion.policy) for one in found.examples} == {("labels", "p")}
+
+
+def test_load_labels_filters_by_rubric_annotator_and_job(filled: Database) -> None:
+    label(filled, 1, 1, ann__a=1.0, bob__a=0.0, ann__b=1.0)
+    label(filled, 2, 2, ann__b=0.0)
+    job = score(filled, Judge(name="j", model="m"), 2, {2: [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)]})
+    newest = labels_of(filled, rubric="r")
+    assert values(newest) == [("text 1", {"Says a.": 0.5}), ("text 2", {"Says b well.": 0.0})]
+    assert +newest.left_out == {"other_question": 1}, "version 2 words b otherwise, and asks the same a"
+    assert values(labels_of(filled, annotators=["bob"])) == [("text 1", {"Says a.": 0.0})]
+    assert values(labels_of(filled, job=job)) == [("text 2", {"Says b well.": 0.0})]
+
+
+def test_load_labels_takes_the_newest_label_of_a_question(filled: Database) -> None:
+    label(filled, 1, 1, ann__a=0.0)
+    label(filled, 1, 2, ann__a=1.0)
+    found = labels_of(filled)
+    assert (found.examples[0].targets[0].value, found.left_out["superseded"]) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("filters", "error"),
+    [({"annotators": ["nemo"]}, InvalidError), ({"rubric": "none"}, NotFoundError), ({"job": 9}, NotFoundError)],
+)
+def test_load_labels_rejects_filters_without_labels(
+    filled: Database, filters: dict[str, Any], error: type[Exception]
+) -> None:
+    label(filled, 1, 1, ann__a=0.0)
+    with pytest.raises(error):
+        labels_of(filled, **filters)
+
+
+def test_load_reads_the_database_in_pages(filled: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_data, "PAGE", 2)
+    for completion_id in (1, 2, 3):
+        label(filled, completion_id, 1, ann__a=1.0)
+    score(filled, Judge(name="j", model="m"), 2, {n: [Verdict.scored("a", n / 4)] for n in (1, 2, 3)})
+    assert len(labels_of(filled).examples) == 3
+    assert [one.targets[0].value for one in verdicts_of(filled, "j").examples] == [0.25, 0.5, 0.75]
+
+
+def test_load_verdicts_are_calibrated_probabilities_with_levels(filled: Database) -> None:
+    with filled.write() as session:
+        graded = Rubric(criteria=(Criterion(key="a", text="How good?", scale=LEVELS), B, CHECKED))
+        rubric_id = rubrics.add(session, graded, name="graded").id
+    first = [
+        Verdict.scored("a", 0.6, probability=0.6, levels={"poor": 0.2, "fair": 0.4, "good": 0.4}),
+        Verdict.scored("b", 1.0, probability=0.9, calibrated=0.7),
+        Verdict.scored("short", 1.0),
+    ]
+    second = [Verdict.failed("a", Reason.TIMEOUT), Verdict.abstained("b")]
+    score(filled, Judge(name="j", model="m"), rubric_id, {1: first, 2: second})
+    found = verdicts_of(filled, "j")
+    graded_target, binary = found.examples[0].targets
+    assert (graded_target.value, graded_target.levels) == (0.6, {"poor": 0.2, "fair": 0.4, "good": 0.4})
+    assert (binary.value, binary.levels) == (0.7, None)
+    assert found.left_out == {"checked": 1, "failed": 1, "abstained": 1}
+
+
+def test_load_verdicts_takes_the_newest_or_those_of_a_job(filled: Database) -> None:
+    judge = Judge(name="j", model="m")
+    first = score(filled, judge, 1, {1: [Verdict.scored("a", 0.1)]}, "first")
+    score(filled, judge, 1, {1: [Verdict.scored("a", 0.9)]}, "second")
+    score(filled, Judge(name="k", model="n"), 1, {1: [Verdict.scored("a", 0.5)]})
+    assert [one.targets[0].value for one in verdicts_of(filled, "j").examples] == [0.9]
+    assert [one.targets[0].value for one in verdicts_of(filled, "j", job=first).examples] == [0.1]
+
+
+@pytest.mark.parametrize(
+    ("judge", "error"), [("failing", InvalidError), ("compares", InvalidError), ("no", NotFoundError)]
+)
+def test_load_verdicts_rejects_teachers_without_usable_verdicts(
+    filled: Database, judge: str, error: type[Exception]
+) -> None:
+    score(filled, Judge(name="failing", model="m"), 1, {1: [Verdict.failed("a", Reason.TIMEOUT)]})
+    score(filled, Judge(name="compares", model="m", mode="comparative"), 1, {1: [Verdict.scored("a", 1.0)]})
+    with pytest.raises(error):
+        verdicts_of(filled, judge)
+
+
+def test_read_questions_reads_what_question_line_writes(tmp_path: Path) -> None:
+    target = Target(Criterion(key="a", text="How?", scale=LEVELS), 0.5, "f", "v", {"fair": 1.0})
+    made = [Example(Prompt.of("Why?", reference="So."), Completion(text=""), (target,), "made", "g")]
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(map(question_line, made)))
+    assert list(read_questions(path)) == made
+    path.write_text(question_line(made[0]) + "{}\n")
+    with pytest.raises(InvalidError, match=r"q\.jsonl:2"):
+        list(read_questions(path))
+
+
+def test_load_leaves_out_an_optional_file_that_is_absent(tmp_path: Path) -> None:
+    def absent(optional: bool) -> Dataset:
+        entry = QuestionData(kind="questions", name="made", path=tmp_path / "no.jsonl", optional=optional)
+        return load_dataset(entry, lambda: TrainingData(None))  # type: ignore[arg-type]
+
+    assert absent(True).absent == "no file no.jsonl"
+    with pytest.raises(NotFoundError):
+        absent(False)
+
+
+def written(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def row(answer: str, asked: str, label: str) -> dict[str, Any]:
+    return {"prompt": f"Q: Why is the sky blue?\nA: {answer}\n{asked}:", "completion": label}
+
+
+def test_merge_joins_two_files_on_question_and_answer(tmp_path: Path) -> None:
+    true = written(tmp_path / "truth.jsonl", row("Air scatters it.", "True", " yes"), row("Paint.", "True", " no"))
+    helpful = written(tmp_path / "info.jsonl", row("Paint.", "Helpful", " yes"))
+    merged = merge(chain(labelled_examples(true), labelled_examples(helpful)))
+    got = [(e.completion.text, {t.criterion.key: t.value for t in e.targets}) for e in merged.examples]
+    assert got == [("Air scatters it.", {"true": 1.0}), ("Paint.", {"true": 0.0, "helpful": 1.0})]
+    assert {example.source for example in merged.examples} == {"truthfulqa"}
+
+
+def test_merge_averages_contradictions_and_counts_duplicates(tmp_path: Path) -> None:
+    labels = [row("Paint.", "True", label) for label in (" no", " yes", " no", " no")]
+    merged = merge(labelled_examples(written(tmp_path / "truth.jsonl", *labels, row("Air.", "True", " yes"))))
+    assert [example.targets[0].value for example in merged.examples] == [0.25, 1.0]
+    assert (merged.duplicates, merged.contradictions) == (3, 1)
+
+
+def test_labelled_examples_reads_each_persons_label(tmp_path: Path) -> None:
+    record = {
+        "prompt": "Why is the sky blue?",
+        "criteria": [{"key": "a", "text": "Names air."}, {"key": "b", "text": "Is short.", "check": "max_words"}],
+        "completions": [{"text": "Air.", "policy": "m"}],
+        "labels": {"a": {"ann": True, "bob": False, "cy": None}, "overall": 0.5},
+    }
+    record["criteria"][1]["check"] = {"max_words": {"n": 5}}  # type: ignore[index]
+    left_out = Counter[str]()
+    (example,) = labelled_examples(written(tmp_path / "x.jsonl", record), source="mine", left_out=left_out)
+    assert [target.value for target in example.targets] == [1.0, 0.0]
+    assert (example.source, example.completion.policy) == ("mine", "m")
+    assert left_out == {"null": 1, "overall": 1}
+
+
+def test_labelled_examples_rejects_labels_of_a_stored_rubric(tmp_path: Path) -> None:
+    record = {"prompt": "Why?", "rubric": "manners", "completions": ["So."], "labels": {"kind": True}}
+    with pytest.raises(InvalidError) as caught:
+        list(labelled_examples(written(tmp_path / "x.jsonl", record)))
+    assert "manners" in caught.value.message
+
+
+def test_merge_of_the_published_files_has_the_known_duplicates(shared_data: Path) -> None:
+    folder = shared_data / "truthfulqa_human"
+    truth, info = (list(labelled_examples(folder / f"finetune_{name}.jsonl")) for name in ("truth", "info"))
+    merged = [merge(examples) for examples in (truth, info)]
+    assert len(truth) == len(info) == 15_837
+    assert [len(one.examples) for one in merged] == [12_936, 12_936]
+    assert [(one.duplicates, one.contradictions) for one in merged] == [(2_901, 18), (2_901, 33)]
+    both = merge(chain(truth, info))
+    assert len(both.examples) == 12_936 and all(len(example.targets) == 2 for example in both.examples)
+    assert len({example.split_group for example in both.examples}) == 576

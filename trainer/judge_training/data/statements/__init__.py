@@ -1,1 +1,0 @@
-"""Questions on statements: whether a completion says what a sentence of a document says, or its contrary."""
