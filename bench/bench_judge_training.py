@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from workers.engines.local.adapter_judges import judge_with_adapter, with_adapter_fields
 
 from bench import judge_report
 from bench.judge_sets import LONGEST, UNLABELLED
@@ -51,7 +50,7 @@ from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.local.weights import SHIPPED_ADAPTER
+from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter, with_adapter_fields
 
 AUDIT, REPEATABILITY = "audit", "repeatability"
 

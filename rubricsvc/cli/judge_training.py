@@ -24,7 +24,6 @@ from rubricsvc.cli.output import (
     print_table,
     progress_bar,
     show,
-    show_list,
 )
 from rubricsvc.cli.passport import figure_fields, figure_texts, measured_texts
 from rubricsvc.cli.run_training import stop_on_interrupt
@@ -108,7 +107,8 @@ def _stored(name: str) -> Judge | None:
 
 def _print_plan(config: JudgeTrainConfig, prepared: Prepared, *, families: bool) -> None:
     """Print the data, the split and, of what ``split.held_out`` may name, the first families."""
-    show_list(prepared.plan(config))
+    plan = prepared.plan(config)
+    print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
     sizes = prepared.sizes()
     parts = ", ".join(f"{name} {sizes[name]}" for name in prepared.split.parts)
     echo(f"split by prompt: {parts} completions; {counted(sizes['left_out'], 'target')} left out of all parts")

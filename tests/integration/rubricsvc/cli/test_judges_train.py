@@ -268,7 +268,7 @@ def test_judges_train_refuses_two_ingredients_of_one_name(cli: Cli, config: Path
         (labelled(20), "at least 100"),
         ([one | {"labels": {"a": {"ann": True}, "b": {"ann": True}}} for one in labelled()], "at least 10 of each"),
         ([one | {"labels": {"c": {"ann": True}}} for one in labelled()], "'c'"),
-        ([one | {"labels": {}} for one in labelled()], "no labels"),
+        ([one | {"labels": {}} for one in labelled()], "people: no file"),
     ],
     ids=["little", "one class", "unknown criterion", "none"],
 )
