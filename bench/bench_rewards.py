@@ -20,7 +20,7 @@ from rubricsvc import telemetry
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.reward_jobs import RewardJobs
+from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
@@ -28,8 +28,8 @@ from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import KINDS, fresh_url
 from tests.scripted_server import server_process
 from trainer.data.tasks import Task
-from trainer.rewards.queue import QueueRewards
-from trainer.rewards.source import JudgeRewards, RewardSource
+from trainer.rewards.jobs import JobRewards
+from trainer.rewards.source import JudgeInfo, JudgeRewards, RewardSource
 from workers.engines.local.weights import shipped_judge
 from workers.queue.in_process import embedded_worker
 
@@ -55,7 +55,7 @@ def through_queue(kind: str, judge: Judge, folder: Path, measure: Callable[[Rewa
     with db.write() as session:
         judges.add(session, judge)
     with embedded_worker(Settings(database_url=db.url), db, keep_models=True):
-        seconds = measure(QueueRewards(judge, RewardJobs(db)))
+        seconds = measure(JobRewards(LocalService(db, approval="none"), JudgeInfo(judge.name)))
     db.close()
     return seconds
 

@@ -34,7 +34,8 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.policies.policy import Policy
-from trainer.rewards.service import ServiceRewards
+from trainer.rewards.jobs import JobRewards
+from trainer.rewards.source import JudgeInfo
 
 POINTS = (
     "Answers the question that was asked.",
@@ -94,7 +95,8 @@ def training_steps(url: str, judge: str, given: argparse.Namespace) -> dict[str,
     config = TrainConfig.model_validate({"steps": given.steps + 1, "sampling": sampling})
     policy = Policy.load(given.policy, device="cpu" if given.cpu else "cuda")
     tasks = [Task(Prompt.of(question), RUBRIC) for question in QUESTIONS]
-    with ServiceRewards(judge, url, run="gpu-smoke") as rewards:
+    with Client(url) as client:
+        rewards = JobRewards(client, JudgeInfo(judge), run="gpu-smoke")
         steps = train(policy, tasks, rewards, config).steps[1:]
     times = {f"{name}_s": statistics.median(step[f"{name}_time"] for step in steps) for name in ("step", *STAGES)}
     tokens = statistics.median(step["num_tokens"] for step in steps)

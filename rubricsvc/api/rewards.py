@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from rubricsvc.api.auth import Caller
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.jobs import IdempotencyKey
-from rubricsvc.api.request import Db, IdInPath, SettingsDep, ValidatorsDep
+from rubricsvc.api.jobs import IdempotencyKey, with_key
+from rubricsvc.api.request import IdInPath, Service
 from rubricsvc.queries import RewardsQuery
-from rubricsvc.schemas import CompletionReward, NewRewards, Rewards
-from rubricsvc.services import rewarding
-from rubricsvc.services.editing import Edit
-from rubricsvc.services.rewarding import ItemKey
-from rubricsvc.services.waiting import wait
-from rubricsvc.store import items, jobs, workers
-from rubricsvc.store.items import ItemReward
-from rubricsvc.store.session import Database
+from rubricsvc.schemas import NewRewards, Rewards
+from rubricsvc.schemas.waiting import polling
+from rubricsvc.services.local import LocalService
+from rubricsvc.services.waiting import OPEN, POLL_SECONDS
 
 router = APIRouter(prefix="/rewards", tags=["rewards"], route_class=StrictRoute)
 
@@ -30,14 +26,7 @@ _RESPONSES = {**error_responses(404, 409), 202: {"model": Rewards, "description"
 
 @router.post("", responses=_RESPONSES)
 async def submit(
-    *,
-    db: Db,
-    settings: SettingsDep,
-    caller: Caller,
-    validators: ValidatorsDep,
-    new: Json[NewRewards],
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
+    service: Service, new: Json[NewRewards], response: Response, idempotency_key: IdempotencyKey = None
 ) -> Rewards:
     """Score completions in one job, and wait for their rewards.
 
@@ -47,42 +36,29 @@ async def submit(
     After an error nothing is stored, and `path` says what is wrong: 404 for something unknown, 422 for a rubric of
     another prompt or a wrong number of completions or rubrics, 409 as for POST /v1/jobs.
     """
-    batch = rewarding.Batch(new.prompts, new.completions, new.rubrics)
-    options = new.model_dump(include={"name", "budget", "min_coverage", "allow_drafts"})
-    key = idempotency_key or new.key
-
-    def store() -> tuple[int, list[ItemKey]]:
-        edit = Edit(caller, policy=settings.require_approval)
-        with db.write() as session:
-            job, keys = rewarding.submit(
-                session, new.judge, batch, edit, validate=validators.rubric, key=key, **options
-            )
-        return job.id, keys
-
-    job_id, keys = await run_in_threadpool(store)
-    await wait(db, job_id, new.timeout)
-    return await run_in_threadpool(_read, db, job_id, response, keys)
+    at_once = with_key(new, idempotency_key).model_copy(update={"timeout": 0.0})
+    submitted = await run_in_threadpool(service.rewards.submit, at_once)
+    found = await _waited(service, submitted.job_id, new.timeout, response)
+    by_id = {one.id: one for one in found.rewards}
+    return found.model_copy(update={"rewards": tuple(by_id[one.id] for one in submitted.rewards)})
 
 
 @router.get("/{job_id}", responses=_RESPONSES)
-async def get(db: Db, job_id: IdInPath, response: Response, query: Annotated[RewardsQuery, Query()]) -> Rewards:
+async def get(
+    service: Service, job_id: IdInPath, response: Response, query: Annotated[RewardsQuery, Query()]
+) -> Rewards:
     """Get the rewards of a job, by completion id. 202 if it is not finished after `timeout` seconds."""
-    await wait(db, job_id, query.timeout)
-    return await run_in_threadpool(_read, db, job_id, response)
+    return await _waited(service, job_id, query.timeout, response)
 
 
-def _read(db: Database, job_id: int, response: Response, keys: Sequence[ItemKey] | None = None) -> Rewards:
-    """Return the rewards of these items of a job in this order, or of all; set the status of the response."""
-    with db.read() as session:
-        job = jobs.scoring(session, job_id)
-        rows = {(row.completion_id, row.rubric_id): row for row in items.rewards(session, job_id)}
-        running = None if job.finished_at else workers.running(session)
-    if job.finished_at is None:
-        response.status_code = 202
-    rewards = tuple(_reward(rows[key], finished=job.finished_at is not None) for key in keys or rows)
-    return Rewards.of(job, job_id=job_id, judge=job.judge.name, workers=running, rewards=rewards)
-
-
-def _reward(row: ItemReward, *, finished: bool) -> CompletionReward:
-    reason = row.null_reason or (row.state if finished and row.reward is None else None)
-    return CompletionReward.of(row, rubric=f"{row.rubric}@{row.version}", null_reason=reason)
+async def _waited(service: LocalService, job_id: int, timeout: float, response: Response) -> Rewards:
+    """Return the rewards of a job after a wait that holds no thread; set the status of the response."""
+    polls = polling(job_id, timeout, notify=lambda _: None, longest=POLL_SECONDS)
+    delay = next(polls)
+    with contextlib.suppress(TimeoutError, StopIteration):
+        while timeout:
+            await asyncio.sleep(delay)
+            delay = polls.send(await run_in_threadpool(service.jobs.get, job_id))
+    rewards = await run_in_threadpool(service.rewards.get, job_id)
+    response.status_code = 200 if rewards.status not in OPEN else 202
+    return rewards

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc.cli.failure_hints import failure_hints
-from rubricsvc.cli.output import cell, counted, first_names, print_data, print_table, shorten
+from rubricsvc.cli.output import cell, counted, echo, first_names, print_data, print_table, shorten, show
 from rubricsvc.core.generation import GenerationSummary
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.services import job_items
@@ -202,6 +202,15 @@ def _print_details(details: Sequence[ItemDetail]) -> None:
         if not detail.gains:
             rows.append((*first, "", "", "nothing"))
     print_table(("reward", *_NAME_COLUMNS, "gain", "value", "criterion"), rows)
+
+
+def print_job(view: JobView, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
+    """Print one job, tables of its extreme completions, and its hints to stderr."""
+    show(view.data, as_json)
+    if extremes:
+        print_extremes(extremes)
+    for hint in view.hints:
+        echo(f"hint: {hint}")
 
 
 _NAME_COLUMNS = ("completion", "external_id", "policy", "prompt")

@@ -3,61 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.job_views import JobView, print_extremes, read_job
+from rubricsvc.cli.job_views import print_job, read_job
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import counted, echo
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
+from rubricsvc.schemas import StoredJob
+from rubricsvc.schemas.waiting import no_worker
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import GENERATE
 from workers.engines import make_engine
 
 
 def end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
     """Print a job; wait for it first, or say how it will be scored."""
-    from rubricsvc.services.waiting import no_worker
+    from rubricsvc.services.jobs import Jobs
 
     if wait:
         wait_for(db, job_id, as_json)
-    view = read_job(db, job_id)
-    with db.read() as session:
-        running = workers.running(session)
-    if view.data["finished_at"] is None and not running:
-        echo(no_worker(db, job_id))
-    print_job(view, as_json)
+    if Jobs(db).get(job_id).workers == 0:
+        echo(no_worker(job_id))
+    print_job(read_job(db, job_id), as_json)
 
 
 def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
     """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
-    from rubricsvc.services.waiting import ensure_worker, follow
+    from rubricsvc.services.jobs import Jobs
+    from rubricsvc.services.waiting import ensure_worker
 
-    with db.read() as session:
-        generates = jobs.get(session, job_id).kind == GENERATE
-    noun = "rubric" if generates else "verdict"
     first = None
+
+    def update(job: StoredJob) -> None:
+        nonlocal first
+        if (now := job.progress) is None:
+            return
+        generates = job.kind == "generate"
+        done = now.finished if generates else now.total_verdicts
+        first = done if first is None else first
+        speed = (done - first) / max(bar.seconds, 0.1)
+        good, bad = (now.done, now.failed) if generates else (now.verdicts, now.failed_verdicts)
+        failures = f", {bad} failed" if bad else ""
+        noun = "rubric" if generates else "verdict"
+        bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
+
     with (
         _continue_hint(job_id),
         ensure_worker(db, job_id, partial(start_worker, db), echo),
         _continue_hint(job_id),  # printed before the worker stops, which may take a while
         output.progress_bar(f"job {job_id}") as bar,
     ):
-        for now in follow(db, job_id, echo):
-            done = now.finished if generates else now.total_verdicts
-            first = done if first is None else first
-            speed = (done - first) / max(bar.seconds, 0.1)
-            good, bad = (now.done, now.failed) if generates else (now.verdicts, now.failed_verdicts)
-            failures = f", {bad} failed" if bad else ""
-            bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
+        Jobs(db).wait(job_id, None, update, echo)
         view = read_job(db, job_id)
     view.data["waited_seconds"] = round(bar.seconds, 2)
     with output.ignore_broken_pipe():
@@ -68,25 +71,20 @@ def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
 @contextmanager
 def job_scorer(db: Database, on_progress: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
     """Yield a function that waits for a job; a worker of this process, if one is needed, runs until the block ends."""
-    from rubricsvc.services.waiting import ensure_worker, follow
+    from rubricsvc.services.jobs import Jobs
+    from rubricsvc.services.waiting import ensure_worker
+
+    def update(job: StoredJob) -> None:
+        if (now := job.progress) is not None:
+            on_progress(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
 
     with ExitStack() as stack:
 
         def wait(job_id: int) -> None:
             stack.enter_context(ensure_worker(db, job_id, partial(start_worker, db), echo))
-            for now in follow(db, job_id, echo):
-                on_progress(f"job {job_id}: {now.finished} of {counted(now.total, 'completion')}")
+            Jobs(db).wait(job_id, None, update, echo)
 
         yield wait
-
-
-def print_job(view: JobView, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
-    """Print one job, tables of its extreme completions, and its hints to stderr."""
-    output.show(view.data, as_json)
-    if extremes:
-        print_extremes(extremes)
-    for hint in view.hints:
-        echo(f"hint: {hint}")
 
 
 @contextmanager

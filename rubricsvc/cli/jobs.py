@@ -15,8 +15,8 @@ from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, input_file, report
 from rubricsvc.cli.job_comparison import compare
 from rubricsvc.cli.job_export import export
-from rubricsvc.cli.job_views import item_row, list_row, read_extremes, read_job
-from rubricsvc.cli.job_waiting import end, print_job, wait_for
+from rubricsvc.cli.job_views import item_row, list_row, print_job, read_extremes, read_job
+from rubricsvc.cli.job_waiting import end, wait_for
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, counted, echo, first_names, show_page
 from rubricsvc.core.states import ItemSort, JobStatus
 from rubricsvc.errors import NotApprovedError

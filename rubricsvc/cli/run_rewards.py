@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from rubricsvc.cli.db import database
 from rubricsvc.cli.job_waiting import check_engine, start_worker
 from rubricsvc.cli.output import counted, echo
+from rubricsvc.client import Client
 from rubricsvc.core.judge import Judge
+from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges, workers
 
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JudgeRow
     from trainer.config import RunConfig, ServiceJudge
-    from trainer.rewards.service import ServiceRewards
-    from trainer.rewards.source import JudgeRewards, RewardSource
+    from trainer.rewards.source import RewardSource
 
 
 def uses_database(config: RunConfig) -> bool:
@@ -84,37 +85,24 @@ def reward_source(
     queue: LocalQueue,
 ) -> Iterator[RewardSource]:
     """Open the rewards of a run by a judge, and start a worker in this process where the queue has none."""
-    if not isinstance(judge, Judge) or run.scored_by == "in_process":
-        if isinstance(judge, Judge):
-            echo(f"completions are scored by {judge.name} in this process, not through the queue")
-        with _judge_source(run, judge, repeatability, allow_drafts) as source:
+    from trainer.rewards.jobs import JobRewards
+    from trainer.rewards.source import JudgeInfo, JudgeRewards
+
+    name = run.out.name
+    if not isinstance(judge, Judge):
+        outage = min(get_settings().outage_seconds, judge.timeout_s)
+        with Client(judge.service, outage_seconds=outage) as client:
+            info = JudgeInfo.of(client.judges.get(judge.name))
+            yield JobRewards(client, info, run=name, timeout=judge.timeout_s, allow_drafts=allow_drafts)
+    elif run.scored_by == "in_process":
+        echo(f"completions are scored by {judge.name} in this process, not through the queue")
+        with JudgeRewards(judge, repeatability=repeatability) as source:
             yield source
-        return
-    from rubricsvc.services.reward_jobs import RewardJobs
-    from trainer.rewards.queue import QueueRewards
-
-    with queue.use(judge) as db:
-        yield QueueRewards(
-            judge,
-            RewardJobs(db, echo),
-            run=run.out.name,
-            timeout=run.score_timeout_s,
-            allow_drafts=allow_drafts,
-            repeatability=repeatability,
-        )
-
-
-def _judge_source(
-    run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
-) -> JudgeRewards | ServiceRewards:
-    """Return the rewards of a judge that this process asks, or of one of a service."""
-    from trainer.rewards.service import ServiceRewards
-    from trainer.rewards.source import JudgeRewards
-
-    if isinstance(judge, Judge):
-        return JudgeRewards(judge, repeatability=repeatability)
-    timeout, name = judge.timeout_s, run.out.name
-    return ServiceRewards(judge.name, judge.service, run=name, timeout=timeout, allow_drafts=allow_drafts)
+    else:
+        info = JudgeInfo(judge.name, judge.calibrated, repeatability, judge.digest)
+        with queue.use(judge) as db:
+            service = LocalService(db, approval="none")
+            yield JobRewards(service, info, run=name, timeout=run.score_timeout_s, allow_drafts=allow_drafts)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -33,21 +32,16 @@ from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.worker_watch import WorkerWatch
 from rubricsvc.errors import InvalidError, cut
-from rubricsvc.schemas import GeneratedRubric, Item, Page, StoredJob
+from rubricsvc.schemas import GeneratedRubric, Item, NewRewards, Page
+from rubricsvc.schemas.methods import request
+from rubricsvc.schemas.waiting import WAIT_SECONDS, OnProgress
 from rubricsvc.settings import get_settings, secret
 
-log = logging.getLogger(__name__)
-
 DEFAULT_URL = "http://127.0.0.1:8321"
-WAIT_SECONDS = 3600.0
-"""The default ``timeout`` of `wait` and `score`."""
-_NO_WORKER = "no worker is running; start one with `rubricsvc worker`"
 
 T = TypeVar("T")
 P = ParamSpec("P")
-OnProgress = Callable[[StoredJob], None]
 
 
 class _Client(Noun[C]):
@@ -72,7 +66,8 @@ class _Client(Noun[C]):
         self._arguments = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "transport": transport}
         key = api_key or secret("RUBRICSVC_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        url = base_url.rstrip("/") + "/v1/"
+        self.address = base_url.rstrip("/")
+        url = f"{self.address}/v1/"
         self.http = self.connect(base_url=url, headers=headers, timeout=timeout, transport=transport)
         self.prompts: Prompts[C] = Prompts(self)
         self.rubrics: Rubrics[C] = Rubrics(self)
@@ -91,33 +86,6 @@ class _Client(Noun[C]):
         return partial(type(self), **self._arguments, outage_seconds=self.outage_seconds), ()
 
     @Method
-    async def wait(
-        self, job_id: int, timeout: float | None = WAIT_SECONDS, on_progress: OnProgress | None = None
-    ) -> StoredJob:
-        """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
-
-        While no worker is running (``workers`` of the job is 0), a warning is logged at once and once a minute.
-
-        Raises:
-            TimeoutError: the job is not finished after ``timeout`` seconds (an hour by default, None for no limit).
-                It goes on; wait again, or cancel it.
-        """
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        delay, watch = 0.02, WorkerWatch()
-        while True:
-            job = await Jobs.get(self.jobs, job_id)
-            if on_progress is not None:
-                on_progress(job)
-            if job.finished:
-                return job
-            _log_workers(job, watch)
-            if (left := end - time.monotonic()) <= 0:
-                reason = f": {_NO_WORKER}" if job.workers == 0 else ""
-                raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s{reason}")
-            await self.client.sleep(min(delay, left))
-            delay = min(2.0, delay * 1.5)
-
-    @Method
     async def score(
         self,
         prompt: Prompt | str,
@@ -130,7 +98,7 @@ class _Client(Noun[C]):
         timeout: float | None = WAIT_SECONDS,
         on_progress: OnProgress | None = None,
     ) -> list[Item]:
-        """Store the values, score them in a job, `wait` for it, and return one item per completion, in order.
+        """Store the values, score them in a job, wait for it, and return one item per completion, in order.
 
         ``rubric`` and ``judge`` are values to store, or refer to stored ones as in `Jobs.submit`.
         ``min_coverage`` is used instead of the rubric's own. With ``allow_drafts`` the rubric needs no approval.
@@ -192,20 +160,22 @@ class _Client(Noun[C]):
             TimeoutError: the job is not finished after ``timeout`` seconds. It goes on, unless ``cancel_late``.
         """
         judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
-        submitted = await Rewards.submit(
-            self.rewards,
-            judge_ref,
-            [Prompt.of(prompt) if isinstance(prompt, str) else prompt for prompt in prompts],
-            completions,
-            [rubrics] if isinstance(rubrics, Rubric | int | str) else rubrics or (),
+        new = request(
+            NewRewards,
+            judge=judge_ref,
+            prompts=tuple(Prompt.of(prompt) if isinstance(prompt, str) else prompt for prompt in prompts),
+            completions=tuple(map(tuple, completions)),
+            rubrics=(rubrics,) if isinstance(rubrics, Rubric | int | str) else tuple(rubrics or ()),
+            timeout=0.0,
             name=name,
             budget=budget,
             min_coverage=min_coverage,
             allow_drafts=allow_drafts,
         )
+        submitted = await Rewards.submit(self.rewards, new)
         await _wait_or_cancel(self, submitted.job_id, timeout, on_progress, cancel_late)
         by_key = {(item.completion_id, item.rubric_id): item for item in await _items(self, submitted.job_id, verdicts)}
-        scored = iter([_with_reason(by_key[one.completion_id, one.rubric_id]) for one in submitted.rewards])
+        scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]
 
     @Method
@@ -219,7 +189,7 @@ class _Client(Noun[C]):
         timeout: float | None = WAIT_SECONDS,
         on_progress: OnProgress | None = None,
     ) -> list[GeneratedRubric]:
-        """Store the prompts, generate a rubric for each in a job, `wait` for it, and return the rubrics, in order.
+        """Store the prompts, generate a rubric for each in a job, wait for it, and return the rubrics, in order.
 
         ``judge`` is a value to store, or refers to a stored one: its model writes. ``budget`` is in US dollars. The
         rubrics are drafts until they are reviewed, unless the service is set otherwise.
@@ -230,7 +200,7 @@ class _Client(Noun[C]):
         ids = [(await Prompts.add(self.prompts, prompt)).id for prompt in prompts]
         judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
         job = await Rubrics.generate(self.rubrics, judge_ref, ids, generation, budget=budget)
-        await _Client.wait(self, job.id, timeout, on_progress)
+        await Jobs.wait(self.jobs, job.id, timeout, on_progress)
         made: dict[int | None, GeneratedRubric] = {}
         for item in await _items(self, job.id):
             rubric = await Rubrics.get(self.rubrics, item.rubric_id) if item.rubric_id is not None else None
@@ -243,7 +213,7 @@ async def _wait_or_cancel(
     client: Any, job_id: int, timeout: float | None, on_progress: OnProgress | None, cancel: bool
 ) -> None:
     try:
-        await _Client.wait(client, job_id, timeout, on_progress)
+        await Jobs.wait(client.jobs, job_id, timeout, on_progress)
     except TimeoutError:
         if not cancel:
             raise
@@ -258,12 +228,6 @@ async def _items(client: Any, job_id: int, verdicts: bool = True) -> list[Item]:
         items += page.data
         after = page.next
     return items
-
-
-def _with_reason(item: Item) -> Item:
-    """Return the item with a reason if it has no reward: that of a cancelled item is its state."""
-    missing = item.reward is None and item.null_reason is None
-    return item.model_copy(update={"null_reason": item.state}) if missing else item
 
 
 def _check_url(url: str) -> None:
@@ -283,15 +247,6 @@ def _check_seconds(name: str, value: float, *, zero: bool = True) -> None:
     if not number or value < 0 or (value == 0 and not zero):
         least = "0 or more" if zero else "more than 0"
         raise InvalidError(f"{name}: expected a number of seconds, {least}; got {cut(repr(value), 80)}", path=name)
-
-
-def _log_workers(job: StoredJob, watch: WorkerWatch) -> None:
-    """Log that no worker is running, and that one is again; a service that sends no number has no such messages."""
-    match None if job.workers is None else watch.notice(job.workers, time.monotonic()):
-        case "missing":
-            log.warning("job %s waits: %s", job.id, _NO_WORKER)
-        case "back":
-            log.warning("job %s: a worker is running", job.id)
 
 
 class Client(_Client["Client"], AbstractContextManager["Client"]):

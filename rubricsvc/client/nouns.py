@@ -26,6 +26,7 @@ from rubricsvc.core.run import NewRun, RolloutGroup, RunHeartbeat, RunStep, Stor
 from rubricsvc.core.run_evaluation import EvaluationGroup, RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.lint import Finding, Severity
+from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
 
 class Prompts(Noun[C]):
@@ -206,6 +207,29 @@ class Jobs(Noun[C]):
         body = schemas.NewJob(judge=judge, items=pairs, allow_drafts=allow_drafts, **options)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
+
+    @Method
+    async def wait(
+        self,
+        job_id: int,
+        timeout: float | None = WAIT_SECONDS,
+        on_progress: OnProgress | None = None,
+        notify: Notify = log.warning,
+    ) -> schemas.StoredJob:
+        """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
+
+        Raises:
+            TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
+        """
+        polls = polling(job_id, timeout, on_progress, notify)
+        delay = next(polls)
+        while True:
+            await self.client.sleep(delay)
+            job: schemas.StoredJob = await Jobs.get(self, job_id)
+            try:
+                delay = polls.send(job)
+            except StopIteration:
+                return job
 
     @Method
     async def report(self, job_id: int, *, completions: int | None = None) -> str:

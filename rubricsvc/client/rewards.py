@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from rubricsvc import queries, schemas
-from rubricsvc.client.nouns import Completions, Prompts, several
+from rubricsvc.client.nouns import Completions, Prompts
 from rubricsvc.client.transport import C, Method, Noun, reader
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.validation_messages import first_error
-from rubricsvc.errors import InvalidError
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.schemas import NewRewards
+from rubricsvc.schemas.methods import request
 
 LARGE_BODY = 8 * 2**20
 """Characters of a request that is sent in parts; services refuse those above ``RUBRICSVC_MAX_BODY_MIB``."""
@@ -26,53 +22,23 @@ class Rewards(Noun[C]):
     get = reader(schemas.Rewards, "rewards/{}", queries.RewardsQuery)
 
     @Method
-    async def submit(
-        self,
-        judge: int | str,
-        prompts: Sequence[Prompt | int | str],
-        completions: Sequence[Sequence[Completion | str | int]],
-        rubrics: Sequence[Rubric | int | str | None] = (),
-        *,
-        timeout: float = 0.0,
-        name: str = "",
-        key: str | None = None,
-        budget: float | None = None,
-        min_coverage: float | None = None,
-        allow_drafts: bool = False,
-    ) -> schemas.Rewards:
+    async def submit(self, new: NewRewards | None = None, /, **fields: Any) -> schemas.Rewards:
         """Submit completions of stored and new prompts as one job, and wait ``timeout`` seconds (at most 50) for it.
 
-        ``prompts`` are values, or stored ones by id or external id; ``rubrics`` one for each prompt or one for all, as
-        values or as in `Jobs.submit`, or None for the prompt's own. A completion is a text, a value or the id of a
-        stored one. Other arguments are those of `Jobs.submit`. A large request is sent in parts.
+        Takes a `NewRewards` or its fields. A large request is sent in parts.
 
         Raises:
-            TypeError: the completions of a prompt are one text instead of several.
-            NotFoundError, InvalidError: something is unknown or does not belong together, at the ``path``.
+            NotFoundError, InvalidError: Something is unknown or does not belong together, at the ``path``.
         """
-        options: dict[str, Any] = {"name": name, "budget": budget, "min_coverage": min_coverage}
-        try:
-            body = schemas.NewRewards(
-                judge=judge,
-                prompts=tuple(prompts),
-                completions=tuple(tuple(several(group)) for group in completions),
-                rubrics=tuple(rubrics),
-                timeout=timeout,
-                allow_drafts=allow_drafts,
-                **options,
-            )
-        except ValidationError as error:
-            path, message = first_error(error)
-            raise InvalidError(f"{path}: {message}", path=path) from error
-        if len(body.model_dump_json()) > LARGE_BODY:
+        body: NewRewards = new or request(NewRewards, **fields)
+        if body.key is None:
+            body = body.model_copy(update={"key": uuid.uuid4().hex})
+        if len(body.model_dump_json()) > LARGE_BODY and len(body.prompts) == len(body.completions):
             body = await self._stored(body)
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        return await self.send(schemas.Rewards, "POST", "rewards", body=body, headers=headers)
+        return await self.send(schemas.Rewards, "POST", "rewards", body=body)
 
-    async def _stored(self, body: schemas.NewRewards) -> schemas.NewRewards:
+    async def _stored(self, body: NewRewards) -> NewRewards:
         """Store the prompts and completions of a large request, prompt by prompt; return it with their ids."""
-        if len(body.prompts) != len(body.completions):
-            return body  # which the service refuses
         prompt_ids: list[int] = []
         completion_ids: list[tuple[int, ...]] = []
         for prompt, group in zip(body.prompts, body.completions, strict=True):

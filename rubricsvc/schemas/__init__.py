@@ -21,7 +21,7 @@ from rubricsvc.schemas.jobs import (
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.labels import NewLabel, NewLabels, StoredLabel
 from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
-from rubricsvc.schemas.rewards import CompletionReward, NewRewards, Rewards
+from rubricsvc.schemas.rewards import NewRewards, Rewards
 from rubricsvc.schemas.rubrics import (
     GeneratedRubric,
     LintReport,
@@ -38,7 +38,6 @@ from rubricsvc.schemas.verdicts import StoredVerdict
 __all__ = [
     "MAX_BATCH",
     "Alive",
-    "CompletionReward",
     "ErrorBody",
     "FileProblem",
     "GeneratedRubric",

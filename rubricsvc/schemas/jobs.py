@@ -97,16 +97,19 @@ class Item(Wire):
     """A completion of a job with its reward, which is null if too little was judged; or a prompt with its rubric."""
 
     id: int = Field(description="Id of the item.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    prompt_external_id: str | None = Field(None, description="The prompt's id in its source.")
     completion_id: int | None = Field(description="Id of the completion; null if rubrics are generated.")
-    prompt_id: int | None = Field(None, description="Id of the prompt whose rubric is generated.")
+    completion_external_id: str | None = Field(None, description="The completion's id in its source.")
     policy: str = Field("", description="Name of the model that wrote the completion.")
     rubric_id: int | None = Field(description="Id of the rubric version; null until it is generated.")
-    state: ItemState = Field(description="State of the item.")
+    rubric: str | None = Field(description="Rubric version, as name@version.")
+    state: ItemState = Field(description="State of the item. There is no reward before it is done.")
     reward: float | None = Field(description="Reward by the formula; null if too little was judged.")
+    null_reason: str | None = Field(description="Why there is no reward, or no rubric.")
     coverage: float | None = Field(description="Share of the rubric's weight that was judged.")
     formula: str | None = Field(description="Formula of the reward.")
     vetoed_by: str | None = Field(description="Required criterion that took the reward down to 0.")
-    null_reason: str | None = Field(description="Why there is no reward.")
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 

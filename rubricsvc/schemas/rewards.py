@@ -9,10 +9,10 @@ from pydantic import Discriminator, Field, Tag
 from rubricsvc.core.base import Name, Text
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ItemState, JobStatus
+from rubricsvc.core.states import JobStatus
 from rubricsvc.queries import MAX_REWARD_SECONDS, Id
 from rubricsvc.schemas.base import MAX_BATCH, Ref, Wire, example
-from rubricsvc.schemas.jobs import Key, MinCoverage
+from rubricsvc.schemas.jobs import Item, Key, MinCoverage
 
 
 def _tag(value: object) -> str:
@@ -47,6 +47,7 @@ class NewRewards(Wire):
     )
 
     judge: Id | Ref = Field(description="Id or name.")
+    judge_digest: str | None = Field(None, description="Refuse another judge of this name, with 409.")
     prompts: tuple[GivenPrompt, ...] = Field(
         min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Prompts, or their ids or external ids."
     )
@@ -73,21 +74,6 @@ class NewRewards(Wire):
     key: Key = None
 
 
-class CompletionReward(Wire):
-    """The reward of a completion: a number, or null with the reason."""
-
-    prompt_id: int = Field(description="Id of the prompt.")
-    completion_id: int = Field(description="Id of the completion.")
-    rubric_id: int = Field(description="Id of the rubric version.")
-    rubric: str = Field(description="Rubric version, as name@version.")
-    state: ItemState = Field(description="State of the job's item. There is no reward before it is done.")
-    reward: float | None = Field(description="Reward by the formula; null if too little was judged.")
-    null_reason: str | None = Field(description="Why there is no reward.")
-    coverage: float | None = Field(description="Share of the rubric's weight that was judged.")
-    formula: str | None = Field(description="Formula of the reward.")
-    vetoed_by: str | None = Field(description="Required criterion that took the reward down to 0.")
-
-
 class Rewards(Wire):
     """The rewards of a job."""
 
@@ -95,6 +81,6 @@ class Rewards(Wire):
     judge: str = Field(description="Name of the judge.")
     status: JobStatus = Field(description="Status of the job.")
     workers: int | None = Field(description="Running workers, if the job is not finished.")
-    rewards: tuple[CompletionReward, ...] = Field(
-        description="Rewards, in the order of the request (prompt by prompt); of a job by completion id."
+    rewards: tuple[Item, ...] = Field(
+        description="Items without their verdicts, in the order of the request (prompt by prompt); of a job by id."
     )

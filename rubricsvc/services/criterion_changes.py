@@ -35,7 +35,7 @@ def compare_criteria(
     found: defaultdict[tuple[str, str, str, bool], list[tuple[float, float]]] = defaultdict(list)
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]
-        ids = (item.item_id for pair in page for one in pair.sides for item in one.items)
+        ids = (item.id for pair in page for one in pair.sides for item in one.items)
         values = verdicts.values_for_items(session, ids)
         for pair in page:
             for a, b in match(pair.a.rubric_id, pair.b.rubric_id):
@@ -48,7 +48,7 @@ def compare_criteria(
 
 
 def _mean_value(one: ScoredUnit, key: str, values: Mapping[int, Mapping[str, float]]) -> float | None:
-    known = [values[item.item_id][key] for item in one.items if key in values.get(item.item_id, ())]
+    known = [values[item.id][key] for item in one.items if key in values.get(item.id, ())]
     return fmean(known) if known else None
 
 
@@ -95,7 +95,7 @@ def largest_changes(
 
 def _contributions(session: Session, one: ScoredUnit, rubric: Rubric, min_coverage: float | None) -> dict[str, float]:
     """Return the contribution of each criterion, as the mean over the completions with a reward."""
-    ids = [item.item_id for item in one.items if item.reward is not None]
+    ids = [item.id for item in one.items if item.reward is not None]
     by_item = verdicts.for_items(session, ids)
     sums: defaultdict[str, float] = defaultdict(float)
     for id_ in ids:

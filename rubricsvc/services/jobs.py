@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import IntegrityError
@@ -10,14 +13,19 @@ from rubricsvc.core.job_comparison import JobComparison, PairedBy
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.methods import takes
+from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 from rubricsvc.services import comparing
 from rubricsvc.services.submitting import with_rubrics
+from rubricsvc.services.waiting import POLL_SECONDS, answered
 from rubricsvc.store import completions, items, jobs, judges, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import JobRow
+
+
+log = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -55,6 +63,29 @@ class Jobs:
         """Get a job with its progress, and with its summary once it is finished."""
         return self._load(job_id, summary=query.summary)
 
+    def wait(
+        self,
+        job_id: int,
+        timeout: float | None = WAIT_SECONDS,
+        on_progress: OnProgress | None = None,
+        notify: Notify = log.warning,
+    ) -> StoredJob:
+        """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
+
+        Raises:
+            TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
+            UnavailableError: The database did not answer for `Settings.outage_seconds`.
+        """
+        polls = polling(job_id, timeout, on_progress, notify, longest=POLL_SECONDS)
+        delay = next(polls)
+        while True:
+            time.sleep(delay)
+            job = answered(partial(self.get, job_id), notify)
+            try:
+                delay = polls.send(job)
+            except StopIteration:
+                return job
+
     @takes(JobFilters)
     def page(self, query: JobFilters) -> Page[StoredJob]:
         """List jobs, oldest first, with their progress."""
@@ -69,16 +100,9 @@ class Jobs:
         selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1}
         with self.db.read() as session:
             jobs.get(session, job_id)
-            rows = items.page(session, job_id, **selection)
+            rows = items.rewards(session, job_id, **selection)
             by_item = for_items(session, [row.id for row in rows]) if query.verdicts else {}
-            found = [
-                Item.of(
-                    row,
-                    policy=row.completion.policy if row.prompt_id is None else "",
-                    verdicts=tuple(by_item.get(row.id, ())),
-                )
-                for row in rows
-            ]
+        found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)
 
     @takes(PairFilters)

@@ -11,6 +11,7 @@ from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.lint import EmptyValue
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.prompts import Prompts
+from rubricsvc.services.rewards import Rewards
 from rubricsvc.store.session import Database
 
 
@@ -49,7 +50,9 @@ class LocalService:
         approval: ApprovalPolicy = "generated",
         validators: Validators | None = None,
     ) -> None:
+        self.address = db.url
         self.db, self.caller, self.approval = db, caller, approval
         self.validators = validators or Validators()
         self.prompts = Prompts(db)
         self.jobs = Jobs(db)
+        self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)

@@ -31,7 +31,7 @@ class ScoredUnit:
     @property
     def rubric(self) -> str:
         """The rubric's name."""
-        return self.items[0].rubric
+        return self.items[0].rubric.rpartition("@")[0]
 
     @property
     def reward(self) -> float | None:

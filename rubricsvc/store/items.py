@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVarTuple
 
-from sqlalchemy import Select, func, select, tuple_, update
+from sqlalchemy import Select, String, case, cast, func, select, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from rubricsvc.core.reward import reward_or_null
@@ -16,6 +16,7 @@ from rubricsvc.errors import NotFoundError
 from rubricsvc.store import verdicts
 from rubricsvc.store.base import batched, insert
 from rubricsvc.store.tables import (
+    CANCELLED,
     DONE,
     FAILED,
     CompletionRow,
@@ -143,35 +144,66 @@ def scored(session: Session, ids: Iterable[int]) -> dict[int, ScoredItem]:
 
 
 class ItemReward(NamedTuple):
-    """The reward of one item, and what it was given for. ``rubric`` is the name, without the ``version``."""
+    """An item with its reward, without the texts; or a prompt with the rubric that was generated for it."""
 
-    item_id: int
-    completion_id: int
+    id: int
     prompt_id: int
+    prompt_external_id: str | None
+    completion_id: int
+    completion_external_id: str | None
     policy: str
     rubric_id: int
     rubric: str
-    version: int
     state: str
     reward: float | None
+    null_reason: str | None
     coverage: float | None
     formula: str | None
     vetoed_by: str | None
-    null_reason: str | None
 
 
-def rewards(session: Session, job_id: int) -> list[ItemReward]:
-    """Return the rewards of all items of a job, by id, without the texts."""
-    of = (CompletionRow.prompt_id, CompletionRow.policy, ItemRow.rubric_id, RubricRow.name, RubricRow.version)
-    reward = (ItemRow.reward, ItemRow.coverage, ItemRow.formula, ItemRow.vetoed_by, ItemRow.null_reason)
+def rewards(
+    session: Session,
+    job_id: int,
+    *,
+    sort: ItemSort = "id",
+    after: int = 0,
+    limit: int | None = None,
+    policy: str | None = None,
+) -> list[ItemReward]:
+    """Return the items of a job with their rewards, without the texts; by default all, by id.
+
+    Of a generation, those fields are None that a prompt does not have.
+
+    Raises:
+        NotFoundError: The job has no item ``after``; reported if the order is not that of ids.
+    """
+    without_reason = ItemRow.reward.is_(None) & ItemRow.state.in_((CANCELLED, FAILED))
     query = (
-        select(ItemRow.id, ItemRow.completion_id, *of, ItemRow.state, *reward)
-        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-        .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
-        .where(ItemRow.job_id == job_id)
-        .order_by(ItemRow.id)
+        select(
+            ItemRow.id,
+            PromptRow.id,
+            PromptRow.external_id,
+            ItemRow.completion_id,
+            CompletionRow.content["id"].as_string(),
+            func.coalesce(CompletionRow.policy, ""),
+            ItemRow.rubric_id,
+            RubricRow.name + "@" + cast(RubricRow.version, String),
+            ItemRow.state,
+            ItemRow.reward,
+            func.coalesce(ItemRow.null_reason, case((without_reason, ItemRow.state))),
+            ItemRow.coverage,
+            ItemRow.formula,
+            ItemRow.vetoed_by,
+        )
+        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id, isouter=True)
+        .join(PromptRow, PromptRow.id == func.coalesce(ItemRow.prompt_id, CompletionRow.prompt_id))
+        .join(RubricRow, RubricRow.id == ItemRow.rubric_id, isouter=True)
     )
-    return [ItemReward._make(row) for row in session.execute(query)]
+    query = _in_order(session, query, job_id, sort, after)
+    if policy is not None:
+        query = query.where(CompletionRow.policy == policy)
+    return [ItemReward._make(row) for row in session.execute(query.limit(limit))]
 
 
 REASON_CHARS = 300

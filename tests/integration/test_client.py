@@ -227,7 +227,7 @@ def test_client_wait_raises_timeout(client: Client) -> None:
     client.judges.add(JUDGE)
     job = client.jobs.submit("instant", [(client.completions.add(prompt.id, ["one"]).ids[0], "r")])
     with pytest.raises(TimeoutError, match=f"job {job.id}"):
-        client.wait(job.id, timeout=0.05)
+        client.jobs.wait(job.id, timeout=0.05)
 
 
 def test_client_proxy_error_is_unavailable() -> None:
@@ -276,7 +276,11 @@ def test_client_generates_rubrics(
     assert found.gate is not None and "empty" in found.gate.refused_by and found.model == "m"
     job = client.rubrics.generate("instant", [first.prompt_id], Generation(gate=False), key="mine")
     assert client.rubrics.generate("instant", [first.prompt_id], Generation(gate=False), key="mine").id == job.id
-    assert client.wait(job.id).summary is not None and job.kind == "generate" and job.settings == Generation(gate=False)
+    assert (
+        client.jobs.wait(job.id).summary is not None
+        and job.kind == "generate"
+        and job.settings == Generation(gate=False)
+    )
     for wrong in ({"report": job.id}, {"compare": (job.id, job.id)}):
         ((name, args),) = wrong.items()
         with pytest.raises(InvalidError):

@@ -11,10 +11,17 @@ from rubricsvc.client import AsyncClient, Client
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.schemas import StoredJob
+from rubricsvc.schemas import NewRewards, StoredJob
 from tests.instant_engine import agreeable
 from tests.integration.test_client import JUDGE, RUBRIC, client, url, worker
 from workers.engines.base import Failure
+
+ONE: dict[str, Any] = {
+    "judge": "instant",
+    "prompts": (Prompt.of("Why?"),),
+    "completions": (("one",),),
+    "rubrics": (RUBRIC,),
+}
 
 __all__ = ["client", "url", "worker"]
 
@@ -43,15 +50,21 @@ def test_client_sends_a_large_request_in_parts(client: Client, monkeypatch: pyte
     client.judges.add(JUDGE)
     stored = client.prompts.add("Which?", external_id="which").id
     (known,) = client.completions.add(stored, ["known"]).ids
-    given = ([Prompt.of("Why?"), "which"], [["a", "b"], ["c", known]], [RUBRIC])
-    whole = client.rewards.submit("instant", *given)
+    new = NewRewards(
+        judge="instant",
+        prompts=(Prompt.of("Why?"), "which"),
+        completions=(("a", "b"), ("c", known)),
+        rubrics=(RUBRIC,),
+        timeout=0,
+    )
+    whole = client.rewards.submit(new)
     monkeypatch.setattr("rubricsvc.client.rewards.LARGE_BODY", 0)
-    assert [one.completion_id for one in client.rewards.submit("instant", *given).rewards] == [
+    assert [one.completion_id for one in client.rewards.submit(new).rewards] == [
         one.completion_id for one in whole.rewards
     ]
     assert len(client.completions.page().data) == 4
     with pytest.raises(InvalidError) as caught:
-        client.rewards.submit("instant", ["which"], [["a"], ["b"]], [RUBRIC])
+        client.rewards.submit(judge="instant", prompts=("which",), completions=(("a",), ("b",)), rubrics=(RUBRIC,))
     assert caught.value.path == "completions"
 
 
@@ -74,16 +87,16 @@ def test_client_score_many_wrong_number_stores_nothing(client: Client) -> None:
 
 def test_client_rewards_wait_for_the_job(client: Client, worker: Any) -> None:
     client.judges.add(JUDGE)
-    rewards = client.rewards.submit("instant", [Prompt.of("Why?")], [["one"]], [RUBRIC], timeout=50, key="k")
+    rewards = client.rewards.submit(**ONE, timeout=50, key="k")
     assert (rewards.status, rewards.rewards[0].reward) == ("completed", pytest.approx(2 / 3))
     assert client.rewards.get(rewards.job_id, timeout=1) == rewards
-    assert client.rewards.submit("instant", [1], [["one"]], [RUBRIC], key="k") == rewards
+    assert client.rewards.submit(**ONE | {"prompts": (1,)}, key="k") == rewards
 
 
 def test_client_rewards_that_are_waited_for_hold_no_thread_of_the_service(client: Client, url: str) -> None:
     """With a thread each, 60 of them would keep the service from cancelling the job."""
     client.judges.add(JUDGE)
-    job_id = client.rewards.submit("instant", [Prompt.of("Why?")], [["one"]], [RUBRIC]).job_id
+    job_id = client.rewards.submit(**ONE, timeout=0).job_id
 
     async def wait() -> list[str]:
         async with AsyncClient(url) as waiting:

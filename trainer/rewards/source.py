@@ -1,7 +1,7 @@
 """Where rewards come from: a judge in this process or a plain function.
 
-`trainer.rewards.queue` has the queue of a database, `trainer.rewards.service` that of a service. All return the same:
-one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was judged.
+`trainer.rewards.jobs` has the queue of a service. All return the same: one ``ScoredRollout`` for each completion, whose
+reward is None when too little of its rubric was judged.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.schemas import StoredJudge
 from trainer.data.tasks import Task
 from trainer.event_loop import EventLoopThread
 from workers.engines import make_engine
@@ -47,6 +48,17 @@ class JudgeInfo:
     calibrated: bool | None = None
     repeatability: Repeatability | None = None
     digest: str | None = None
+
+    @classmethod
+    def of(cls, stored: StoredJudge) -> JudgeInfo:
+        """Return the properties of a stored judge.
+
+        Raises:
+            InvalidError: It is not valid any more.
+        """
+        if stored.judge is None:
+            raise InvalidError(str(stored.error))
+        return cls(stored.judge.name, stored.judge.calibrated, stored.repeatability, stored.judge.digest)
 
 
 class RewardSource(Protocol):

@@ -15,14 +15,14 @@ from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, NotApprovedError, NotFoundError
-from rubricsvc.services.reward_jobs import RewardJobs
+from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, workers
 from rubricsvc.store.session import Database
 from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.trainer.test_outages import Pauses
-from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, score
 from tests.model.trainer.tiny import tiny_config, tiny_policy
 from tests.preference_engine import Tasteful
 from tests.rows import replace_judge
@@ -31,7 +31,7 @@ from tests.worker_process import WorkerProcess, redis_url
 from trainer import loop
 from trainer.config import TrainConfig
 from trainer.history import History
-from trainer.rewards.queue import QueueRewards
+from trainer.rewards.jobs import JobRewards
 from trainer.rewards.source import CELERY, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.queue.in_process import embedded_worker
@@ -51,8 +51,9 @@ def engine(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
         yield made
 
 
-def queue_rewards(db: Database, judge: Judge = JUDGE, **options: Any) -> QueueRewards:
-    return QueueRewards(judge, RewardJobs(db), **{"run": "first", "timeout": 60} | options)
+def queue_rewards(db: Database, judge: Judge = JUDGE, **options: Any) -> JobRewards:
+    info = JudgeInfo(judge.name, judge.calibrated, digest=judge.digest)
+    return JobRewards(LocalService(db, approval="none"), info, **{"run": "first", "timeout": 60} | options)
 
 
 def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
@@ -157,11 +158,6 @@ def test_queue_rewards_unknown_judge(each_db: Database) -> None:
         score(queue_rewards(each_db, JUDGE.model_copy(update={"name": "unknown"})))
 
 
-def test_queue_rewards_judge_info(db: Database) -> None:
-    info = queue_rewards(db, repeatability=measured(0.03)).judge_info()
-    assert info == JudgeInfo("instant", calibrated=False, repeatability=measured(0.03), digest=JUDGE.digest)
-
-
 @pytest.mark.usefixtures("engine")
 def test_queue_rewards_train_with_one_job_a_step(each_db: Database, tmp_path: Path) -> None:
     config = tiny_config(steps=2, out=tmp_path / "run")
@@ -183,13 +179,11 @@ def test_queue_rewards_late_job_is_cancelled(db: Database) -> None:
 def test_queue_rewards_without_a_worker_leave_the_job_to_the_next_one(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rubricsvc.services.reward_jobs.NO_WORKER_SECONDS", 0.1)
+    monkeypatch.setattr("trainer.rewards.jobs.NO_WORKER_SECONDS", 0.1)
     with db.write() as session:
         judges.add(session, JUDGE)
-    notes: list[str] = []
-    scored = score(QueueRewards(JUDGE, RewardJobs(db, notes.append), run="first", timeout=60))
+    scored = score(queue_rewards(db))
     assert all("no worker" in str(result.reward.null_reason) for result in scored)
-    assert [note.startswith("No worker is running") for note in notes] == [True]
     assert [status for _, status, _ in stored_jobs(db)] == ["queued"]
     with embedded_worker(Settings(database_url=db.url), db):
         assert None not in values(score(queue_rewards(db)))
@@ -207,7 +201,7 @@ def test_queue_rewards_wait_for_the_database(each_db: Database, monkeypatch: pyt
             raise OperationalError("INSERT", {}, ConnectionError("gone"))
         return real(*args)
 
-    monkeypatch.setattr("rubricsvc.services.rewarding.completions.add_many", gone)
+    monkeypatch.setattr("rubricsvc.services.rewards.completions.add_many", gone)
     assert None not in values(score(queue_rewards(each_db)))
     assert len(stored_jobs(each_db)) == 1
 
@@ -217,7 +211,7 @@ def test_queue_rewards_absent_database_gives_no_reward(db: Database, monkeypatch
         raise OperationalError("SELECT", {}, ConnectionError("gone"))
 
     monkeypatch.setattr("trainer.rewards.jobs.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("rubricsvc.services.reward_jobs.judges.get", gone)
+    monkeypatch.setattr("rubricsvc.services.rewards.judges.get", gone)
     scored = score(queue_rewards(db, timeout=0.2))
     assert values(scored) == [None] * 4
     assert all("gone" in str(result.reward.null_reason) for result in scored)

@@ -7,29 +7,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from tokenizers import decoders
 
 from rubricsvc.client import Client
-from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import ConflictError, NotApprovedError, NotFoundError, RubricsvcError
+from rubricsvc.errors import NotFoundError, RubricsvcError
 from rubricsvc.services.criterion_buffers import CriterionBuffers
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import completions, jobs, judges, outbox, rubrics
+from rubricsvc.store import completions, jobs, judges, outbox
 from rubricsvc.store.session import Database
 from tests.databases import sqlite_at
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
 from tests.letter_judge import JUDGE as WORDS
 from tests.letter_judge import WordEngine, proposal, uses
-from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
+from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, faulty, score
 from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
-from tests.preference_engine import Tasteful
-from tests.rows import replace_judge
 from tests.services import free_port
 from trainer import loop
 from trainer.config import EvolveConfig
@@ -38,7 +36,7 @@ from trainer.evolution.online import OnlineEvolution
 from trainer.history import Metrics
 from trainer.history import read as read_metrics
 from trainer.recording.recorder import RunRecorder
-from trainer.rewards.service import ServiceRewards
+from trainer.rewards.jobs import JobRewards
 from trainer.rewards.source import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -78,6 +76,12 @@ def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
         return [(job.name, job.status, jobs.progress(session, job.id).total) for job in jobs.page(session)]
 
 
+@contextlib.contextmanager
+def service_rewards(judge: str, url: str, **options: Any) -> Iterator[JobRewards]:
+    with Client(url) as client:
+        yield JobRewards(client, JudgeInfo(judge), **options)
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not condition() and time.monotonic() < end:
@@ -87,7 +91,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, engine: InstantEngine) -> None:
     engine.answer = faulty
-    with running(db) as url, ServiceRewards("instant", url, run="first", timeout=60) as rewards:
+    with running(db) as url, service_rewards("instant", url, run="first", timeout=60) as rewards:
         scored = score(rewards)
     with JudgeRewards(JUDGE, InstantEngine(faulty)) as local_rewards:
         local = score(local_rewards)
@@ -97,55 +101,12 @@ def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, en
     assert stored_jobs(db) == [("first step 8", "completed_with_failures", 4)]
 
 
-def test_service_rewards_refuse_drafts_unless_allowed(db: Database, engine: InstantEngine) -> None:
-    with db.write() as session:
-        for number, task in enumerate(TASKS):
-            rubrics.add(session, task.rubric, name=f"draft {number}", state="draft")
-    with running(db) as url:
-        with ServiceRewards("instant", url, timeout=60) as rewards, pytest.raises(NotApprovedError):
-            score(rewards)
-        with ServiceRewards("instant", url, timeout=60, allow_drafts=True) as rewards:
-            assert None not in [result.reward.value for result in score(rewards)]
-
-
-def test_service_rewards_show_comparative_judge_the_same_groups(
-    db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: Tasteful(by_length))
-    with running(db) as url, ServiceRewards("compares", url, timeout=60) as rewards:
-        scored = rewards.score(MIXED, COMPLETIONS)
-    with JudgeRewards(COMPARES, Tasteful(by_length)) as local_rewards:
-        local = local_rewards.score(MIXED, COMPLETIONS)
-    assert [result.reward.value for result in scored] == [result.reward.value for result in local]
-    assert [[v.value for v in r.verdicts] for r in scored] == [[v.value for v in r.verdicts] for r in local]
-    assert len(stored_jobs(db)) == 1
-
-
-def test_service_rewards_score_equal_completions_once(db: Database, engine: InstantEngine) -> None:
-    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
-        scored = rewards.score(TASKS[:2], [Completion(text="same")] * 2)
-    assert scored[0] == scored[1]
-    assert [items for *_, items in stored_jobs(db)] == [1]
-
-
-def test_service_rewards_repeated_step_is_the_same_job(db: Database, engine: InstantEngine) -> None:
-    """A step that is repeated after a resume waits for its job, and retries what failed."""
-    engine.answer = faulty
-    with running(db) as url:
-        with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
-            assert score(rewards)[0].reward.value is None
-        engine.answer = agreeable
-        with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
-            assert [result.reward.value for result in score(rewards)] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
-    assert stored_jobs(db) == [("first step 8", "completed", 4)]
-
-
 def test_service_rewards_train_on_tokens_that_are_not_storable(
     db: Database, engine: InstantEngine, tmp_path: Path
 ) -> None:
     policy = tiny_policy()
     policy.tokenizer.backend_tokenizer.decoder = decoders.Sequence([decoders.Replace("a", "\0"), decoders.Fuse()])
-    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+    with running(db) as url, service_rewards("instant", url, timeout=60) as rewards:
         history = loop.train(policy, [TASKS[0]], rewards, tiny_config(steps=1, out=tmp_path / "run"))
     assert [step["unscored_fraction"] for step in history.steps] == [0.0]
     with db.read() as session:
@@ -153,17 +114,10 @@ def test_service_rewards_train_on_tokens_that_are_not_storable(
     assert any("\ufffd" in text for text in texts)
 
 
-def test_service_rewards_train_with_one_job_a_step(db: Database, engine: InstantEngine, tmp_path: Path) -> None:
-    with running(db) as url, ServiceRewards("instant", url, run="tiny", timeout=60) as rewards:
-        history = loop.train(tiny_policy(), [TASKS[0], TASKS[2]], rewards, tiny_config(steps=2, out=tmp_path / "run"))
-    assert [step["unscored_fraction"] for step in history.steps] == [0.0, 0.0]
-    assert [name for name, *_ in stored_jobs(db)] == ["tiny step 1", "tiny step 2"]
-
-
 def test_service_rewards_late_job_is_cancelled(db: Database) -> None:
     with db.write() as session:
         judges.add(session, JUDGE)
-    with running(db) as url, ServiceRewards("instant", url, timeout=0.1) as rewards:
+    with running(db) as url, service_rewards("instant", url, timeout=0.1) as rewards:
         scored = score(rewards)
     assert [result.reward.value for result in scored] == [None] * 4
     assert all(result.reward.null_reason for result in scored)
@@ -184,7 +138,7 @@ def test_service_rewards_wait_for_a_restarting_service(
         return agreeable(question)
 
     engine.answer = answer
-    with ServiceRewards("instant", f"http://127.0.0.1:{port}", timeout=60) as rewards:
+    with service_rewards("instant", f"http://127.0.0.1:{port}", timeout=60) as rewards:
         step = threading.Thread(target=lambda: scored.extend(score(rewards)))
         with running(db, at_port=port):
             step.start()
@@ -199,7 +153,7 @@ def test_service_rewards_wait_for_a_restarting_service(
 
 @pytest.mark.usefixtures("impatient")
 def test_service_rewards_absent_service_gives_no_reward() -> None:
-    with ServiceRewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
+    with service_rewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
         scored = score(rewards)
     assert [result.reward.value for result in scored] == [None] * 4
     assert all(result.reward.null_reason for result in scored)
@@ -208,8 +162,8 @@ def test_service_rewards_absent_service_gives_no_reward() -> None:
 class LossyService(httpx2.BaseTransport):
     """A service that loses the results of a job's first completion, or one of the ids of completions."""
 
-    def __init__(self, rewards: ServiceRewards, lost: str) -> None:
-        http = rewards._client.http
+    def __init__(self, rewards: JobRewards, lost: str) -> None:
+        http = rewards._service.http
         self.lost, self.real, http._transport = lost, http._transport, self
 
     def close(self) -> None:
@@ -229,7 +183,7 @@ class LossyService(httpx2.BaseTransport):
 
 
 def test_service_rewards_lost_item_is_no_reward(db: Database, engine: InstantEngine) -> None:
-    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+    with running(db) as url, service_rewards("instant", url, timeout=60) as rewards:
         LossyService(rewards, "item")
         scored = score(rewards)
     assert [result.reward.value is None for result in scored] == [True, False, False, False]
@@ -238,34 +192,15 @@ def test_service_rewards_lost_item_is_no_reward(db: Database, engine: InstantEng
 
 @pytest.mark.parametrize("lost", ["id", "number"])
 def test_service_rewards_refuse_an_invalid_response(db: Database, engine: InstantEngine, lost: str) -> None:
-    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+    with running(db) as url, service_rewards("instant", url, timeout=60) as rewards:
         LossyService(rewards, lost)
         with pytest.raises(RubricsvcError):
             score(rewards)
 
 
 def test_service_rewards_unknown_judge(db: Database) -> None:
-    with running(db) as url, ServiceRewards("unknown", url) as rewards, pytest.raises(NotFoundError):
+    with running(db) as url, service_rewards("unknown", url) as rewards, pytest.raises(NotFoundError):
         score(rewards)
-
-
-def test_service_rewards_judge_info(db: Database) -> None:
-    curves = Calibration(families={"binary": Curve(method="none")})
-    calibrated = JUDGE.model_copy(update={"name": "calibrated", "calibration": curves})
-    with db.write() as session:
-        judges.set_repeatability(session, judges.add(session, calibrated).id, measured(0.03))
-    with running(db) as url, ServiceRewards("calibrated", url) as rewards:
-        info = JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03), digest=calibrated.digest)
-        assert rewards.judge_info() == info
-
-
-def test_service_rewards_refuse_a_replaced_judge(db: Database, engine: InstantEngine) -> None:
-    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
-        rewards.judge_info()
-        replace_judge(db, JUDGE)
-        with pytest.raises(ConflictError, match="replaced"):
-            score(rewards)
-    assert stored_jobs(db) == []
 
 
 @pytest.mark.usefixtures("engine")
@@ -273,7 +208,7 @@ def test_run_of_a_service_is_recorded_there_with_the_items_of_its_jobs(db: Datab
     stop = threading.Event()
     with (
         running(db) as url,
-        ServiceRewards("instant", url, timeout=60) as rewards,
+        service_rewards("instant", url, timeout=60) as rewards,
         Client(url, outage_seconds=0.0) as client,
         RunRecorder(client.runs, "key", tmp_path / "run", stop) as recorder,
     ):
@@ -328,7 +263,7 @@ def test_evolution_tries_criteria_at_the_service(db: Database, monkeypatch: pyte
     buffers = CriterionBuffers(own, "run-1", "auto")
     config = EvolveConfig(proposer=WORDS, every=1)
     proposer = InstantEngine(lambda _question: Reply(proposal("fog", "snow")))
-    with running(db) as url, ServiceRewards("letters", url) as rewards:
+    with running(db) as url, service_rewards("letters", url) as rewards:
         with OnlineEvolution(config, buffers, rewards, engine=proposer) as evolution:
             used = evolution.tasks(0, [task] * 4)
             metrics = evolution.evolve(0, [task] * 4, used, group, rewards.score(used, group))

@@ -11,9 +11,12 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError, UnavailableError
+from rubricsvc.schemas import StoredJob
+from rubricsvc.schemas.waiting import no_worker, polling
 from rubricsvc.services import waiting
+from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs, workers
+from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.rows import add_worker, submit_job
 
@@ -56,44 +59,41 @@ def test_ensure_worker_warns_of_an_unreachable_broker(db: Database, monkeypatch:
     assert workers.started == 0 and "redis://127.0.0.1:1/0" in notes[0] and f"jobs wait {job}" in notes[1]
 
 
-def test_follow_yields_progress_until_the_end(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = submit_job(db, 2, judge=JUDGE)
-    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
-    seen = []
-    for progress in waiting.follow(db, job):
-        seen.append((progress.pending, progress.cancelled))
+def test_wait_reports_progress_until_the_end(db: Database) -> None:
+    job_id, seen = submit_job(db, 2, judge=JUDGE), []
+
+    def on_progress(job: StoredJob) -> None:
+        assert job.progress is not None
+        seen.append((job.progress.pending, job.progress.cancelled))
         with db.write() as session:
-            jobs.cancel(session, job)
+            jobs.cancel(session, job_id)
+
+    assert Jobs(db).wait(job_id, None, on_progress).status == "cancelled"
     assert seen == [(2, 0), (0, 2)]
 
 
-def test_follow_says_when_no_worker_runs_and_when_one_appears(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = submit_job(db, 2, judge=JUDGE)
-    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
-    notes: list[str] = []
-    polls = waiting.follow(db, job, notes.append)
-    next(polls), next(polls)
-    assert len(notes) == 1 and db.url in notes[0] and f"`rubricsvc jobs wait {job}`" in notes[0]
+def test_polling_says_when_no_worker_runs_and_when_one_appears(db: Database) -> None:
+    job_id, notes = submit_job(db, 2, judge=JUDGE), list[str]()
+    polls = polling(job_id, None, notify=notes.append)
+    next(polls)
+    job = Jobs(db).get(job_id)
+    delays = [polls.send(job), polls.send(job)]
+    assert delays == pytest.approx([0.02, 0.03]) and notes == [no_worker(job_id)]
     add_worker(db)
-    next(polls), next(polls)
-    assert len(notes) == 2
-    with db.write() as session:
-        jobs.cancel(session, job)
-        workers.remove(session, "test")
-    assert [progress.cancelled for progress in polls] == [2] and len(notes) == 2, "the job has ended"
+    polls.send(Jobs(db).get(job_id)), polls.send(job)
+    assert notes == [no_worker(job_id), "A worker is running.", no_worker(job_id)]
+    with pytest.raises(StopIteration) as ended:
+        polls.send(job.model_copy(update={"finished_at": job.created_at}))
+    assert ended.value.value.finished and len(notes) == 3
 
 
-def test_no_worker_names_the_command_of_the_broker(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "`rubricsvc serve`" in waiting.no_worker(db, 1)
-    monkeypatch.setenv("RUBRICSVC_BROKER_URL", "redis://127.0.0.1:1/0")
-    get_settings.cache_clear()
-    message = waiting.no_worker(db, 1)
-    get_settings.cache_clear()
-    assert "`rubricsvc worker`" in message and "RUBRICSVC_BROKER_URL=memory://" in message
+def test_wait_ends_after_its_timeout(db: Database) -> None:
+    with pytest.raises(TimeoutError, match="No worker is running"):
+        Jobs(db).wait(submit_job(db, 1, judge=JUDGE), 0.05)
 
 
 @pytest.mark.parametrize(("limit", "notes"), [(60.0, 2), (0.0, 0)])
-def test_follow_retries_the_database_for_a_while(
+def test_wait_retries_the_database_for_a_while(
     db: Database, monkeypatch: pytest.MonkeyPatch, limit: float, notes: int
 ) -> None:
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
@@ -110,8 +110,8 @@ def test_follow_retries_the_database_for_a_while(
     monkeypatch.setattr(db, "read", read_later)
     messages: list[str] = []
     if limit > 0:
-        assert [progress.cancelled for progress in waiting.follow(db, job, messages.append)] == [1]
+        assert Jobs(db).wait(job, None, None, messages.append).status == "cancelled"
     else:
         with pytest.raises(UnavailableError, match="gone"):
-            list(waiting.follow(db, job, messages.append))
+            Jobs(db).wait(job, None, None, messages.append)
     assert len(messages) == notes
