@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -117,8 +117,6 @@ bench-analyse: install ## the criteria of a million stored verdicts analysed (AR
 bench-fit: install ## weights fitted to people's overall scores, on LLM-Rubric's dialogues, beside the published figures
 	$(RUN) -m bench.bench_fit $(ARGS)
 
-bench-evolve: install ## a rubric evolved to people's overall scores, on LLM-Rubric's dialogues, beside permuted scores
-	$(RUN) -m bench.bench_evolve $(ARGS)
 
 bench-pairs: install ## the untrained embedded model comparing two answers, beside one by one, on LLMBar
 	$(RUN) -m bench.bench_pairs

@@ -55,7 +55,7 @@ from trainer.trackers.tracking import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
-    from trainer.evolution.online import OnlineEvolution
+    from trainer.evolution import OnlineEvolution
 
 log = logging.getLogger(__name__)
 

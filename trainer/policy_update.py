@@ -23,7 +23,7 @@ from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 
 if TYPE_CHECKING:
-    from trainer.evolution.online import OnlineEvolution
+    from trainer.evolution import OnlineEvolution
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from trainer.policies.policy import Policy
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
-    from trainer.evolution.online import OnlineEvolution
+    from trainer.evolution import OnlineEvolution
 
 
 def check_start(

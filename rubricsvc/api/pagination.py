@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rubricsvc.core.audit import StoredAudit
-from rubricsvc.core.evolution import EvolutionSummary
 from rubricsvc.core.run import StoredRollout, StoredRun
 from rubricsvc.core.run_evaluation import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.queries import Paging
@@ -15,7 +14,7 @@ from rubricsvc.store.session import Database
 
 Row = TypeVar("Row")
 RunData = StoredRun | StoredRollout | StoredEvaluation | StoredEvaluationCompletion
-Data = TypeVar("Data", bound=Stored | Item | StoredAudit | EvolutionSummary | RunData)
+Data = TypeVar("Data", bound=Stored | Item | StoredAudit | RunData)
 
 
 def paginate(

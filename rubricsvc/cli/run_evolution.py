@@ -16,7 +16,7 @@ from rubricsvc.store import judges
 
 if TYPE_CHECKING:
     from trainer.config import EvolveConfig, RunConfig
-    from trainer.evolution.online import OnlineEvolution
+    from trainer.evolution import OnlineEvolution
     from trainer.rewards.source import RewardSource
 
 
@@ -56,14 +56,14 @@ def evolution_of(config: RunConfig, name: str, rewards: RewardSource) -> Iterato
     if evolve is None:
         yield None
         return
-    from rubricsvc.services.criterion_buffers import CriterionBuffers
-    from trainer.evolution.online import OnlineEvolution
+    from rubricsvc.services.evolutions import RunEvolutions
+    from trainer.evolution import OnlineEvolution
 
     with database() as db:
-        buffers = CriterionBuffers(db, name, evolve.approve, get_settings().require_approval)
-        with OnlineEvolution(evolve, buffers, rewards) as evolution:
+        versions = RunEvolutions(db, name, evolve.approve, get_settings().require_approval)
+        with OnlineEvolution(evolve, versions, rewards) as evolution:
             yield evolution
-        if waiting := buffers.waiting():
+        if waiting := versions.waiting():
             newest = waiting[-1]
             echo(f"{counted(len(waiting), 'rubric version')} of this run not approved; the newest is {newest}")
             echo(f"hint: `rubricsvc rubrics submit {newest}`, then `rubricsvc rubrics approve {newest}`")

@@ -26,6 +26,7 @@ from rubricsvc.core.run import NewRun, RolloutGroup, RunHeartbeat, RunStep, Stor
 from rubricsvc.core.run_evaluation import EvaluationGroup, RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.lint import Finding, Severity
+from rubricsvc.schemas.evolutions import EvolutionFilters
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
 
@@ -297,7 +298,7 @@ class Evolutions(Noun[C]):
     """Methods of ``client.evolutions``."""
 
     get = reader(EvolutionReport, "evolutions/{}", object)
-    page = lister(EvolutionSummary, "evolutions", queries.Paging)
+    page = lister(EvolutionSummary, "evolutions", EvolutionFilters)
 
 
 class Runs(Noun[C]):

@@ -1,162 +1,154 @@
-"""Evolution of a rubric against people's labels: settings, candidates, and the gain of the best on held-out prompts."""
+"""Evolution of a rubric: criteria are proposed, measured on labels or on rollouts, and kept where they separate better.
+
+An evolution has steps, and each has at most one round. Its buffer holds all criteria that it has ever had, with what
+was measured of them; those that are frozen or active make the rubric.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal
+from itertools import islice
+from typing import Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from rubricsvc.core.base import Name, UnitInterval, Value
+from rubricsvc.core.base import Name, UnitInterval, Value, numbered_names
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.judge import Judge, Sampling
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.formulas import absolute_weights, formula_for
+from rubricsvc.core.judge import Sampling
+from rubricsvc.core.reward import check_formula
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.errors import InvalidError
 
-Objective = Literal["preferences", "scores", "verdicts"]
-"""What is maximized: pairs in people's order, minus the squared error of scores, or verdicts that agree with labels."""
+BufferState = Literal["proposed", "active", "retired", "frozen"]
+PROPOSED: Final = "proposed"
+ACTIVE: Final = "active"
+BUFFER_RETIRED: Final = "retired"
+FROZEN: Final = "frozen"
 
-UNITS: dict[Objective, str] = {"preferences": "preference pair", "scores": "scored completion", "verdicts": "label"}
-"""What each objective counts, in the singular."""
+RetirementReason = Literal["separation", "agreement", "limit"]
+"""Its values do not differ within a group; they do not agree with the trusted judge or labels; others are better."""
 
-EvolutionStatus = Literal["running", "stopped", "budget_exhausted", "completed"]
+Objective = Literal["preferences", "scores"]
+"""What labels are compared by: pairs of completions in people's order, or minus the squared error of scores."""
 
-Operator = Literal[
-    "start",
-    "jitter",
-    "scale",
-    "fit",
-    "drop",
-    "restore",
-    "cross",
-    "formula",
-    "threshold",
-    "template",
-    "reword",
-    "split",
-    "pitfall",
-]
-"""How a candidate was made from its parents."""
+Operator = Literal["propose", "jitter", "fit", "drop", "restore"]
+"""How a candidate was made from the rubric of its round."""
 
-MAX_CANDIDATES = 20_000
-"""Children of an evolution."""
+
+class ProposalSource(Value):
+    """Where a proposed criterion comes from. It is set by the evolution, and accepted from no caller."""
+
+    judge: str = Field(description="Name of the judge whose model proposed it.")
+    model: str = Field(description="Its model.")
+    template: str = Field(description="Name of the prompt template.")
+    template_digest: str = Field(description="SHA-256 of the template.")
+    step: int = Field(description="Step of the run or of the evolution, from 0.")
+    group: tuple[str, ...] = Field(description="SHA-256 of each completion that the model was shown.")
+
+
+class BufferedCriterion(Value):
+    """A criterion in the buffer of an evolution, with what was measured of it.
+
+    ``separation`` and ``mean`` are those of the newest group that it was tried on. ``agreeing`` counts the ``pairs`` of
+    completions that it orders as the trusted judge or people's labels do, over all its trials; ties count half.
+    """
+
+    criterion: Criterion = Field(description="The criterion; its weight is the proposed one.")
+    state: BufferState = Field(description="proposed: not tried yet; active; retired: tried again later; frozen.")
+    reason: RetirementReason | None = Field(default=None, description="Why it is retired.")
+    source: ProposalSource | None = Field(default=None, description="Where it comes from; null if it was authored.")
+    trials: int = Field(default=0, description="Groups of completions that it was tried on.")
+    tested_step: int | None = Field(default=None, description="Step of the newest of them, from 0.")
+    separation: float | None = Field(default=None, description="Standard deviation of its values within that group.")
+    mean: UnitInterval | None = Field(default=None, description="Mean of its values in that group.")
+    agreeing: float = Field(default=0.0, description="Pairs that are ordered as the reference orders them.")
+    pairs: int = Field(default=0, description="Pairs that the reference does not tie.")
+    reactivations: int = Field(default=0, description="Times that it was active again after it was retired.")
+
+    @property
+    def key(self) -> str:
+        """The key in every rubric version."""
+        return self.criterion.key
+
+    @property
+    def agreement(self) -> float | None:
+        """The share of agreeing pairs, 0.5 by chance; None where nothing was compared."""
+        return self.agreeing / self.pairs if self.pairs else None
+
+
+class RefusedProposal(Value):
+    """A proposed criterion that is not tried, and why."""
+
+    text: str = Field(description="Text of the criterion.")
+    reason: str = Field(description="`duplicate of KEY`, or the rule of the linter and what it found.")
 
 
 class Candidate(Value):
-    """A rubric, and what changes about its judge."""
+    """A changed rubric that a round on labels has measured."""
 
-    rubric: Rubric = Field(description="The rubric.")
-    template: Name | None = Field(default=None, description="Prompt template of the judge; null: the judge's own.")
-    threshold: UnitInterval | None = Field(
-        default=None, description="Probability from which a readout's value is 1, else 0; null: the value is it."
-    )
-
-    def judge(self, judge: Judge) -> Judge:
-        """Return the judge with the template of this candidate, without its threshold."""
-        return judge if self.template is None else judge.model_copy(update={"template": self.template})
+    operator: Operator = Field(description="How it was made.")
+    changed: tuple[str, ...] = Field(description="Keys of the criteria that it changes, adds or leaves out.")
+    score: float | None = Field(description="Its objective on the search part; null with too few verdicts.")
 
 
-class EvolutionSettings(Value):
-    """How a rubric is evolved."""
+class EvolutionRound(Value):
+    """What one round did. Criteria are named by key."""
 
-    objective: Objective = Field(description="What is maximized.")
-    seed: int = Field(default=0, description="Random seed of the parts and of all draws.")
-    islands: int = Field(default=4, ge=1, le=64, description="Populations; every fourth generation exchanges parents.")
-    children: int = Field(default=6, ge=1, le=1000, description="Children of an island in a generation.")
-    generations: int = Field(default=8, ge=1, le=1000, description="Generations.")
+    failure: str | None = Field(default=None, description="Why nothing was proposed or tried; null if all went well.")
+    proposed: tuple[str, ...] = Field(default=(), description="Criteria that are new in the buffer.")
+    refused: tuple[RefusedProposal, ...] = Field(default=(), description="Proposals that are not tried.")
+    untested: tuple[str, ...] = Field(default=(), description="Criteria whose trial failed; they are tried again.")
+    activated: tuple[str, ...] = Field(default=(), description="Criteria that are active for the first time.")
+    reactivated: tuple[str, ...] = Field(default=(), description="Retired criteria that are active again.")
+    retired: tuple[str, ...] = Field(default=(), description="Active criteria that are retired.")
+    active: int = Field(default=0, description="Active criteria after the round.")
+    raw_reply: str = Field(default="", description="The proposer's reply, as it came.")
+    cost: float = Field(default=0.0, description="US dollars of the proposer's replies; 0 without a price.")
+    score: float | None = Field(default=None, description="Objective of the rubric after the round, on labels.")
+    candidates: tuple[Candidate, ...] = Field(default=(), description="What was measured on labels.")
+
+
+class Proposals(Value):
+    """What a proposer wrote."""
+
+    accepted: tuple[BufferedCriterion, ...] = Field(default=(), description="New entries of the buffer.")
+    refused: tuple[RefusedProposal, ...] = Field(default=(), description="Criteria that are not tried.")
+    raw_reply: str = Field(default="", description="The reply, as it came.")
+    cost: float = Field(default=0.0, description="US dollars.")
+    failure: str | None = Field(default=None, description="Why there is no criterion.")
+
+
+class EvolutionRequest(Value):
+    """How a rubric is evolved against people's labels."""
+
+    judge: Name | None = Field(default=None, description="Judge that scored the rubric; by default, the most often.")
+    proposer: Name | None = Field(default=None, description="Judge whose model proposes criteria.")
+    objective: Objective | None = Field(default=None, description="What is maximized; by default, what has labels.")
+    rounds: int = Field(default=8, ge=1, le=1000, description="Rounds.")
+    candidates: int = Field(default=24, ge=0, le=1000, description="Changes of weights and criteria in a round.")
+    max_proposals: int = Field(default=4, ge=1, le=20, description="Criteria taken from a reply of the proposer.")
+    weight: float = Field(default=0.1, gt=0.0, le=1.0, description="Weight of a new criterion, as a share of the sum.")
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Random seed.")
     held_out: float = Field(default=0.4, gt=0.0, lt=1.0, description="Share of the prompts that are held out.")
     job_id: int | None = Field(default=None, description="Only what this job scored.")
-    held_out_job_id: int | None = Field(default=None, description="Job with the held-out prompts, instead of a share.")
-    templates: tuple[Name, ...] = Field(default=(), description="Prompt templates of the judge to try.")
-    proposer: Name | None = Field(default=None, description="Judge whose model rewords, splits and adds criteria.")
+    budget: float | None = Field(default=None, gt=0.0, description="US dollars that judge and proposer may cost.")
     sampling: Sampling = Field(
         default=Sampling(temperature=0.7, max_tokens=2048), description="How proposals are sampled."
     )
 
-    @property
-    def planned(self) -> int:
-        """The number of children."""
-        return self.islands * self.children * self.generations
-
-    @model_validator(mode="after")
-    def _limited(self) -> EvolutionSettings:
-        if self.planned > MAX_CANDIDATES:
-            message = f"{self.planned} candidates are planned; expected at most {MAX_CANDIDATES}"
-            raise ValueError(f"{message}: fewer generations, islands or children")
-        return self
-
-
-class SearchCase(Value):
-    """A completion of the search part, and what people and the rubric found of it."""
-
-    prompt: str
-    completion: str
-    finding: str
-
-
-class ProposalRequest(Value):
-    """What a model is asked to propose: other wordings or parts of a criterion, or pitfalls.
-
-    ``sample`` distinguishes requests for the same.
-    """
-
-    operator: Operator
-    rubric: Rubric
-    key: str
-    evidence: tuple[SearchCase, ...]
-    sample: int
-
-
-class ObjectiveChange(Value):
-    """One objective before and after, on the same held-out units; the interval is cluster-robust over prompts."""
-
-    objective: Objective = Field(description="What is measured.")
-    units: int = Field(description="Pairs, scored completions or labels that both candidates have.")
-    left_out: int = Field(description="Units without a reward or verdict on either side.")
-    start: float = Field(description="Mean of the start.")
-    best: float = Field(description="Mean of the best candidate.")
-    difference: Estimate = Field(description="Best less start.")
-
-
-class PairedTest(Value):
-    """An exact two-sided test of paired right and wrong decisions: McNemar's, on the ones that differ."""
-
-    better: int = Field(description="Right with the best candidate only.")
-    worse: int = Field(description="Right with the start only.")
-    p: float = Field(description="Exact binomial probability of a difference of at least this size, given none.")
-
 
 class HeldOutResult(Value):
-    """What the best candidate gains over the start on prompts that took no part in the search."""
+    """What the evolved rubric gains over the start on prompts that took no part in the search."""
 
     prompts: int = Field(description="Held-out prompts with units; completions where all have one prompt.")
-    objectives: tuple[ObjectiveChange, ...] = Field(description="The objective that was maximized, then the others.")
-    mcnemar: PairedTest = Field(description="Over units. Units of one prompt are not independent.")
-    by_prompt: PairedTest = Field(description="Over prompts, by which candidate is right more often.")
-    gain: bool = Field(description="Whether the interval of the objective's difference is above 0.")
-
-
-class PartCounts(Value):
-    """What the parts of the labelled completions have."""
-
-    search_units: int = Field(description="Units that candidates are scored on.")
-    search_prompts: int = Field(description="Prompts that candidates are scored on.")
-    held_out_units: int = Field(description="Held-out units.")
-    held_out_prompts: int = Field(description="Held-out prompts.")
-    left_out: int = Field(description="Labelled completions without a reward of the start.")
-
-
-class CandidateSummary(Value):
-    """A candidate without its content."""
-
-    number: int = Field(description="Number in the evolution; 0 is the start.")
-    generation: int = Field(description="Generation.")
-    island: int = Field(description="Island.")
-    operator: Operator = Field(description="How it was made.")
-    parents: tuple[int, ...] = Field(description="Numbers of its parents.")
-    criteria: int = Field(description="Criteria of its rubric.")
-    score: float | None = Field(description="Objective on the largest part that it was scored on.")
-    whole: bool = Field(description="Whether that is the whole search part.")
-    reason: str | None = Field(description="Why there is no candidate, or no score.")
+    units: int = Field(description="Pairs or scored completions that both rubrics have a reward for.")
+    left_out: int = Field(description="Units without a reward on either side.")
+    start: float = Field(description="Objective of the start.")
+    best: float = Field(description="Objective of the evolved rubric.")
+    difference: Estimate = Field(description="Best less start; the interval is cluster-robust over prompts.")
+    gain: bool = Field(description="Whether that interval is above 0.")
 
 
 class EvolutionSummary(Value):
@@ -164,36 +156,72 @@ class EvolutionSummary(Value):
 
     id: int = Field(description="Id of the evolution.")
     created_at: datetime = Field(description="Time at which it was started.")
-    updated_at: datetime = Field(description="Time of its last step.")
-    finished_at: datetime | None = Field(description="Time at which it ended.")
-    status: EvolutionStatus = Field(description="Status.")
+    finished_at: datetime | None = Field(description="Time at which it ended; null for that of a training run.")
+    run: str | None = Field(description="Training run whose rollouts it is measured on; null where that are labels.")
+    prompt_id: int | None = Field(description="The prompt, where a training run evolves its rubric.")
     rubric: str = Field(description="The start, as name@version.")
-    judge: str = Field(description="Name of the judge.")
-    objective: Objective = Field(description="What is maximized.")
-    reached: int = Field(description="Number of the newest candidate.")
-    planned: int = Field(description="Number of the last candidate.")
-    candidates: int = Field(description="Candidates, the start included.")
-    start_score: float | None = Field(description="Objective of the start on the search part.")
-    best_score: float | None = Field(description="Highest objective on the search part.")
-    best: int | None = Field(description="Number of the best candidate so far.")
-    difference: Estimate | None = Field(description="Best less start on held-out prompts.")
-    gain: bool | None = Field(description="Whether the interval of the difference is above 0.")
-    budget: float | None = Field(description="US dollars that models may cost.")
-    cost: float = Field(description="US dollars that models have cost.")
+    newest: str | None = Field(description="Newest version that it has written; null if it has not changed the start.")
+    steps: int = Field(description="Steps that used it, or rounds on labels.")
+    planned: int | None = Field(description="Rounds on labels that are planned.")
+    cost: float = Field(description="US dollars that its proposals have cost, and on labels its jobs.")
+    held_out: HeldOutResult | None = Field(description="Gain on held-out prompts, once it is measured.")
 
 
-class EvolutionReport(Value):
+class EvolutionStep(Value):
+    """The version that a step used, and the round that followed, if any."""
+
+    step: int = Field(description="Step, from 0.")
+    used: str = Field(description="The version that it used, as name@version.")
+    wrote: str | None = Field(description="The version that its round has written; null if it changed nothing.")
+    round: EvolutionRound | None = Field(description="The round.")
+
+
+class EvolutionReport(EvolutionSummary):
     """All that an evolution has found."""
 
-    summary: EvolutionSummary = Field(description="How far it is.")
-    settings: EvolutionSettings = Field(description="How it is done.")
-    parts: PartCounts = Field(description="Size of the parts.")
-    held_out: HeldOutResult | None = Field(description="Comparison with the start; null until it is completed.")
-    best: Candidate | None = Field(description="The best candidate so far.")
-    start: Candidate = Field(description="The start.")
-    judge: Judge | None = Field(description="The best candidate's judge, where it is another one than the start's.")
-    changes: tuple[str, ...] = Field(description="What differs from the start, in words.")
-    lineage: tuple[CandidateSummary, ...] = Field(description="The best candidate and its ancestors.")
-    candidates: tuple[CandidateSummary, ...] = Field(description="All candidates.")
-    jobs: tuple[int, ...] = Field(description="Jobs that scored candidates.")
-    asked_again: int = Field(description="Questions to the proposer that had a stored reply.")
+    settings: EvolutionRequest | None = Field(description="How it is done; null where the run's record says it.")
+    entries: tuple[BufferedCriterion, ...] = Field(description="The buffer.")
+    rounds: tuple[EvolutionStep, ...] = Field(description="Steps with a round.")
+    jobs: tuple[int, ...] = Field(description="Jobs that scored new criteria.")
+
+
+def frozen_entries(base: Rubric) -> list[BufferedCriterion]:
+    """Return the authored criteria as entries of a buffer."""
+    return [BufferedCriterion(criterion=one, state=FROZEN) for one in base.criteria]
+
+
+def next_keys(entries: Iterable[BufferedCriterion], count: int) -> list[str]:
+    """Return keys for new criteria: evolved-1, evolved-2, …, which no entry has or has had."""
+    taken = {entry.key for entry in entries}
+    return list(islice((name for name in numbered_names("evolved", 1) if name not in taken), count))
+
+
+def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: float) -> Rubric:
+    """Return the rubric with the active criteria after its own, in the order of the buffer.
+
+    Each has a share ``weight`` of the sum of the rubric's absolute weights, with the sign that was proposed.
+    """
+    size = weight * sum(abs(criterion.weight) for criterion in base.criteria)
+    active = [
+        entry.criterion.model_copy(update={"weight": size if entry.criterion.weight > 0 else -size})
+        for entry in entries
+        if entry.state == ACTIVE
+    ]
+    return base.model_copy(update={"criteria": (*base.criteria, *active)}) if active else base
+
+
+def check_evolvable(base: Rubric) -> None:
+    """Raise an InvalidError unless criteria with small weights of either sign may be added to the rubric."""
+    added = [Criterion(key=f"evolved {weight}", text="Is added.", weight=weight) for weight in (1, -1)]
+    extended = base.model_copy(update={"criteria": (*base.criteria, *added)})
+    try:
+        check_formula(extended)
+        summed = formula_for(extended, base.formula).weights is absolute_weights
+    except ValueError:
+        summed = False
+    if not summed or base.groups or base.expression:
+        raise InvalidError(
+            f"criteria cannot be added to a rubric with the formula {base.formula!r}",
+            hint="use a formula that sums weights of both signs, such as weighted_mean or healthbench",
+            path="evolve",
+        )

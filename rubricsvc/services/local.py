@@ -9,6 +9,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.lint import EmptyValue
+from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.rewards import Rewards
@@ -56,3 +57,4 @@ class LocalService:
         self.prompts = Prompts(db)
         self.jobs = Jobs(db)
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
+        self.evolutions = Evolutions(db)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import completions, items, prompts
-from rubricsvc.store.criterion_buffers import authored
+from rubricsvc.store.evolutions import authored
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVarTuple
 
 from sqlalchemy import Select, String, case, cast, func, select, tuple_, update
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
+from sqlalchemy.orm import Session, aliased, joinedload
 
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
@@ -24,7 +24,6 @@ from rubricsvc.store.tables import (
     JobRow,
     JudgeRow,
     PromptRow,
-    ProposalReplyRow,
     QuestionRow,
     ReplyRow,
     RolloutRow,
@@ -334,28 +333,20 @@ def _rubrics(session: Session, ids: Iterable[int]) -> Mapping[int, Rubric]:
     return {id_: session.get_one(RubricRow, id_).value for id_ in set(ids)}
 
 
-OF_ITEM, OF_EVOLUTION = ReplyRow.item_id, ProposalReplyRow.evolution_id
-"""The columns of a reply's owner."""
-
-Owner = InstrumentedAttribute[int]
-
-
-def known_replies(session: Session, owner: Owner, owner_id: int) -> dict[str, dict[str, Any]]:
-    """Return the replies that an owner has, by the digest of the question."""
-    table: Any = owner.class_
-    return dict(session.execute(select(table.digest, table.reply).where(owner == owner_id)).all())
+def known_replies(session: Session, item_id: int) -> dict[str, dict[str, Any]]:
+    """Return the replies that an item has, by the digest of the question."""
+    rows = session.execute(select(ReplyRow.digest, ReplyRow.reply).where(ReplyRow.item_id == item_id))
+    return dict(rows.tuples())
 
 
-def add_reply(session: Session, owner: Owner, owner_id: int, replies: Mapping[str, dict[str, Any]]) -> None:
+def add_reply(session: Session, item_id: int, replies: Mapping[str, dict[str, Any]]) -> None:
     """Store replies by the digest of their questions. Of several to one question the first is kept."""
-    table: Any = owner.class_
     for digest in sorted(replies):  # one order for all writers: two cannot block each other
-        statement = insert(session, table).values({owner.key: owner_id, "digest": digest, "reply": replies[digest]})
-        again = {"answered": table.answered + 1}
-        session.execute(statement.on_conflict_do_update(index_elements=[owner.key, "digest"], set_=again))
+        statement = insert(session, ReplyRow).values({"item_id": item_id, "digest": digest, "reply": replies[digest]})
+        again = {"answered": ReplyRow.answered + 1}
+        session.execute(statement.on_conflict_do_update(index_elements=["item_id", "digest"], set_=again))
 
 
-def asked_again(session: Session, owner: Owner, owner_ids: Sequence[int] | Select[int]) -> int:
-    """Return the number of replies to questions of these owners that had one already."""
-    answered: Any = owner.class_.answered
-    return int(session.scalar(select(func.sum(answered - 1)).where(owner.in_(owner_ids))) or 0)
+def asked_again(session: Session, item_ids: Select[int]) -> int:
+    """Return the number of replies to questions of these items that had one already."""
+    return int(session.scalar(select(func.sum(ReplyRow.answered - 1)).where(ReplyRow.item_id.in_(item_ids))) or 0)

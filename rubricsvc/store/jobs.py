@@ -620,5 +620,5 @@ def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | No
         empty_reward_max=max(empty, default=None),
         reasons=dict(reasons.most_common()),
         cost=None if judge is None or (judge.unpriced and not job.spent) else round(job.spent, 6),
-        asked_again=items.asked_again(session, items.OF_ITEM, select(ItemRow.id).where(of_job)),
+        asked_again=items.asked_again(session, select(ItemRow.id).where(of_job)),
     )

@@ -23,7 +23,7 @@ from rubricsvc.core.rubric_test import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
 from rubricsvc.store.base import add_new, batched, find, id_of, missing, name_of, page_of
-from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow, RunStepRow
+from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
 """The states of versions that are not approved yet."""
@@ -287,8 +287,9 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
 def _only_by_name() -> ColumnElement[bool]:
     """Return whether a version has the name of a training run's versions, or is a candidate of an evolution."""
     written = aliased(RubricRow)
-    of_run = select(RunStepRow.id).join(written, written.id == RunStepRow.target_id)
-    of_run = of_run.where(RunStepRow.prompt_id == RubricRow.prompt_id, written.name == RubricRow.name)
+    of_run = select(EvolutionStepRow.id).join(written, written.id == EvolutionStepRow.target_id)
+    of_run = of_run.join(EvolutionStepRow.evolution).where(EvolutionRow.run.is_not(None))
+    of_run = of_run.where(EvolutionRow.prompt_id == RubricRow.prompt_id, written.name == RubricRow.name)
     candidate = (RubricRow.origin == EVOLVED) & (RubricRow.name == func.coalesce(RubricRow.added_by, ""))
     return of_run.exists() | candidate
 

@@ -10,8 +10,7 @@ from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConst
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from rubricsvc.core.audit import Audit, StoredAudit
-from rubricsvc.core.criterion_buffer import BufferedCriterion, BufferState, EvolutionRound
-from rubricsvc.core.evolution import Candidate, EvolutionSettings, HeldOutResult
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, HeldOutResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
@@ -23,7 +22,7 @@ from rubricsvc.core.states import APPROVED, RubricState, RunState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.store.base import Base, DatedRow, utcnow
+from rubricsvc.store.base import Base, DatedRow
 
 
 class PromptRow(DatedRow):
@@ -430,119 +429,62 @@ class KeyRow(DatedRow):
 
 
 class EvolutionRow(DatedRow):
-    """The evolution of a rubric version against labels.
+    """The evolution of a rubric version: against labels, or of one prompt by the rollouts of a ``run``.
 
-    ``key`` names the start, the settings and the labels, so that the same command continues it. ``data_digest`` is that
-    of the labelled completions. ``fence`` grows with each process that works on it; only the newest one may record.
+    ``key`` names the start with the settings and the labels (``data_digest``), or with the run and the prompt, so that
+    the same command, or the resumed run, continues it.
     """
 
     __tablename__ = "evolutions"
 
     key: Mapped[str] = mapped_column(String(64), unique=True)
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), index=True)
-    judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"))
-    settings: Mapped[dict[str, Any]]
-    budget: Mapped[float | None] = mapped_column(Float)
-    parts: Mapped[dict[str, Any]]
-    data_digest: Mapped[str] = mapped_column(String(64))
-    status: Mapped[str] = mapped_column(String(20))
-    fence: Mapped[int] = mapped_column(default=0)
-    updated_at: Mapped[datetime] = mapped_column(default=utcnow)
+    run: Mapped[str | None] = mapped_column(String(200), index=True)
+    prompt_id: Mapped[int | None] = mapped_column(ForeignKey("prompts.id"), index=True)
+    judge_id: Mapped[int | None] = mapped_column(ForeignKey("judges.id"))
+    settings: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    data_digest: Mapped[str | None] = mapped_column(String(64))
     finished_at: Mapped[datetime | None]
-    best: Mapped[int | None]
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     rubric: Mapped[RubricRow] = relationship()
-    judge: Mapped[JudgeRow] = relationship()
+    judge: Mapped[JudgeRow | None] = relationship()
 
     @property
-    def settings_value(self) -> EvolutionSettings:
+    def request(self) -> EvolutionRequest | None:
         """The settings as a value."""
-        return EvolutionSettings.model_validate(self.settings)
+        return EvolutionRequest.model_validate(self.settings) if self.settings is not None else None
 
     @property
     def held_out(self) -> HeldOutResult | None:
-        """The comparison of the best candidate with the start, once it is made."""
+        """The comparison with the start, once it is made."""
         return HeldOutResult.model_validate(self.result) if self.result else None
 
 
-class CandidateRow(DatedRow):
-    """A candidate of an evolution; ``number`` counts from 0, the start. ``parents`` are numbers.
+class EvolutionStepRow(DatedRow):
+    """The version that a step (from 0) used, and the round that followed, if any did.
 
-    ``rung`` is the largest part that it was scored on (-1: none), with this ``score``; ``whole`` where that is all of
-    the search part. ``reason`` says why it has none.
+    ``event_id`` is the newest review event that decided the version, 0 for the start. ``entries`` is the buffer after
+    the round, or while it is under way. ``target_id`` is the version that it has written, null if it changed nothing.
     """
 
-    __tablename__ = "candidates"
-    __table_args__ = (UniqueConstraint("evolution_id", "number"),)
+    __tablename__ = "evolution_steps"
+    __table_args__ = (UniqueConstraint("evolution_id", "step"),)
 
     evolution_id: Mapped[int] = mapped_column(ForeignKey("evolutions.id"))
-    number: Mapped[int]
-    generation: Mapped[int]
-    island: Mapped[int]
-    operator: Mapped[str] = mapped_column(String(20))
-    parents: Mapped[list[Any]]
-    content: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    rung: Mapped[int] = mapped_column(default=-1)
-    whole: Mapped[bool] = mapped_column(default=False)
-    score: Mapped[float | None] = mapped_column(Float)
-    reason: Mapped[str | None] = mapped_column(String(300))
-
-    @property
-    def value(self) -> Candidate:
-        """The core value."""
-        return Candidate.model_validate(self.content)
-
-
-class ProposalReplyRow(DatedRow):
-    """A reply to a question of a proposer, which is not asked again."""
-
-    __tablename__ = "proposal_replies"
-    __table_args__ = (UniqueConstraint("evolution_id", "digest"),)
-
-    evolution_id: Mapped[int] = mapped_column(ForeignKey("evolutions.id"))
-    digest: Mapped[str] = mapped_column(String(64))
-    answered: Mapped[int] = mapped_column(default=1)
-    reply: Mapped[dict[str, Any]]
-
-
-class BufferedCriterionRow(DatedRow):
-    """A criterion in the buffer of one prompt and its authored rubric (``base_id``), in one training run."""
-
-    __tablename__ = "buffered_criteria"
-    __table_args__ = (UniqueConstraint("run", "prompt_id", "base_id", "key"),)
-
-    run: Mapped[str] = mapped_column(String(200))
-    prompt_id: Mapped[int] = mapped_column(ForeignKey("prompts.id"), index=True)
-    base_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"))
-    key: Mapped[str] = mapped_column(String(200))
-    state: Mapped[BufferState] = mapped_column(String(10))
-    content: Mapped[dict[str, Any]]
-
-    @property
-    def value(self) -> BufferedCriterion:
-        """The core value."""
-        return BufferedCriterion.model_validate(self.content)
-
-
-class RunStepRow(DatedRow):
-    """The rubric version that a step (from 0) of a run used for a prompt, and the round that followed, if any did.
-
-    ``event_id`` is the newest review event that decided the version, 0 for the authored one. ``target_id`` is the
-    version that the round has written, null if it changed nothing.
-    """
-
-    __tablename__ = "run_steps"
-    __table_args__ = (UniqueConstraint("run", "prompt_id", "base_id", "step"),)
-
-    run: Mapped[str] = mapped_column(String(200))
-    prompt_id: Mapped[int] = mapped_column(ForeignKey("prompts.id"), index=True)
-    base_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"))
     step: Mapped[int]
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"))
     event_id: Mapped[int] = mapped_column(default=0)
-    target_id: Mapped[int | None] = mapped_column(ForeignKey("rubrics.id"))
+    target_id: Mapped[int | None] = mapped_column(ForeignKey("rubrics.id"), index=True)
+    entries: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     round: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+    evolution: Mapped[EvolutionRow] = relationship()
+
+    @property
+    def buffer(self) -> list[BufferedCriterion]:
+        """The buffer as values."""
+        return [BufferedCriterion.model_validate(one) for one in self.entries or ()]
 
     @property
     def round_value(self) -> EvolutionRound | None:

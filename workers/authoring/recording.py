@@ -21,10 +21,10 @@ _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 class ReplyLog:
-    """The replies of one item or evolution, by the digest of the question, in the database and here."""
+    """The replies of one item, by the digest of the question, in the database and here."""
 
-    def __init__(self, owner: items.Owner, owner_id: int, known: Mapping[str, Mapping[str, Any]], write: Write) -> None:
-        self._add, self._write = partial(items.add_reply, owner=owner, owner_id=owner_id), write
+    def __init__(self, item_id: int, known: Mapping[str, Mapping[str, Any]], write: Write) -> None:
+        self._add, self._write = partial(items.add_reply, item_id=item_id), write
         self._replies = {key: _REPLY.validate_python(reply) for key, reply in known.items()}
 
     def get(self, key: str) -> Reply | None:

@@ -153,7 +153,7 @@ class GenerationWork:
     async def run(self, engines: DrainEngines, write: Write) -> GeneratedItem:
         """Write the rubric and try it; every error is a reason."""
         try:
-            stored = ReplyLog(items.OF_ITEM, self.lease.item_id, self.known, write)
+            stored = ReplyLog(self.lease.item_id, self.known, write)
             recording = RecordingEngine(engines.of(self.judge), self.judge, stored)
             author = Author(recording, self.judge, self.generation, retries=self.lease.retries)
             draft = await write_rubric(author, self.task)
@@ -254,7 +254,7 @@ class WorkLoader:
         folder = self._settings.collections_dir
         task = generation.inputs_of_prompt(session, lease.prompt_id, how, job_id=lease.job_id, collections_dir=folder)
         gate_judge = judge_of_gate(judges.get(session, how.gate_judge).value if how.gate_judge is not None else judge)
-        known = items.known_replies(session, items.OF_ITEM, lease.item_id)
+        known = items.known_replies(session, lease.item_id)
         return GenerationWork(lease, judge, gate_judge, how, task, known, self._settings.require_approval)
 
 

@@ -18,18 +18,18 @@ import torch
 
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.criterion_buffers import CriterionBuffers
+from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.store import rubrics
 from rubricsvc.store.base import page_of
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import BufferedCriterionRow, RunStepRow
+from rubricsvc.store.tables import EvolutionStepRow
 from tests.databases import sqlite_at
 from tests.letter_judge import JUDGE, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy
 from tests.scripted_server import ScriptedReply, scripted_server, text_reply
 from trainer import checkpoint, history
 from trainer.data.tasks import Task
-from trainer.evolution.online import OnlineEvolution
+from trainer.evolution import OnlineEvolution
 from trainer.loop import train
 from trainer.rewards.source import JudgeRewards
 
@@ -56,7 +56,7 @@ def run(out: Path, url: str, proposer: str) -> None:
     evolve = {"proposer": judge, "every": EVERY, "max_active": 2, "retest_every": 4, "shown": 3}
     config = tiny_config(steps=STEPS, out=out, checkpoint_every=3, evolve=evolve)
     assert config.evolve is not None
-    buffers = CriterionBuffers(Database(url), out.name, config.evolve.approve)
+    buffers = RunEvolutions(Database(url), out.name, config.evolve.approve)
     with JudgeRewards(JUDGE) as rewards, OnlineEvolution(config.evolve, buffers, rewards) as evolution:
         resume = (out / "config.json").exists()
         train(tiny_policy(), TASKS, rewards, config, resume=resume, evolution=evolution)
@@ -79,11 +79,11 @@ def outcome(out: Path, url: str) -> dict[str, Any]:
     """All that must be the same: weights, versions of steps, rounds, buffers and metrics."""
     db = Database(url)
     with db.read() as session:
-        steps = page_of(session, RunStepRow, 0, 9999, run=out.name)
-        entries = page_of(session, BufferedCriterionRow, 0, 9999, run=out.name)
+        steps = page_of(session, EvolutionStepRow, 0, 9999)
+        assert {row.evolution.run for row in steps} == {out.name}
         versions = rubrics.many(session, [row.rubric_id for row in steps])
-        used = {(row.prompt_id, row.step): (versions[row.rubric_id].digest, row.round) for row in steps}
-        buffers = {(row.prompt_id, row.key): row.content for row in entries}
+        used = {(row.evolution.prompt_id, row.step): (versions[row.rubric_id].digest, row.round) for row in steps}
+        buffers = {(row.evolution.prompt_id, row.step): row.entries for row in steps}
     db.close()
     saved = checkpoint.folder(out, STEPS)
     names = ("optimizer.safetensors", "model/model.safetensors")

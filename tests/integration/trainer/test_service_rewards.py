@@ -17,7 +17,7 @@ from rubricsvc.client import Client
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import NotFoundError, RubricsvcError
-from rubricsvc.services.criterion_buffers import CriterionBuffers
+from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import completions, jobs, judges, outbox
 from rubricsvc.store.session import Database
@@ -32,7 +32,7 @@ from tests.services import free_port
 from trainer import loop
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
-from trainer.evolution.online import OnlineEvolution
+from trainer.evolution import OnlineEvolution
 from trainer.history import Metrics
 from trainer.history import read as read_metrics
 from trainer.recording.recorder import RunRecorder
@@ -260,7 +260,7 @@ def test_evolution_tries_criteria_at_the_service(db: Database, monkeypatch: pyte
     task = Task(Prompt.of("What is the weather?"), Rubric(criteria=[Criterion(key="sun", text=uses("sun"))]))
     group = [Completion(text=text, policy="p", step=0) for text in ("sun fog", "sun", "fog", "hail")]
     own = Database(sqlite_at(tmp_path / "own.db"))
-    buffers = CriterionBuffers(own, "run-1", "auto")
+    buffers = RunEvolutions(own, "run-1", "auto")
     config = EvolveConfig(proposer=WORDS, every=1)
     proposer = InstantEngine(lambda _question: Reply(proposal("fog", "snow")))
     with running(db) as url, service_rewards("letters", url) as rewards:

@@ -58,14 +58,16 @@ def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: Scri
     assert (ran.code, ran.json["steps"]) == (0, 2), ran.err
     run = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())["run"]
     assert run.startswith("first-")
-    entries = cli("evolve", "buffer", "one", "--json").lines
+    (listed,) = cli("evolve", "list", "--prompt", "one", "--json").lines
+    assert (listed["run"], listed["rubric"], listed["steps"]) == (run, "first@1", 2)
+    entries = cli("evolve", "show", listed["id"], "--json").json["entries"]
     assert [one["state"] for one in entries if one["source"] is None] == ["frozen", "frozen"]
     added = [one for one in entries if one["state"] == "active"]
     assert added and {one["source"]["judge"] for one in added} == {"proposer"}
-    assert "evolved-1" in cli("evolve", "buffer", "one").out
-    first, second = cli("evolve", "buffer", "one", "--rounds", "--json").lines
+    assert "evolved-1" in cli("evolve", "show", listed["id"]).out
+    first, second = cli("evolve", "show", listed["id"], "--json").json["rounds"]
     assert (first["used"], first["wrote"], second["used"]) == ("first@1", f"first-{run}@1", f"first-{run}@1")
-    assert [one["reason"].partition(" ")[0] for one in second["refused"]] == ["duplicate"] * 3
+    assert [one["reason"].partition(" ")[0] for one in second["round"]["refused"]] == ["duplicate"] * 3
     history = cli("rubrics", "history", f"first-{run}@1", "--json").lines
     assert history[-1]["by"] == run and "evolved-" in history[-1]["comment"]
     steps = metrics(tmp_path)
@@ -76,9 +78,9 @@ def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: Scri
     resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 3), resumed.err
     assert metrics(tmp_path)[-1]["evolve/failed"] == 2
-    last = cli("evolve", "buffer", "one", "--rounds", "--run", run, "--json").lines[-1]
-    assert last["failure"].startswith("server_error") and last["used"].startswith(f"first-{run}@")
-    assert cli("evolve", "buffer", "one", "--run", "another").err.strip()
+    last = cli("evolve", "show", listed["id"], "--json").json["rounds"][-1]
+    assert last["round"]["failure"].startswith("server_error") and last["used"].startswith(f"first-{run}@")
+    assert cli("evolve", "list", "--run", "another").err.strip()
 
 
 def test_runs_start_uses_versions_once_a_person_approves_them(
@@ -91,12 +93,13 @@ def test_runs_start_uses_versions_once_a_person_approves_them(
     drafts = cli("rubrics", "list", "--state", "draft", "--json").lines
     assert {one["origin"] for one in drafts} == {"evolved"}
     ref = next(f"{one['name']}@{one['version']}" for one in drafts if one["name"].startswith("first-"))
-    assert {one["used"] for one in cli("evolve", "buffer", "one", "--rounds", "--json").lines} == {"first@1"}
+    (listed,) = cli("evolve", "list", "--prompt", "one", "--json").lines
+    assert {one["used"] for one in cli("evolve", "show", listed["id"], "--json").json["rounds"]} == {"first@1"}
     for action in ("submit", "approve"):
         assert cli("rubrics", action, ref).code == 0
     config.write_text(config.read_text().replace("steps = 2", "steps = 3"))
     assert cli("runs", "start", config, "--resume").code == 0
-    assert cli("evolve", "buffer", "one", "--rounds", "--json").lines[-1]["used"] == ref
+    assert cli("evolve", "show", listed["id"], "--json").json["rounds"][-1]["used"] == ref
 
 
 def test_runs_start_refuses_automatic_approval_where_people_approve(

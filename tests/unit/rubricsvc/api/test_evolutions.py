@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from rubricsvc import Client
+from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import Serve
-from tests.unit.rubricsvc.services.test_evolving import evolved, labelled
+from tests.unit.rubricsvc.services.test_evolutions import evolved, labelled
 
 
 def test_evolutions_are_listed_and_read(db: Database, serve: Serve) -> None:
     labelled(db)
-    found = evolved(db)
+    found, listed = evolved(db), Evolutions(db).page()
     service = serve()
-    (one,) = service.get("/v1/evolutions").json()["data"]
-    assert one == found.summary.model_dump(mode="json")
+    assert service.get("/v1/evolutions").json() == listed.model_dump(mode="json")
     assert service.get("/v1/evolutions/1").json() == found.model_dump(mode="json")
-    assert service.get("/v1/evolutions/2").status_code == 404
-    assert service.get("/v1/evolutions/x").status_code == 422
-
-
-def test_client_reads_evolutions(db: Database, serve: Serve) -> None:
-    labelled(db)
-    found = evolved(db)
-    service = serve()
+    assert service.get("/v1/evolutions?run=first").json()["data"] == []
+    assert [service.get(f"/v1/evolutions/{one}").status_code for one in ("2", "x")] == [404, 422]
     with Client("http://localhost", transport=service._transport) as client:
         assert client.evolutions.get(1) == found
-        assert [one.id for one in client.iterate(client.evolutions.page)] == [1]
+        assert client.evolutions.page() == listed

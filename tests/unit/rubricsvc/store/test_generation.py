@@ -155,9 +155,9 @@ def test_replies_are_stored_once(each_db: Database) -> None:
     (lease,) = claim(each_db)
     for text in ("first", "second"):
         with each_db.write() as session:
-            items.add_reply(session, items.OF_ITEM, lease.item_id, {"d" * 64: {"text": text}})
+            items.add_reply(session, lease.item_id, {"d" * 64: {"text": text}})
     with each_db.read() as session:
-        assert items.known_replies(session, items.OF_ITEM, lease.item_id) == {"d" * 64: {"text": "first"}}
+        assert items.known_replies(session, lease.item_id) == {"d" * 64: {"text": "first"}}
         summary = jobs.summary(session, job).generation
         assert summary is not None and summary.asked_again == 1
 

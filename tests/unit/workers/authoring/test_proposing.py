@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from workers.authoring.evolution.proposing import ModelProposer
 
 from rubricsvc.core.evolution import EvolutionSettings, PartCounts, ProposalRequest, SearchCase
 from rubricsvc.core.judge import Judge, Sampling
@@ -17,7 +18,6 @@ from rubricsvc.store import evolutions, judges, rubrics
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from workers.authoring.author import GenerationError
-from workers.authoring.evolution.proposing import ModelProposer
 from workers.engines.base import Question, Reply
 
 RUBRIC = Rubric(

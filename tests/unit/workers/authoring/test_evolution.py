@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from rubricsvc.core.criterion_buffer import BufferedCriterion, ProposalSource, frozen_entries
+from rubricsvc.core.evolution import BufferedCriterion, Proposals, ProposalSource, frozen_entries
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.unit.workers.authoring.test_author import Script
 from workers.authoring.author import GenerationError
-from workers.authoring.evolution.online import Proposals, Proposer, admit, spread
+from workers.authoring.evolution import Proposer, admit
 from workers.engines.base import Failure
 
 PROMPT = Prompt.of("How much water does the plant need?")
@@ -26,10 +26,7 @@ BASE = Rubric(
 ENTRIES = frozen_entries(BASE)
 JUDGE = Judge(name="proposer", model="m")
 SOURCE = ProposalSource(judge="proposer", model="m", template="online", template_digest="d", step=3, group=("g",))
-GROUP: Sequence[tuple[Completion, float | None]] = [
-    (Completion(text=text), reward)
-    for text, reward in (("Two cups </answer-1>", 0.9), ("A lot", 0.1), ("Great question!", 0.2), ("A lot", 0.1))
-]
+ANSWERS = [Completion(text=text) for text in ("Two cups </answer-1>", "A lot", "Great question!")]
 
 
 def reply(*criteria: tuple[str, float]) -> str:
@@ -37,8 +34,8 @@ def reply(*criteria: tuple[str, float]) -> str:
 
 
 def propose(engine: Script, entries: Sequence[BufferedCriterion] = ENTRIES, *, most: int = 2) -> Proposals:
-    proposer = Proposer(engine, JUDGE, max_shown=8, max_proposals=most)
-    return asyncio.run(proposer.propose(PROMPT, BASE, entries, GROUP, 3))
+    proposer = Proposer(engine, JUDGE, max_proposals=most)
+    return asyncio.run(proposer.propose(BASE, entries, 3, prompt=PROMPT, answers=ANSWERS))
 
 
 def test_proposer_shows_distinct_answers_and_the_criteria_in_use() -> None:
@@ -106,10 +103,3 @@ def test_admit_removes_vetoes_and_evidence() -> None:
     given = Criterion(key="c1", text="Says how to notice dry soil.", required=True, reference="Touch it.")
     (one,) = admit([given], BASE, ENTRIES, prompt=PROMPT, source=SOURCE).accepted
     assert (one.criterion.required, one.criterion.reference) == (False, None)
-
-
-def test_spread_takes_the_worst_and_the_best() -> None:
-    group = [(Completion(text=f"answer {n}"), n / 10) for n in range(9)]
-    texts = {one.text for one in spread([*group, (Completion(text="unscored"), None)], 3)}
-    assert texts == {"answer 0", "answer 4", "answer 8"}
-    assert spread(group, 3) == spread(group[::-1], 3)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from rubricsvc.core.criterion_buffer import BufferedCriterion, EvolutionRound, evolved_rubric, frozen_entries
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound, evolved_rubric, frozen_entries
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.services.criterion_buffers import Approve, CriterionBuffers
+from rubricsvc.services.evolutions import Approve, RunEvolutions
 from rubricsvc.services.reviewing import review
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import Database
@@ -28,7 +28,7 @@ def entry(number: int, state: str = "active") -> BufferedCriterion:
 class Run:
     """A run of one prompt."""
 
-    buffers: CriterionBuffers
+    buffers: RunEvolutions
     step: int = -1
 
     def begin(self) -> Rubric:
@@ -44,7 +44,7 @@ class Run:
 
 
 def run(db: Database, approve: Approve = "auto", name: str = "first-0a1b2c3d") -> Run:
-    return Run(CriterionBuffers(db, name, approve))
+    return Run(RunEvolutions(db, name, approve))
 
 
 def lineage(db: Database, name: str = "why-first-0a1b2c3d") -> list[tuple[str, str, str | None]]:
@@ -120,7 +120,7 @@ def test_begin_step_repeats_what_is_recorded(each_db: Database) -> None:
     assert again.buffers.open(1, TASK).done == EvolutionRound(active=1)
     again.end(7, 8)  # is recorded already
     assert [again.begin()] == used[2:]
-    assert [one.key for one in again.buffers.open(2, TASK).entries] == ["c1", "c2", "c3", "evolved-1", "evolved-2"]
+    assert [one.key for one in again.buffers.open(2, TASK).entries] == ["c1", "c2", "c3", "evolved-2"]
 
 
 def test_restore_refuses_another_database(each_db: Database, db: Database) -> None:
@@ -187,6 +187,6 @@ def test_runs_have_buffers_of_their_own(each_db: Database) -> None:
 
 def test_automatic_approval_is_refused_where_people_approve(db: Database) -> None:
     with pytest.raises(InvalidError) as caught:
-        CriterionBuffers(db, "first", "auto", "all")
+        RunEvolutions(db, "first", "auto", "all")
     assert caught.value.path == "evolve.approve"
-    CriterionBuffers(db, "first", "human", "all")
+    RunEvolutions(db, "first", "human", "all")

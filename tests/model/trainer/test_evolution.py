@@ -15,7 +15,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.criterion_buffers import CriterionBuffers
+from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
@@ -23,7 +23,7 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from tests.scripted_server import scripted_server, text_reply
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
-from trainer.evolution.online import OnlineEvolution
+from trainer.evolution import OnlineEvolution, spread
 from trainer.loop import train
 from trainer.rewards.source import CallableRewards, JudgeRewards, ScoredRollout
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -49,7 +49,7 @@ class ScriptedProposer(WordEngine):
 class Training:
     """A run whose completions a test writes."""
 
-    def __init__(self, evolution: OnlineEvolution, buffers: CriterionBuffers, rewards: JudgeRewards) -> None:
+    def __init__(self, evolution: OnlineEvolution, buffers: RunEvolutions, rewards: JudgeRewards) -> None:
         self.evolution, self.buffers, self.rewards = evolution, buffers, rewards
         self.done = 0
         self.scored: list[ScoredRollout] = []
@@ -85,7 +85,7 @@ def training(
     **settings: Any,
 ) -> Iterator[Training]:
     config = EvolveConfig.model_validate({"proposer": proposer or Judge(name="p", model="m"), "every": 1, **settings})
-    buffers = CriterionBuffers(db, "run-1", config.approve)
+    buffers = RunEvolutions(db, "run-1", config.approve)
     engine = None if proposer else ScriptedProposer(*replies)
     with (
         JudgeRewards(JUDGE, judge or WordEngine()) as rewards,
@@ -276,3 +276,10 @@ def test_train_needs_an_evolution_with_its_configuration() -> None:
     with pytest.raises(InvalidError) as caught:
         train(tiny_policy(), TASKS, CallableRewards(share_of_a), config)
     assert caught.value.path == "evolve"
+
+
+def test_spread_takes_the_worst_and_the_best() -> None:
+    group = [(Completion(text=f"answer {n}"), n / 10) for n in range(9)]
+    texts = {one.text for one in spread([*group, (Completion(text="unscored"), None)], 3)}
+    assert texts == {"answer 0", "answer 4", "answer 8"}
+    assert spread(group, 3) == spread(group[::-1], 3)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.core.criterion_buffer import (
+from rubricsvc.core.evolution import (
     BufferedCriterion,
     BufferState,
     check_evolvable,

@@ -1,4 +1,4 @@
-"""What a trial shows of buffered criteria, and which of them are active. docs/evolving-online.md describes them.
+"""What a trial shows of buffered criteria, and which of them are active (docs/evolving.md).
 
 Separation is the standard deviation of a criterion's values within a group of completions: what GRPO can learn from.
 Agreement is the share of pairs of completions that the criterion orders as a trusted judge or people do.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import fmean, pstdev
 
-from rubricsvc.core.criterion_buffer import (
+from rubricsvc.core.evolution import (
     ACTIVE,
     BUFFER_RETIRED,
     FROZEN,

@@ -1,0 +1,173 @@
+"""Rubrics evolved on recorded verdicts and labels: a true improvement is found, and none in permuted labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, Proposals
+from rubricsvc.core.label import Label
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.store import labels, rubrics
+from rubricsvc.store.session import Database
+from tests.unit.rubricsvc.services.test_comparing import score
+
+PROMPTS, EACH = 40, 4
+WEIGHTS = {"right": 1.0, "clear": 1.0, "long": 6.0, "rude": -4.0}
+RUBRIC = Rubric(criteria=tuple(Criterion(key=key, text=f"Is {key}.", weight=w) for key, w in WEIGHTS.items()))
+SMALL: dict[str, Any] = {"rounds": 4, "candidates": 8}
+
+
+def no_job(job_id: int) -> None:
+    raise AssertionError(f"job {job_id}")
+
+
+def labelled(db: Database, *, permuted: bool = False, prompts: int = PROMPTS, rubric: Rubric = RUBRIC) -> None:
+    """Completions whose scores by a person follow "right" and "clear", which the start weighs least."""
+    random = np.random.default_rng(1)
+    values = random.integers(0, 2, (prompts * EACH, len(WEIGHTS))).astype(float)
+    texts = [(f"prompt {n // EACH}", f"text {n}", list(row)) for n, row in enumerate(values.tolist())]
+    score(db, "j", texts, rubric=rubric)
+    overall = (values @ [0.6, 0.25, 0.0, 0.0] + random.uniform(0, 0.15, len(values))).round(3)
+    if permuted:
+        overall = random.permutation(overall)
+    with db.write() as session:
+        entries = [
+            (n + 1, 1, Label(criterion="overall", annotator="ann", value=value))
+            for n, value in enumerate(overall.tolist())
+        ]
+        labels.add_many(session, entries)
+
+
+def begin(db: Database, **options: Any) -> int:
+    return Evolutions(db).start("r", **(SMALL | options)).id
+
+
+def evolved(db: Database, **options: Any) -> EvolutionReport:
+    return Evolutions(db).search(begin(db, **options), no_job)
+
+
+@pytest.mark.parametrize("objective", ["preferences", "scores"])
+def test_evolution_finds_an_improvement_by_construction(each_db: Database, objective: str) -> None:
+    labelled(each_db)
+    found = evolved(each_db, objective=objective)
+    assert found.held_out is not None and found.finished_at is not None and found.held_out.gain
+    assert found.held_out.best > found.held_out.start and (found.held_out.difference.low or 0.0) > 0
+    assert found.settings is not None and found.settings.objective == objective
+    scores = [one.round.score for one in found.rounds if one.round and one.round.score is not None]
+    assert scores == sorted(scores) and len(scores) == 5
+    assert (found.newest, found.jobs, found.steps) == ("r@2", (), 4)
+    with each_db.read() as session:
+        row = rubrics.get(session, "r@2")
+        assert (row.state, row.parent_id, row.origin) == ("draft", 1, "evolved")
+        assert rubrics.get(session, "r").version == 1
+
+
+def test_evolution_reports_no_gain_on_permuted_labels(db: Database) -> None:
+    labelled(db, permuted=True)
+    for seed in range(3):
+        found = evolved(db, seed=seed).held_out
+        assert found is not None and not found.gain and (found.difference.low or 0.0) <= 0
+
+
+def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(db: Database) -> None:
+    labelled(db)
+    whole = evolved(db, seed=1)
+    number, seen = begin(db, seed=1, rounds=5), list[int]()
+
+    def interrupt(done: int, total: int, note: str) -> None:
+        seen.append(done)
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Evolutions(db).search(number, no_job, on_progress=interrupt)
+    assert Evolutions(db).get(number).steps == 3 and seen == [0, 1, 2, 3]
+    resumed = Evolutions(db).search(number, no_job)
+    assert [one.round for one in resumed.rounds[:4]] == [one.round for one in whole.rounds[:4]]
+    assert Evolutions(db).search(number, no_job) == resumed, "a finished one is not searched again"
+
+
+def test_evolution_splits_by_prompt(db: Database) -> None:
+    labelled(db)
+    found = evolved(db, held_out=0.25, objective="scores").held_out
+    assert found is not None and (found.prompts, found.units) == (10, 10 * EACH)
+
+
+def test_start_returns_the_same_evolution_until_labels_change(db: Database) -> None:
+    labelled(db)
+    first = begin(db)
+    assert begin(db) == begin(db, budget=3.0) == first != begin(db, seed=7)
+    with db.write() as session:
+        labels.add_many(session, [(1, 1, Label(criterion="overall", annotator="bob", value=0.9))])
+    assert begin(db) != first
+    with pytest.raises(ConflictError):
+        Evolutions(db).search(first, no_job)
+
+
+def test_evolved_rubric_is_a_branch_after_another_edit(db: Database) -> None:
+    labelled(db)
+    number = begin(db)
+    with db.write() as session:
+        edited = RUBRIC.model_copy(update={"formula": "mean", "criteria": RUBRIC.criteria[:2]})
+        rubrics.add(session, edited, name="r", parent_id=1)
+    assert Evolutions(db).search(number, no_job).newest == "r@3"
+
+
+def test_proposals_are_stored_before_they_are_tried(db: Database) -> None:
+    labelled(db)
+    asked = list[int]()
+
+    def propose(base: Rubric, entries: Any, cases: Any, *, step: int, budget: float | None) -> Proposals:
+        asked.append(step)
+        assert cases and "People gave it" in cases[0].text
+        criterion = Criterion(key="evolved-1", text="Names a cause.")
+        return Proposals(accepted=(BufferedCriterion(criterion=criterion, state="proposed"),), cost=0.5)
+
+    number = begin(db)
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="job 2"):
+            Evolutions(db).search(number, no_job, propose)
+    assert asked == [0]
+
+
+@pytest.mark.parametrize(("prompts", "value"), [(6, None), (PROMPTS, 1.0)])
+def test_start_refuses_too_few_labels_and_labels_of_one_class(db: Database, prompts: int, value: float | None) -> None:
+    labelled(db, prompts=prompts)
+    if value is not None:
+        with db.write() as session:
+            label = Label(criterion="overall", annotator="ann", value=value)
+            labels.add_many(session, [(n + 1, 1, label) for n in range(prompts * EACH)], replace=True)
+    for objective in (None, "scores", "preferences"):
+        with pytest.raises(InvalidError) as error:
+            begin(db, objective=objective)
+        assert error.value.path == "labels"
+
+
+def test_start_refuses_a_rubric_without_verdicts(db: Database) -> None:
+    labelled(db)
+    with db.write() as session:
+        rubrics.add(session, RUBRIC.model_copy(update={"formula": "healthbench"}), name="other")
+    with pytest.raises(InvalidError) as error:
+        Evolutions(db).start("other", judge="j")
+    assert "verdicts" in error.value.message
+
+
+def test_evolution_takes_labels_of_the_same_question_under_another_version(db: Database) -> None:
+    labelled(db)
+    with db.write() as session:
+        other = rubrics.add(session, RUBRIC.model_copy(update={"formula": "healthbench"}), name="r", parent_id=1)
+        rows = [
+            (n, other.id, Label(criterion="right", annotator="ann", value=float(n % 3 == 0)))
+            for n in range(1, PROMPTS * EACH)
+        ]
+        labels.add_many(session, [*rows, (1, 1, Label(criterion="right", annotator="ann", value=0.75))])
+    with db.read() as session:
+        row = rubrics.get(session, "r@1")
+        found = labels.criterion_labels(session, labels.Selection(1, None, 1), row)
+    assert len(found) == len(rows) and {id_: value for id_, _, value in found}[1] == 0.75
+    assert {key for _, key, _ in found} == {"right"}

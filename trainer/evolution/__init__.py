@@ -1,1 +1,0 @@
-"""Rubrics that evolve while the policy trains."""

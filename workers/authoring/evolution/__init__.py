@@ -1,1 +1,0 @@
-"""Proposals of a model for the evolution of rubrics."""
