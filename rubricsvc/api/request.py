@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
+from pydantic import PlainValidator
 
-from rubricsvc.core.base import MAX_ID
-from rubricsvc.queries import Whole
 from rubricsvc.services.local import LocalService, Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
@@ -36,6 +36,13 @@ Service = Annotated[LocalService, Depends(_service)]
 Db = Annotated[Database, _state("db")]
 SettingsDep = Annotated[Settings, _state("settings")]
 ValidatorsDep = Annotated[Validators, _state("validators")]
-IdInPath = Annotated[Whole, Path(ge=1, le=MAX_ID, description="Id in the database.")]
+
+
+def _number(text: object) -> object:
+    """Return plain digits as a number, and other text as it is: no row has it as id, so that services say 404."""
+    return int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,20}", text) else text
+
+
+IdInPath = Annotated[int, PlainValidator(_number, json_schema_input_type=int), Path(description="Id in the database.")]
 _REF = "Id, or name of a judge or rubric (also name@version or digest), or external id of a prompt."
-RefInPath = Annotated[str, Path(min_length=1, max_length=220, description=_REF)]
+RefInPath = Annotated[str, Path(min_length=1, description=_REF)]

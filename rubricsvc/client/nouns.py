@@ -6,25 +6,21 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, TypeVar
-from urllib.parse import quote
 
 from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
-from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
+from rubricsvc.client.transport import C, Method, Noun, P, action, adder, lister, reader
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.job_comparison import JobComparison, PairedBy
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.run import NewRun, RolloutGroup, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
 from rubricsvc.core.run_evaluation import EvaluationGroup, RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
-from rubricsvc.core.states import ReviewAction
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.schemas.evolutions import EvolutionFilters
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
@@ -36,12 +32,7 @@ class Prompts(Noun[C]):
     get = reader(schemas.StoredPrompt, "prompts/{}", object)
     page = lister(schemas.StoredPrompt, "prompts", queries.Paging)
 
-    @Method
-    async def add(self, prompt: Prompt | str, external_id: str | None = None) -> schemas.StoredPrompt:
-        """Store a prompt; identical content is stored once."""
-        value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
-        body = schemas.NewPrompt(prompt=value, external_id=external_id)
-        return await self.send(schemas.StoredPrompt, "POST", "prompts", body=body)
+    add = adder(schemas.StoredPrompt, "prompts", schemas.NewPrompt)
 
 
 class Rubrics(Noun[C]):
@@ -78,39 +69,8 @@ class Rubrics(Noun[C]):
         body = schemas.NewGeneration.model_validate(fields)
         return await self.send(schemas.StoredJob, "POST", "rubrics/generate", body=body, headers=headers)
 
-    @Method
-    async def add(
-        self,
-        rubric: Rubric,
-        name: str,
-        *,
-        prompt_id: int | None = None,
-        parent: int | str | None = None,
-        force: bool = False,
-        draft: bool = False,
-    ) -> schemas.StoredRubric:
-        """Store a rubric version under a name; identical content is the same version.
-
-        ``parent`` is the version that it was edited from; ``draft`` stores it for review.
-
-        Raises:
-            ConflictError: the parent has been edited already, and ``force`` is not set. The rubric is kept as a draft.
-        """
-        options: dict[str, Any] = {"prompt_id": prompt_id, "parent": parent, "force": force, "draft": draft}
-        body = schemas.NewRubric(rubric=rubric, name=name, **options)
-        return await self.send(schemas.StoredRubric, "POST", "rubrics", body=body)
-
-    @Method
-    async def review(self, ref: int | str, action: ReviewAction, *, comment: str | None = None) -> schemas.StoredRubric:
-        """Submit, approve, reject or retire a version, or comment on it. Rejecting and commenting need a comment.
-
-        Raises:
-            ConflictError: the version has a state that the action does not start from; or it is to be approved, has
-                examples, and its newest test did not pass.
-        """
-        body = schemas.NewReview(action=action, comment=comment)
-        path = f"rubrics/{quote(str(ref), safe='@/')}/review"
-        return await self.send(schemas.StoredRubric, "POST", path, body=body)
+    add = adder(schemas.StoredRubric, "rubrics", schemas.NewRubric)
+    review = action(schemas.StoredRubric, "rubrics/{}/review", schemas.NewReview)
 
     @Method
     async def lint(
@@ -167,10 +127,7 @@ class Judges(Noun[C]):
     audits = reader(schemas.Page[StoredAudit], "judges/{}/audits", queries.Paging)
     passport = reader(Passport, "judges/{}/passport", object)
 
-    @Method
-    async def add(self, judge: Judge) -> schemas.StoredJudge:
-        """Store a judge under its name."""
-        return await self.send(schemas.StoredJudge, "POST", "judges", body=schemas.NewJudge(judge=judge))
+    add = adder(schemas.StoredJudge, "judges", schemas.NewJudge)
 
 
 class Jobs(Noun[C]):
@@ -181,33 +138,10 @@ class Jobs(Noun[C]):
     items = reader(schemas.Page[schemas.Item], "jobs/{}/items", queries.ItemFilters)
     pairs = reader(schemas.Page[schemas.PreferencePair], "jobs/{}/pairs", queries.PairFilters)
 
-    @Method
-    async def submit(
-        self,
-        judge: int | str,
-        items: Iterable[tuple[int, int | str] | int],
-        *,
-        name: str = "",
-        key: str | None = None,
-        budget: float | None = None,
-        min_coverage: float | None = None,
-        allow_drafts: bool = False,
-    ) -> schemas.StoredJob:
-        """Submit a scoring job. The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
-
-        ``items`` are pairs of completion id and rubric (id, name, name@version or digest), or completion ids alone for
-        the rubrics of their prompts. ``min_coverage`` is used instead of the rubrics' own.
-
-        Raises:
-            NotApprovedError: a rubric is not approved, and ``allow_drafts`` is not set.
-            ConflictError: the key belongs to a job with other items, another judge or another budget.
-        """
-        given = ((item, None) if isinstance(item, int) else item for item in items)
-        pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in given)
-        options: dict[str, Any] = {"name": name, "budget": budget, "min_coverage": min_coverage}
-        body = schemas.NewJob(judge=judge, items=pairs, allow_drafts=allow_drafts, **options)
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
+    submit = adder(schemas.StoredJob, "jobs", schemas.NewJob)
+    cancel = action(schemas.StoredJob, "jobs/{}/cancel", object)
+    rescore = action(schemas.StoredJob, "jobs/{}/rescore", queries.RescoreQuery, body=False)
+    retry = action(schemas.RetriedJob, "jobs/{}/retry", schemas.RetryRequest, body=False)
 
     @Method
     async def wait(
@@ -246,34 +180,6 @@ class Jobs(Noun[C]):
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         return await self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
 
-    @Method
-    async def cancel(self, job_id: int) -> schemas.StoredJob:
-        """Cancel a job; scored items keep their rewards."""
-        return await self.send(schemas.StoredJob, "POST", f"jobs/{job_id}/cancel")
-
-    @Method
-    async def rescore(
-        self,
-        job_id: int,
-        *,
-        rubric: Sequence[str | int] = (),
-        budget: float | None = None,
-        min_coverage: float | None = None,
-        allow_drafts: bool = False,
-    ) -> schemas.StoredJob:
-        """Score a job's completions under the newest approved version of its rubrics, as a new job.
-
-        ``rubric`` are versions to use in place of the newest (drafts with ``allow_drafts``), ``min_coverage`` is used
-        instead of theirs. Only questions without a stored verdict are asked.
-        """
-        params = {"rubric": rubric, "budget": budget, "min_coverage": min_coverage, "allow_drafts": allow_drafts}
-        return await self.send(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params=params)
-
-    @Method
-    async def retry(self, job_id: int, *, budget: float | None = None) -> schemas.RetriedJob:
-        """Score failed and cancelled items again."""
-        return await self.send(schemas.RetriedJob, "POST", f"jobs/{job_id}/retry", params={"budget": budget})
-
 
 class Verdicts(Noun[C]):
     """Methods of ``client.verdicts``."""
@@ -286,12 +192,7 @@ class Labels(Noun[C]):
 
     page = lister(schemas.StoredLabel, "labels", queries.LabelFilters)
 
-    @Method
-    async def add(self, labels: Iterable[tuple[int, int | str, Label]], *, replace: bool = False) -> schemas.StoredIds:
-        """Store labels, each as (completion id, rubric, label); ``replace`` overwrites earlier ones of an annotator."""
-        items = tuple(schemas.NewLabel(completion_id=id_, rubric=rubric, label=label) for id_, rubric, label in labels)
-        body = schemas.NewLabels(labels=items, replace=replace)
-        return await self.send(schemas.StoredIds, "POST", "labels", body=body)
+    add = adder(schemas.StoredIds, "labels", schemas.NewLabels)
 
 
 class Evolutions(Noun[C]):
@@ -315,10 +216,9 @@ class Runs(Noun[C]):
         queries.EvaluationCompletionFilters,
     )
 
-    @Method
-    async def create(self, new: NewRun) -> StoredRun:
-        """Begin a run, or continue that of the same key; steps after ``new.done`` are deleted."""
-        return await self.send(StoredRun, "POST", "runs", body=new)
+    create = adder(StoredRun, "runs", NewRun)
+    heartbeat = action(StoredRun, "runs/{}/heartbeat", RunHeartbeat)
+    stop = action(StoredRun, "runs/{}/stop", object)
 
     @Method
     async def record(self, run_id: int, step: RunStep) -> StoredRun:
@@ -338,20 +238,6 @@ class Runs(Noun[C]):
         """
         body = _compact(evaluation)
         return await self.send(StoredRun, "POST", f"runs/{run_id}/evaluations", body=body, headers=_JSON)
-
-    @Method
-    async def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
-        """Report that a run goes on, or its new state."""
-        return await self.send(StoredRun, "POST", f"runs/{run_id}/heartbeat", body=heartbeat)
-
-    @Method
-    async def stop(self, run_id: int) -> StoredRun:
-        """Ask a run to stop after its current step, with a checkpoint.
-
-        Raises:
-            ConflictError: it is not running.
-        """
-        return await self.send(StoredRun, "POST", f"runs/{run_id}/stop")
 
     @Method
     async def delete(self, run_id: int) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import random
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote
 
 import httpx2
@@ -23,8 +24,8 @@ from pydantic import BaseModel, ValidationError
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import ErrorBody, Page
-from rubricsvc.schemas.methods import Method as Listed
-from rubricsvc.schemas.methods import MethodOf, request
+from rubricsvc.schemas.methods import Method as PlainMethod
+from rubricsvc.schemas.methods import MethodOf, complete
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
@@ -133,11 +134,14 @@ class Method(Generic[P, T]):
         return wraps(self.function)(lambda *args, **kwargs: noun.client.run(self.function(noun, *args, **kwargs)))
 
 
-class Reading(Generic[K, P, Q, T]):
-    """Descriptor of a method that reads something: by an id or name and a query, given as a model or by its fields."""
+class Endpoint(Generic[K, P, Q, T]):
+    """Descriptor of a method that sends a request by the ids or names in its path; see `MethodOf` for its arguments.
 
-    def __init__(self, returns: type[BaseModel], path: str, query: Callable[P, Q]) -> None:
-        self.returns, self.path, self.query = returns, path, query
+    A new job gets an idempotency key, so that a request that is sent twice makes one job.
+    """
+
+    def __init__(self, returns: type[BaseModel], method: str, path: str, model: Callable[P, Q], *, body: bool) -> None:
+        self.returns, self.method, self.path, self.model, self.body = returns, method, path, model, body
 
     @overload
     def __get__(self, noun: Noun[Client], owner: object = None) -> MethodOf[K, P, Q, T]: ...
@@ -153,36 +157,51 @@ class Reading(Generic[K, P, Q, T]):
         return lambda *args, **fields: noun.client.run(self._send(noun, *args, **fields))
 
     async def _send(self, noun: Noun[Any], *args: Any, **fields: Any) -> Any:
-        given = list(args)
-        query = given.pop() if given and isinstance(given[-1], BaseModel) else None
-        if query is None and self.query is not object:
-            query = request(cast(Callable[..., Q], self.query), **fields)
-        params = query.model_dump(mode="json", exclude_unset=True) if isinstance(query, BaseModel) else {}
-        path = self.path.format(*(quote(str(ref), safe="@/") for ref in given))
-        return await noun.send(self.returns, "GET", path, params=params)
+        count = self.path.count("{}")
+        path = self.path.format(*(quote(str(ref), safe="@/") for ref in args[:count]))
+        if self.model is object:
+            return await noun.send(self.returns, self.method, path)
+        made = complete(self.model, *args[count:], **fields)
+        if not self.body:
+            return await noun.send(self.returns, self.method, path, params=made.model_dump(exclude_unset=True))
+        if "key" in type(made).model_fields and made.key is None:
+            made = made.model_copy(update={"key": uuid.uuid4().hex})
+        return await noun.send(self.returns, self.method, path, body=made)
 
 
-class Listing(Reading[Any, P, Q, T]):
-    """`Reading` without an id."""
+class Whole(Endpoint[Any, P, Q, T]):
+    """`Endpoint` without an id; see `Method` for its arguments."""
 
     @overload  # type: ignore[override]
-    def __get__(self, noun: Noun[Client], owner: object = None) -> Listed[P, Q, T]: ...
+    def __get__(self, noun: Noun[Client], owner: object = None) -> PlainMethod[P, Q, T]: ...
     @overload
-    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Listed[P, Q, Coroutine[Any, Any, T]]: ...
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> PlainMethod[P, Q, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, T]]: ...
 
     def __get__(self, noun: Any, owner: object = None) -> Any:
         """Bind the method."""
         return super().__get__(noun, owner)
 
 
-def reader(returns: type[M], path: str, query: Callable[P, Q]) -> Reading[int | str, P, Q, M]:
+def reader(returns: type[M], path: str, query: Callable[P, Q]) -> Endpoint[int | str, P, Q, M]:
     """Make a method that reads something by an id or name, the ``{}`` of the path; a query `object` has no fields."""
-    return Reading(returns, path, query)
+    return Endpoint(returns, "GET", path, query, body=False)
 
 
-def lister(row: type[M], path: str, query: Callable[P, Q]) -> Listing[P, Q, Page[M]]:
+def lister(row: type[M], path: str, query: Callable[P, Q]) -> Whole[P, Q, Page[M]]:
     """Make the method that lists rows."""
-    return Listing(Page[row], path, query)  # type: ignore[valid-type]
+    return Whole(Page[row], "GET", path, query, body=False)  # type: ignore[valid-type]
+
+
+def adder(returns: type[M], path: str, new: Callable[P, Q]) -> Whole[P, Q, M]:
+    """Make a method that stores something."""
+    return Whole(returns, "POST", path, new, body=True)
+
+
+def action(returns: type[M], path: str, given: Callable[P, Q], *, body: bool = True) -> Endpoint[int | str, P, Q, M]:
+    """Make a method that does something by an id or name; what is given is the body, or else the query."""
+    return Endpoint(returns, "POST", path, given, body=body)
 
 
 def error_of(response: httpx2.Response) -> RubricsvcError:

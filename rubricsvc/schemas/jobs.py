@@ -50,6 +50,16 @@ class NewJob(Wire):
     allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
     key: Key = None
 
+    @classmethod
+    def arguments(cls, **fields: Any) -> dict[str, Any]:
+        """Accept pairs of completion id and rubric, or completion ids alone, as items."""
+        given = ((one, None) if isinstance(one, int) else one for one in fields.get("items", ()))
+        items = [
+            {"completion_id": one[0], "rubric": one[1]} if isinstance(one, tuple) and len(one) == 2 else one
+            for one in given
+        ]
+        return fields | {"items": items}
+
 
 class StoredJob(Stored):
     """A stored job."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 from pydantic.config import JsonDict
 
@@ -29,6 +31,16 @@ class NewLabels(Wire):
         min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."
     )
     replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
+
+    @classmethod
+    def arguments(cls, **fields: Any) -> dict[str, Any]:
+        """Accept triples of completion id, rubric and label."""
+        names = ("completion_id", "rubric", "label")
+        given = fields.get("labels", ())
+        labels = [
+            dict(zip(names, one, strict=True)) if isinstance(one, tuple) and len(one) == 3 else one for one in given
+        ]
+        return fields | {"labels": labels}
 
 
 class StoredLabel(Stored):

@@ -25,17 +25,28 @@ Made = TypeVar("Made")
 Bound = TypeVar("Bound")
 
 
-def request(model: Callable[P, Made], *args: P.args, **fields: P.kwargs) -> Made:
+def request(model: Callable[P, Made], *_: P.args, **fields: P.kwargs) -> Made:
     """Make a request model.
 
     Raises:
         InvalidError: A field is invalid; ``path`` is its name.
     """
     try:
-        return model(*args, **fields)
+        return model(**fields)  # type: ignore[call-arg]
     except ValidationError as error:
         path, message = first_error(error)
         raise InvalidError(f"{path}: {message}" if path else message, hint="correct the value", path=path) from None
+
+
+def complete(model: Any, *args: Any, **fields: Any) -> Any:
+    """Return the request that a caller gives: the model itself, or its fields, by name or in their order."""
+    if len(args) == 1 and not fields and isinstance(args[0], model):
+        return args[0]
+    names = list(model.model_fields)
+    if len(args) > len(names) or (unknown := [name for name in fields if name not in names]):
+        raise TypeError(f"unexpected arguments: expected {', '.join(names)}, found {', '.join(unknown or 'more')}")
+    given = dict(zip(names, args, strict=False)) | fields
+    return request(model, **(model.arguments(**given) if hasattr(model, "arguments") else given))
 
 
 class Method(Protocol[P, M_contra, R_co]):
@@ -68,9 +79,8 @@ class Attribute(Generic[Bound]):
         return self.function if instance is None else partial(self._call, instance)  # type: ignore[return-value]
 
     def _call(self, instance: object, *args: Any, **fields: Any) -> Any:
-        if args and not fields and isinstance(args[-1], self.model):
-            return self.function(instance, *args)
-        return self.function(instance, *args, request(self.model, **fields))
+        refs = self.function.__code__.co_argcount - 2  # of its arguments one is the instance, the last one the model
+        return self.function(instance, *args[:refs], complete(self.model, *args[refs:], **fields))
 
 
 class Takes(Protocol[P, Made]):

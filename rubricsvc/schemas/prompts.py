@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 from pydantic.config import JsonDict
 
@@ -19,6 +21,12 @@ class NewPrompt(Wire):
 
     prompt: Prompt = Field(description="The prompt.")
     external_id: Name | None = Field(None, description="The prompt's id in its source.")
+
+    @classmethod
+    def arguments(cls, **fields: Any) -> dict[str, Any]:
+        """Accept a prompt's text alone."""
+        prompt = fields.get("prompt")
+        return fields | ({"prompt": Prompt.of(prompt)} if isinstance(prompt, str) else {})
 
 
 class StoredPrompt(Stored):

@@ -31,8 +31,8 @@ class NewRubric(Wire):
 
     model_config = example({"name": "sky", "rubric": _RUBRIC, "prompt_id": 1})
 
-    name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
     rubric: Rubric = Field(description="The rubric.")
+    name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
     prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
     parent: Id | Ref | None = Field(
         None, description="The version that this one was edited from; 409 if it has been edited already."

@@ -152,7 +152,8 @@ def page_of(
 def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:
     """Return the error for a row that does not exist."""
     hint = hint or f"list them with `rubricsvc {noun}s list` or GET /v1/{noun}s"
-    return NotFoundError(f"no {noun} {cut(repr(ref), 80)}", hint=hint)
+    shown = ref if isinstance(ref, int) or re.fullmatch("-?[0-9]+", ref) else repr(ref)
+    return NotFoundError(f"no {noun} {cut(str(shown), 80)}", hint=hint)
 
 
 def name_of(what: str, text: str, *, least: int = 1) -> str:

@@ -170,7 +170,7 @@ def test_client_raises_errors_of_service(client: Client) -> None:
         client.judges.add(JUDGE.model_copy(update={"model": "another"}))
     with pytest.raises(InvalidError) as caught_invalid:
         client.prompts.page(limit=0)
-    assert caught_invalid.value.path == "query.limit"
+    assert caught_invalid.value.path == "limit"
 
 
 def test_client_score_returns_rewards(client: Client, worker: Any) -> None:

@@ -55,7 +55,7 @@ def test_path_id_over_maximum_is_422(http: TestClient, path: str) -> None:
 )
 def test_path_id_requires_plain_digits(filled: TestClient, path: str, number: str) -> None:
     answer = filled.get(f"/v1/{path.format(quote(number))}")
-    assert answer.status_code == 422
+    assert answer.status_code == (422 if "?" in path else 404)
 
 
 @pytest.mark.parametrize(
