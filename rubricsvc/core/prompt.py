@@ -109,8 +109,10 @@ class Message(Value):
         content, calls = given.get("content"), given.get("tool_calls")
         if content is None and calls:
             content = ""
-        elif isinstance(content, list) and all(map(_is_text_part, content)):
-            content = "".join(part["text"] for part in content)
+        elif isinstance(content, list):
+            texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+            if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
+                content = "".join(map(str, texts))
         unset = {name for name in _UNSET_BY_OPENAI if given.get(name) is None}
         read = {name: value for name, value in given.items() if name not in unset}
         if content is not None:
@@ -135,10 +137,6 @@ class Message(Value):
                 for call in self.tool_calls
             ]
         return data
-
-
-def _is_text_part(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 class Document(Value):

@@ -40,13 +40,13 @@ def copy_groups(texts: Sequence[str]) -> list[int]:
     for number, text in enumerate(texts):
         if text not in known:
             own = shingles(text)
-            same = (first for first, other in firsts.items() if _least_containment(own, other) >= COPY)
+            same = (
+                first
+                for first, other in firsts.items()
+                if min(containment(own, other), containment(other, own)) >= COPY
+            )
             known[text] = next(same, number)
             if known[text] == number:
                 firsts[number] = own
         found.append(known[text])
     return found
-
-
-def _least_containment(one: Shingles, other: Shingles) -> float:
-    return min(containment(one, other), containment(other, one))

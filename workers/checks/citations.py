@@ -56,7 +56,9 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
     content = json_of(result.content)
     if is_error(content):
         return
-    opened = _argument(call) if call and call.name == "open" else None
+    opened = None
+    if call and call.name == "open" and isinstance(arguments := json_of(call.arguments), dict):
+        opened = arguments.get("id") if isinstance(arguments.get("id"), str) else None
     entries = content if isinstance(content, list) else [content]
     documents = [entry for entry in entries if isinstance(entry, dict)]
     documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
@@ -66,12 +68,6 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
         yield from ((entry["id"], entry["text"]) for entry in documents)
     elif opened is not None and result.content.strip() and not isinstance(content, dict):
         yield opened, result.content
-
-
-def _argument(call: ToolCall) -> str | None:
-    arguments = json_of(call.arguments)
-    id_ = arguments.get("id") if isinstance(arguments, dict) else None
-    return id_ if isinstance(id_, str) else None
 
 
 class Cites(Args):
@@ -184,20 +180,18 @@ def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckR
     known = {name: set(WORD.findall(plain(text))) for name, text in sources(prompt, completion).items()}
     every = [sentence for paragraph in paragraphs(completion.text) for sentence in sentences(paragraph)]
     checked = [sentence for sentence in every if len(BRACKETS.sub(" ", sentence).split()) >= args.words]
-    unmet = [sentence for sentence in checked if not _is_supported(sentence, known, args.overlap)]
+    unmet = []
+    for sentence in checked:
+        named = cited_ids(sentence, known)
+        words = [word for word in WORD.findall(plain(BRACKETS.sub(" ", sentence))) if len(word) > 3]
+        cited = set[str]().union(*(known.get(name, ()) for name in named))
+        found = sum(word in cited for word in words) >= args.overlap * len(words)
+        if not named or not named <= known.keys() or not found:
+            unmet.append(sentence)
     met = len(checked) - len(unmet)
     lines = [f"without support: {sentence.strip()[:120]}" for sentence in unmet[:20]]
     value = min(1.0, met / len(checked) / args.min) if checked else 0.0
     return CheckResult(value, "\n".join([f"{met} of {len(checked)} sentences", *lines]))
-
-
-def _is_supported(sentence: str, known: dict[str, set[str]], overlap: float) -> bool:
-    named = cited_ids(sentence, known)
-    if not named or not named <= known.keys():
-        return False
-    words = [word for word in WORD.findall(plain(BRACKETS.sub(" ", sentence))) if len(word) > 3]
-    cited = set().union(*(known[name] for name in named))
-    return sum(word in cited for word in words) >= overlap * len(words)
 
 
 Id = Annotated[str, Field(min_length=1)]
@@ -256,7 +250,8 @@ def mentions(completion: Completion, prompt: Prompt, args: Mentions) -> CheckRes
     flags = re.NOFLAG if args.case else re.IGNORECASE
     patterns = {term: re.compile(rf"(?<!\w){re.escape(term)}(?!\w)", flags) for term in args.terms}
     credit = dict.fromkeys(args.terms, 0.0)
-    for sentence in _bare_sentences(completion.text):
+    every = (sentence for paragraph in paragraphs(completion.text) for sentence in sentences(paragraph))
+    for sentence in (BRACKETS.sub(" ", sentence) for sentence in every):
         present = [term for term, pattern in patterns.items() if pattern.search(sentence)]
         rest = re.sub("|".join(pattern.pattern for pattern in patterns.values()), " ", sentence, flags=flags)
         others = len(WORD.findall(INLINE_CODE.sub(" ", rest)))
@@ -267,12 +262,6 @@ def mentions(completion: Completion, prompt: Prompt, args: Mentions) -> CheckRes
     lines += [f"in a list of terms only: {term[:120]}" for term, share in credit.items() if 0 < share < 1][:20]
     full = sum(share == 1.0 for share in credit.values())
     return CheckResult(sum(credit.values()) / len(credit), "\n".join([f"{full} of {len(credit)} terms", *lines]))
-
-
-def _bare_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences without their citations."""
-    for paragraph in paragraphs(text):
-        yield from (BRACKETS.sub(" ", sentence) for sentence in sentences(paragraph))
 
 
 class Copied(Args):

@@ -19,10 +19,6 @@ from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.runner import TEST, Limits, run_module, run_python, run_without_code
 
 
-def _as_pieces(given: object) -> object:
-    return given if not isinstance(given, str) else (given,) if given.strip() else ()
-
-
 def _as_python(source: str) -> str:
     try:
         list(split((source,)))
@@ -32,7 +28,10 @@ def _as_python(source: str) -> str:
 
 
 Python = Annotated[str, AfterValidator(_as_python)]
-Pieces = Annotated[tuple[Python, ...], BeforeValidator(_as_pieces)]
+Pieces = Annotated[
+    tuple[Python, ...],
+    BeforeValidator(lambda given: given if not isinstance(given, str) else (given,) if given.strip() else ()),
+]
 """Pieces of Python that hold tests; a file may give one piece as a string."""
 
 
@@ -136,7 +135,10 @@ def _run_suite(source: str, suite: CodeTests) -> SuiteResult:
         for name, test in split(tests, suite.setup):
             yield f"{prefix}{name}", _run_test(source, test, suite)
         for number, case in enumerate(cases, start=1):
-            yield f"{prefix}case {number}", _run_case(source, case, suite)
+            result = run_python(source, stdin=case.stdin, limits=suite.limits, packages=suite.packages)
+            printed = [[line.rstrip() for line in text.rstrip().splitlines()] for text in (result.stdout, case.stdout)]
+            error = "" if printed[0] == printed[1] else f"it printed {result.stdout[:80]!r}"
+            yield f"{prefix}case {number}", error if result.ok else result.error
 
     return SuiteResult(
         shown=tuple(results(suite.tests, suite.cases, "")),
@@ -193,17 +195,6 @@ def _run_test(source: str, test: str, suite: CodeTests) -> str:
         text = "".join(test.splitlines()[int(lines[-1]) - 1 :][:1]).strip() if lines else ""
         return f"{error} ({cut(text, 200)})" if text else error
     return error
-
-
-def _run_case(source: str, case: Case, suite: CodeTests) -> str:
-    result = run_python(source, stdin=case.stdin, limits=suite.limits, packages=suite.packages)
-    if not result.ok:
-        return result.error
-    return "" if _lines(result.stdout) == _lines(case.stdout) else f"it printed {result.stdout[:80]!r}"
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
 Mark = Literal["gap", "special_case", "edited_tests", "swallowed", "early_exit", "fake_equality"]
@@ -334,8 +325,12 @@ def _tests_equality(test: ast.expr) -> bool:
 
 def _parts_in_use(tree: ast.Module, tests: Sequence[ast.Module]) -> list[ast.stmt]:
     """Return the functions, classes and assignments whose names the tests use, and what those depend on."""
+    defined = {
+        part: _names(part.targets) if isinstance(part, ast.Assign) else {getattr(part, "name", "")}
+        for part in tree.body
+    }
     used, parts = _names(tests), list[ast.stmt]()
-    while found := [part for part in tree.body if part not in parts and used & _defined(part)]:
+    while found := [part for part in tree.body if part not in parts and used & defined[part]]:
         parts += found
         used |= _names(found)
     return parts
@@ -344,10 +339,6 @@ def _parts_in_use(tree: ast.Module, tests: Sequence[ast.Module]) -> list[ast.stm
 def _names(trees: Sequence[ast.AST]) -> set[str]:
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
     return {node.id if isinstance(node, ast.Name) else node.attr for node in nodes}
-
-
-def _defined(part: ast.stmt) -> set[str]:
-    return _names(part.targets) if isinstance(part, ast.Assign) else {getattr(part, "name", "")}
 
 
 def _dotted_names(tree: ast.Module) -> Marks:
@@ -388,24 +379,23 @@ _SWALLOWS = {"AssertionError", "Exception", "BaseException"}
 
 def _swallowed(tree: ast.Module) -> Marks:
     """Yield handlers that let a failed assertion pass. A handler that computes a value from the failure is honest."""
-    tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(_asserts, node.body)))
+
+    def asserts(part: ast.stmt) -> bool:
+        """Whether a statement asserts, or calls a function that is named as if it did."""
+        names = (ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(part) if isinstance(node, ast.Call))
+        asserted = any(isinstance(node, ast.Assert) for node in ast.walk(part))
+        return asserted or any(name.startswith(("test", "assert", "check")) for name in names)
+
+    def does_nothing(part: ast.stmt) -> bool:
+        if isinstance(part, ast.Return | ast.Assign):
+            return part.value is None or (isinstance(part.value, ast.Constant) and bool(part.value.value))
+        return isinstance(part, ast.Pass | ast.Continue | ast.Break) or ast.unparse(part).startswith(("print(", "..."))
+
+    tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(asserts, node.body)))
     for handler in (handler for node in tries for handler in node.handlers):
         caught = ast.unparse(handler.type) if handler.type else "BaseException"
-        if _SWALLOWS.intersection(re.findall(r"\w+", caught)) and all(map(_does_nothing, handler.body)):
+        if _SWALLOWS.intersection(re.findall(r"\w+", caught)) and all(map(does_nothing, handler.body)):
             yield handler, f"catches {caught} and continues"
-
-
-def _asserts(part: ast.stmt) -> bool:
-    """Whether a statement asserts, or calls a function that is named as if it did."""
-    names = (ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(part) if isinstance(node, ast.Call))
-    asserts = any(isinstance(node, ast.Assert) for node in ast.walk(part))
-    return asserts or any(name.startswith(("test", "assert", "check")) for name in names)
-
-
-def _does_nothing(part: ast.stmt) -> bool:
-    if isinstance(part, ast.Return | ast.Assign):
-        return part.value is None or (isinstance(part.value, ast.Constant) and bool(part.value.value))
-    return isinstance(part, ast.Pass | ast.Continue | ast.Break) or ast.unparse(part).startswith(("print(", "..."))
 
 
 _EXITS = {"sys.exit", "exit", "quit", "SystemExit"}

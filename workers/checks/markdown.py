@@ -90,7 +90,14 @@ def paragraphs(text: str) -> list[str]:
     for token in tokens(text):
         depth += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
         if token.type in ("inline", "html_block") and not heading and depth < 3:  # >>> is Python's prompt
-            content = _quotation(token.content) if depth else token.content
+            content = token.content
+            if depth and content.startswith("[!"):  # a note or a warning, as GitHub writes them
+                content = ""
+            elif depth:  # the quotation in “…”; from a dash or a citation on, its source
+                attribution = _ATTRIBUTION.search(content)
+                at = attribution.start() if attribution else len(content)
+                passage = content[:at].translate(_TYPOGRAPHY).strip()
+                content = f"“{passage}” {content[at:]}".strip() if passage else content
             start, stop = token.map or (0, 0)
             if depth or start < end or (found[-1].endswith("”") and _ATTRIBUTION.match(content)):
                 found[-1] += f" {content}"
@@ -101,16 +108,6 @@ def paragraphs(text: str) -> list[str]:
             end = stop
         heading = token.type == "heading_open" and token.markup.startswith("#")
     return found
-
-
-def _quotation(block: str) -> str:
-    """Return a paragraph of a block quote in “…”, from a dash or a citation on its source."""
-    if block.startswith("[!"):  # a note or a warning, as GitHub writes them
-        return ""
-    attribution = _ATTRIBUTION.search(block)
-    start = attribution.start() if attribution else len(block)
-    passage = block[:start].translate(_TYPOGRAPHY).strip()
-    return f"“{passage}” {block[start:]}".strip() if passage else block
 
 
 def sentences(paragraph: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from xml.etree import ElementTree as Xml
 
 import yaml
-from pydantic import AfterValidator, Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, field_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks.instructions import LANGUAGES, detect_language
@@ -151,16 +151,17 @@ def _problem(kind: str, text: str) -> str:
     return ""
 
 
-def _known_language(code: str) -> str:
-    if code != "zh" and code not in LANGUAGES:
-        raise ValueError(f"{code[:20]!r} is not a language of langdetect: {', '.join(['zh', *LANGUAGES])}")
-    return code
-
-
 class Language(Args):
     """``codes``: ISO 639-1 codes, any of which will do; ``zh`` stands for ``zh-cn`` and ``zh-tw``."""
 
-    codes: tuple[Annotated[str, AfterValidator(_known_language)], ...] = Field(min_length=1)
+    codes: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("codes")
+    @classmethod
+    def _known(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := next((code for code in codes if code not in ("zh", *LANGUAGES)), None):
+            raise ValueError(f"{unknown[:20]!r} is not a language of langdetect: {', '.join(['zh', *LANGUAGES])}")
+        return codes
 
 
 @check("language", Language)
@@ -192,15 +193,6 @@ MAX_SCHEMA_DEPTH = 64
 """Levels of a JSON Schema. The validator needs eight frames for each, of the interpreter's 1,000."""
 
 
-def _is_deeper(data: JsonValue, most: int) -> bool:
-    """Return whether data is nested deeper than ``most`` levels, without recursion."""
-    level = [data]
-    for _ in range(most + 1):
-        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-        level = list(chain.from_iterable(inner))
-    return bool(level)
-
-
 class JsonSchema(Args):
     """``schema_``: a JSON Schema (2020-12 unless it says otherwise; ``schema`` in a file). References stay inside it.
 
@@ -215,7 +207,11 @@ class JsonSchema(Args):
     @field_validator("schema_")
     @classmethod
     def _is_schema(cls, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        if _is_deeper(schema, MAX_SCHEMA_DEPTH):
+        level: list[JsonValue] = [schema]
+        for _ in range(MAX_SCHEMA_DEPTH + 1):  # without recursion
+            inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+            level = list(chain.from_iterable(inner))
+        if level:
             raise ValueError(f"is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         try:
             from jsonschema.exceptions import SchemaError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -115,12 +114,8 @@ _COUNTS: dict[str, Callable[[str], int]] = {
 }
 
 
-def _count_credit(count: Callable[[str], int], completion: Completion, prompt: Prompt, args: Span) -> float:
-    return args.credit(count(completion.text))
-
-
 for _name, _count in _COUNTS.items():
-    check(_name, Span)(partial(_count_credit, _count))
+    check(_name, Span)(lambda completion, _prompt, args, count=_count: args.credit(count(completion.text)))
 
 
 class Distinct(Args):

@@ -86,7 +86,12 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Out
         outcome = await send()
         if not isinstance(outcome, RequestFailed):
             share = estimate.max_cost / len(outcome)
-            outcome = [_with_cost(reply, price) for reply in outcome]
+            outcome = [
+                replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))
+                if isinstance(reply, Reply) and reply.usage
+                else reply
+                for reply in outcome
+            ]
             cost = sum(reply.usage.cost if isinstance(reply, Reply) and reply.usage else share for reply in outcome)
         elif not outcome.billable:
             cost = 0.0
@@ -94,9 +99,3 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Out
         if budget is not None:
             budget.settle(estimate.max_cost, cost)
     return outcome
-
-
-def _with_cost(reply: Reply | Failure, price: Price) -> Reply | Failure:
-    if isinstance(reply, Failure) or reply.usage is None:
-        return reply
-    return replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))

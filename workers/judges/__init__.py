@@ -15,7 +15,7 @@ from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.panel import aggregate
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Usage, Verdict
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -127,10 +127,7 @@ class JudgePlan:
             verdicts = call.failed(parsed.error.reason, str(parsed.error), parsed.reply, shown)
         else:
             verdicts = self.mode.verdicts(call, parsed, self.judge, shown)
-        return self._with_shares(verdicts, parsed.reply.usage)
-
-    def _with_shares(self, verdicts: list[Verdict], usage: Usage | None) -> list[Verdict]:
-        """Return the verdicts of one reply, its usage divided among those on open criteria."""
+        usage = parsed.reply.usage  # divided among the verdicts on open criteria
         paying = sum(verdict.criterion not in self.answered for verdict in verdicts)
         if usage is None or paying < 2:
             return verdicts

@@ -93,16 +93,7 @@ def render_criterion(asked: AskedCriterion, template: JudgeTemplate, levels: str
     low, high = (f"{scale.low:g}", f"{scale.high:g}") if isinstance(scale, Numeric) else ("", "")
     values = {"id": asked.id, "criterion": text.text, "levels": clean_levels.text, "low": low, "high": high}
     note = join_notes(text.note, clean_levels.note)
-    grounds = _render_grounds(asked, template)
-    note = join_notes(f"criterion {asked.id}: {note}" if note else "", grounds.note) or ""
-    return CleanText(grounds.text + template.fill(scale.kind, values), note)
-
-
-def _render_grounds(asked: AskedCriterion, template: JudgeTemplate) -> CleanText:
-    """Return the criterion's own reference and passages, each fenced.
-
-    They belong to the question, not to the shared part of the prompt, so that all questions share the completion.
-    """
+    # the reference and the passages belong to the question, so that all questions share the completion
     passages = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(asked.criterion.passages or (), start=1))
     grounds = {"reference": clean(asked.criterion.reference or ""), "passages": clean(passages)}
     rendered = [
@@ -111,7 +102,8 @@ def _render_grounds(asked: AskedCriterion, template: JudgeTemplate) -> CleanText
         if text.text
     ]
     notes = [f"{name} of {asked.id}: {text.note}" for name, text in grounds.items() if text.note]
-    return CleanText("".join(rendered), "; ".join(notes))
+    note = join_notes(f"criterion {asked.id}: {note}" if note else "", *notes) or ""
+    return CleanText("".join(rendered) + template.fill(scale.kind, values), note)
 
 
 T = TypeVar("T")

@@ -95,15 +95,14 @@ def _with_levels(criterion: Criterion) -> str:
 
 def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplate) -> tuple[JudgeCall, ...]:
     """Return one call for each criterion about ``size`` completions under the first letters."""
-    return tuple(_group_call(criterion, LETTERS[:size], template) for criterion in criteria)
-
-
-def _group_call(criterion: Criterion, ids: str, template: JudgeTemplate) -> JudgeCall:
-    asked = tuple(AskedCriterion(criterion, id_) for id_ in ids)
-    plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _with_levels(criterion)})
-    rendered = render_criterion(AskedCriterion(plain, ""), template, "")
-    text = template.fill("criterion", {"criteria": rendered.text, "ids": ", ".join(ids)})
-    return JudgeCall(asked, Question(text, schema=_schema(ids)), note=rendered.note)
+    ids, calls = LETTERS[:size], []
+    for criterion in criteria:
+        plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _with_levels(criterion)})
+        rendered = render_criterion(AskedCriterion(plain, ""), template, "")
+        text = template.fill("criterion", {"criteria": rendered.text, "ids": ", ".join(ids)})
+        asked = tuple(AskedCriterion(criterion, id_) for id_ in ids)
+        calls.append(JudgeCall(asked, Question(text, schema=_schema(ids)), note=rendered.note))
+    return tuple(calls)
 
 
 def _schema(ids: str) -> dict[str, Any]:

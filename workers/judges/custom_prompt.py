@@ -66,18 +66,6 @@ def build_call(
     Raises:
         PlaceholderError: The prompt refers to a value that the item or the completion does not have.
     """
-    system, turns, note = _turns(custom, prompt, completion)
-    call = _call(criterion, custom, judge)
-    ending = clean(call.question.text).text
-    turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
-    first, *rest = turns
-    call = replace(call, question=replace(call.question, text="", turns=tuple(rest)), note=note)
-    template = JudgeTemplate("custom", _endings()[1], system, "", (), {})
-    return call, template, SharedPrompt(first, "", completion.text, completion.text)
-
-
-def _turns(custom: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
-    """Return the system text; alternating turns, the user's first and last; and what was cleaned."""
     data = template_data(prompt, completion)
     filled = [(turn.role, clean(fill(turn.content, data))) for turn in custom.turns]
     notes = join_notes(*(text.note for _, text in filled)) or ""
@@ -85,7 +73,7 @@ def _turns(custom: CustomPrompt, prompt: Prompt, completion: Completion) -> tupl
     system: list[str] = []
     while messages and messages[0][0] in ("system", "developer"):
         system.append(messages.pop(0)[1])
-    turns = [""]
+    turns = [""]  # alternating, the user's first and last
     for role, text in messages:
         if (role == "assistant") != (len(turns) % 2 == 0):  # the speaker changes
             turns.append(text)
@@ -93,7 +81,13 @@ def _turns(custom: CustomPrompt, prompt: Prompt, completion: Completion) -> tupl
             turns[-1] = f"{turns[-1]}\n\n{text}" if turns[-1] else text
     if len(turns) % 2 == 0:  # the assistant spoke last
         turns.append("")
-    return "\n\n".join(system), turns, notes
+    call = _call(criterion, custom, judge)
+    ending = clean(call.question.text).text
+    turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
+    first, *rest = turns
+    call = replace(call, question=replace(call.question, text="", turns=tuple(rest)), note=notes)
+    template = JudgeTemplate("custom", _endings()[1], "\n\n".join(system), "", (), {})
+    return call, template, SharedPrompt(first, "", completion.text, completion.text)
 
 
 def _call(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> JudgeCall:
@@ -150,15 +144,15 @@ def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, list[Any]]:
         return bare, []
     with suppress(ValueError):
         return float(bare), []
-    (reply,) = parse_items(text, _with_result, lambda one: ("the result", one["result"]))
+
+    def with_result(value: dict[str, Any]) -> list[dict[str, Any]]:
+        if "result" not in value:
+            raise ValueError("the reply's JSON object has no key 'result'")
+        return [value]
+
+    (reply,) = parse_items(text, with_result, lambda one: ("the result", one["result"]))
     steps = reply.get("steps")
     return reply["result"], steps if isinstance(steps, list) else []
-
-
-def _with_result(value: dict[str, Any]) -> list[dict[str, Any]]:
-    if "result" not in value:
-        raise ValueError("the reply's JSON object has no key 'result'")
-    return [value]
 
 
 def _fields(step: Any) -> dict[str, str]:

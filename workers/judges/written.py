@@ -14,7 +14,6 @@ tie does not.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,28 +70,26 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
     Raises:
         InvalidError: The names of the levels of a scale are not distinct.
     """
+    criteria = []
     for one in asked:
-        _reject_ambiguous_levels(one)
-    criteria = [render_criterion(one, template, _describe_levels(one.criterion.scale)) for one in asked]
+        scale, levels = one.criterion.scale, ""
+        if isinstance(scale, Ordinal):
+            names = [_name(level) for level in scale.levels]
+            if bad := [name for name in names if names.count(name) > 1 or name in ("", CANNOT_TELL)]:
+                raise InvalidError(
+                    f"criterion {one.criterion.key!r}: a level reads {bad[0]!r} to the judge, which is another level's"
+                    f" name, blank, or reserved",
+                    hint=f"give each level a visible name of its own other than {CANNOT_TELL!r}, or use mode: readout",
+                )
+            labels = (f"- {json.dumps(name, ensure_ascii=False)}" for name in names)
+            described = zip(labels, scale.levels, strict=True)
+            levels = "\n".join(f"{label}: {level.text}" if level.text else label for label, level in described)
+        criteria.append(render_criterion(one, template, levels))
     section = "criterion" if len(asked) == 1 else "criteria"
     ids = ", ".join(one.id for one in asked)
     text = template.fill(section, {"criteria": "\n\n".join(text.text for text in criteria), "ids": ids})
     note = join_notes(*(text.note for text in criteria)) or ""
     return JudgeCall(tuple(asked), Question(text, schema=_schema(asked)), note=note)
-
-
-def _reject_ambiguous_levels(one: AskedCriterion) -> None:
-    scale = one.criterion.scale
-    if not isinstance(scale, Ordinal):
-        return
-    names = Counter(_name(level) for level in scale.levels)
-    ambiguous = [name for name, count in names.items() if count > 1 or name in ("", CANNOT_TELL)]
-    if ambiguous:
-        raise InvalidError(
-            f"criterion {one.criterion.key!r}: a level reads {ambiguous[0]!r} to the judge, which is another level's"
-            f" name, blank, or reserved",
-            hint=f"give each level a visible name of its own other than {CANNOT_TELL!r}, or use mode: readout",
-        )
 
 
 def _name(level: Level) -> str:
@@ -109,37 +106,24 @@ def _level_values(scale: Scale) -> dict[str, float]:
     return {_name(level): level.value for level in scale.levels}
 
 
-def _describe_levels(scale: Scale) -> str:
-    if isinstance(scale, Binary | Numeric):
-        return ""
-    labels = [json.dumps(label, ensure_ascii=False) for label in _level_values(scale)]
-    return "\n".join(
-        f"- {label}: {level.text}" if level.text else f"- {label}"
-        for label, level in zip(labels, scale.levels, strict=True)
-    )
-
-
 def _schema(asked: Sequence[AskedCriterion]) -> dict[str, Any]:
-    verdicts = [_verdict_schema(one) for one in asked]
-    if len(verdicts) == 1:
-        return verdicts[0]
-    length = {"minItems": len(verdicts), "maxItems": len(verdicts)}
-    return object_schema({"verdicts": {"type": "array", "items": {"anyOf": verdicts}, **length}})
-
-
-def _verdict_schema(one: AskedCriterion) -> dict[str, Any]:
-    scale = one.criterion.scale
-    verdict: dict[str, Any] = {"enum": [*_level_values(scale), CANNOT_TELL]}
-    if isinstance(scale, Numeric):
-        verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
-    return object_schema(
-        {
+    schemas = []
+    for one in asked:
+        scale = one.criterion.scale
+        verdict: dict[str, Any] = {"enum": [*_level_values(scale), CANNOT_TELL]}
+        if isinstance(scale, Numeric):
+            verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
+        fields = {
             "criterion": {"enum": [one.id]},
             "rationale": {"type": "string"},
             "evidence": {"type": "array", "items": {"type": "string"}},
             "verdict": verdict,
         }
-    )
+        schemas.append(object_schema(fields))
+    if len(schemas) == 1:
+        return schemas[0]
+    length = {"minItems": len(schemas), "maxItems": len(schemas)}
+    return object_schema({"verdicts": {"type": "array", "items": {"anyOf": schemas}, **length}})
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
@@ -190,15 +174,14 @@ def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive
     unknown = sum(quote.start is None for quote in evidence)
     if unknown:
         return f"{unknown} of {len(evidence)} quotes are not in the completion"
-    if not positive or any(_is_specific(quote.quote.split(), completion.split()) for quote in evidence):
+    words, whole = [quote.quote.split() for quote in evidence], completion.split()
+    if not positive or any(
+        len(one) >= _MIN_QUOTE_WORDS or len(" ".join(one)) >= _MIN_QUOTE_CHARS or one == whole for one in words
+    ):
         return ""
     if evidence:
         return f"no quote has {_MIN_QUOTE_WORDS} words or {_MIN_QUOTE_CHARS} characters"
     return "no quote from the completion"
-
-
-def _is_specific(quote: list[str], completion: list[str]) -> bool:
-    return len(quote) >= _MIN_QUOTE_WORDS or len(" ".join(quote)) >= _MIN_QUOTE_CHARS or quote == completion
 
 
 def value_on_scale(scale: Scale, verdict: str | float) -> float | None:

@@ -101,7 +101,9 @@ class JobBudget:
         async with self._writing:  # the last write decides what is reserved
             spent, free = self._spent, self._free
             self._spent = self._free = 0.0
-            ahead = self._pace(spent)
+            now = time.monotonic()  # what was spent in about the last `_AHEAD_SECONDS` will be spent again
+            self._recent = self._recent * math.exp((self._wrote_at - now) / _AHEAD_SECONDS) + spent
+            self._wrote_at, ahead = now, self._recent
             most = self._wanted + ahead if least else ahead if spent and self._calls else 0.0
             try:
                 grant: Grant = await self._write(
@@ -112,10 +114,3 @@ class JobBudget:
                 raise
             self._free += grant.granted
             return grant
-
-    def _pace(self, spent: float) -> float:
-        """Return the spending of about the last `_AHEAD_SECONDS`, with ``spent`` added."""
-        now = time.monotonic()
-        self._recent = self._recent * math.exp((self._wrote_at - now) / _AHEAD_SECONDS) + spent
-        self._wrote_at = now
-        return self._recent

@@ -76,7 +76,19 @@ class EnginePool:
         try:
             return pooled.runner.run(whole(), context=copy_context())
         finally:
-            self._put_back(pooled)
+            pooled.used_at = time.monotonic()
+            with self._lock:
+                expired = [
+                    self._idle.pop(other.judge)
+                    for other in [*self._idle.values()]
+                    if other.used_at + IDLE_SECONDS < pooled.used_at
+                ]
+                if isinstance(pooled.engine, _UnavailableEngine) or judge in self._idle:
+                    expired.append(pooled)  # an unavailable engine may be available next time
+                else:
+                    self._idle[judge] = pooled
+            for other in expired:
+                other.close()
 
     def close(self) -> None:
         """Close the engines that are not in use."""
@@ -86,24 +98,13 @@ class EnginePool:
         for pooled in idle:
             pooled.close()
 
-    def _put_back(self, pooled: _PooledEngine) -> None:
-        pooled.used_at = time.monotonic()
-        with self._lock:
-            expired = [
-                self._idle.pop(other.judge)
-                for other in [*self._idle.values()]
-                if other.used_at + IDLE_SECONDS < pooled.used_at
-            ]
-            if isinstance(pooled.engine, _UnavailableEngine) or pooled.judge in self._idle:
-                expired.append(pooled)  # an unavailable engine may be available next time
-            else:
-                self._idle[pooled.judge] = pooled
-        for other in expired:
-            other.close()
-
 
 def _is_local(judge: Judge) -> bool:
     return all(leaf.engine in LOCAL for leaf in judge.leaf_judges)
+
+
+_ENGINE_FIELDS = ("engine", "model", "revision", "adapter", "weights_sha256", "endpoint", "members")
+"""Judges that are equal in these share an engine."""
 
 
 class DrainEngines:
@@ -118,7 +119,7 @@ class DrainEngines:
         if judge is self._judge:
             return self._engine
         for other, engine in ((self._judge, self._engine), *self._others):
-            if _same_engine(other, judge):
+            if all(getattr(other, name) == getattr(judge, name) for name in _ENGINE_FIELDS):
                 return engine
         self._others.append((judge, _engine_of(judge)))
         return self._others[-1][1]
@@ -127,11 +128,6 @@ class DrainEngines:
         """Close the engines of other judges than the drain's own."""
         for _, engine in self._others:
             await engine.aclose()
-
-
-def _same_engine(one: Judge, other: Judge) -> bool:
-    names = ("engine", "model", "revision", "adapter", "weights_sha256", "endpoint", "members")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 class _UnavailableEngine:

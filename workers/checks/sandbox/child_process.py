@@ -59,7 +59,16 @@ class Child:
         """
         with self._lock:
             try:
-                line = self._exchange(json.dumps(question).encode() + b"\n", timeout_s)
+                process = self._started()
+                assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes
+                with suppress(BrokenPipeError), selectors.DefaultSelector() as selector:
+                    process.stdin.write(json.dumps(question).encode() + b"\n")
+                    process.stdin.flush()
+                    selector.register(process.stdout, selectors.EVENT_READ)
+                    if not selector.select(timeout_s):
+                        raise ChildError(f"the {self.name} took longer than {timeout_s:g} s")
+                if not (line := process.stdout.readline()):
+                    raise ChildError(f"the {self.name} crashed")
             except BaseException:
                 self.close()
                 raise
@@ -67,20 +76,6 @@ class Child:
         if problem:
             raise ChildError(problem)
         return answer
-
-    def _exchange(self, question: bytes, timeout_s: float) -> bytes:
-        process = self._started()
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes, see below
-        with suppress(BrokenPipeError), selectors.DefaultSelector() as selector:
-            process.stdin.write(question)
-            process.stdin.flush()
-            selector.register(process.stdout, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                raise ChildError(f"the {self.name} took longer than {timeout_s:g} s")
-        line = process.stdout.readline()
-        if not line:
-            raise ChildError(f"the {self.name} crashed")
-        return line
 
     def _started(self) -> subprocess.Popen[bytes]:
         """Return the child. Its start does not count against the timeout of a call."""

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -151,7 +151,7 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         box.chmod(0o755)
         given.write(stdin.encode("utf-8", "replace"))
         given.seek(0)
-        walls = _bubblewrap(box, limits, packages, filter_) if kind == "bwrap" else []
+        walls = _walls(box, limits, packages, filter_) if kind == "bwrap" else []
         process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
             [*walls, *_program(kind, box, limits, packages, start.passed_fd)],
             stdin=given,
@@ -171,7 +171,12 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
             why = stderr.decode("utf-8", "replace").strip()[:300] or "it took too long"
             raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
         full = max(len(stdout), len(stderr)) >= limits.output_mib * _MIB
-        ended: Termination = "files" if files > limits.files else _termination(code, full)
+        number = 0 if code is None else -code if code < 0 else code - 128  # bubblewrap encodes signals as a shell does
+        ended: Termination = "files" if files > limits.files else "wall" if code is None else "exit"
+        if ended == "exit" and number == signal.SIGXCPU:
+            ended = "cpu"
+        elif ended == "exit" and (full or number > 0):
+            ended = "output" if full else "signal"
         return Result(stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"), code, ended)
 
 
@@ -256,28 +261,25 @@ def _program(kind: str, box: Path, limits: Limits, packages: bool, started: int)
     return [sys.executable, *flags, f"{box if kind == 'none' else _BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
 
 
-def _bubblewrap(box: Path, limits: Limits, packages: bool, filter_: tuple[int, ...]) -> list[str]:
-    """Return the command line that runs another one in the sandbox."""
+def _walls(box: Path, limits: Limits, packages: bool, filter_: tuple[int, ...]) -> list[str]:
+    """Return the command line that runs another one in the sandbox.
+
+    Readable are the system's libraries and this Python; no home folder, and no configuration.
+    """
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
-    paths = list(_visible_paths(packages))
-    above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
-    folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
-    shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
-    last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
-    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last]
-
-
-def _visible_paths(packages: bool) -> Iterator[str]:
-    """Yield the readable paths: system libraries and this Python. No home folder, no configuration."""
-    for path in ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives"):
-        if Path(path).exists():
-            yield path
+    system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
     prefixes = {sys.base_prefix, str(Path(os.path.realpath(sys.executable)).parent.parent)}
     if packages:
         prefixes.add(sys.prefix)
     elif sys.prefix != sys.base_prefix:
         prefixes.add(str(Path(sys.executable).parent))  # the name by which this Python was started
-    yield from (prefix for prefix in sorted(prefixes) if not prefix.startswith("/usr"))
+    paths = [path for path in system if Path(path).exists()]
+    paths += [prefix for prefix in sorted(prefixes) if not prefix.startswith("/usr")]
+    above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
+    folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
+    shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
+    last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
+    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last]
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) -> int | None:
@@ -295,15 +297,6 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) 
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _termination(code: int | None, output_full: bool) -> Termination:
-    if code is None:
-        return "wall"
-    number = -code if code < 0 else code - 128  # bubblewrap encodes signals as a shell does
-    if number == signal.SIGXCPU:
-        return "cpu"
-    return "output" if output_full else "signal" if number > 0 else "exit"
 
 
 _HARNESS = """

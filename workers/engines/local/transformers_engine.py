@@ -132,7 +132,15 @@ class TransformersEngine:
         """Answer the oldest request and those that can be computed with it. Submitted once for each request."""
         with torch.inference_mode():
             while self._arrived:
-                self._prepare(self._arrived.popleft())
+                arrived = self._arrived.popleft()
+                if arrived.result.done():
+                    continue
+                try:
+                    arrived.prepare(self._model())
+                    self._waiting.append(arrived)
+                except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
+                    arrived.failure = model_failure(error)
+                    arrived.finish()
             self._waiting = [pending for pending in self._waiting if not pending.result.done()]
             if not self._waiting:
                 return
@@ -140,16 +148,6 @@ class TransformersEngine:
             batch = pop_batch(self._waiting, MAX_BATCH_TOKENS.get(device, MAX_BATCH_TOKENS["cuda"]))
             self._answer(batch)
         for pending in batch:  # after the batch has released the model
-            pending.finish()
-
-    def _prepare(self, pending: PendingRequest) -> None:
-        if pending.result.done():
-            return
-        try:
-            pending.prepare(self._model())
-            self._waiting.append(pending)
-        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-            pending.failure = model_failure(error)
             pending.finish()
 
     def _answer(self, batch: list[PendingRequest]) -> None:
@@ -179,7 +177,16 @@ class _Batch:
     def answer(self) -> None:
         """Set the replies of all requests."""
         tree = PrefixTree(self._loaded.model, [pending.prefix for pending in self._requests])
-        for portion in self._portions():
+        portions: dict[int, dict[BranchId, list[int]]] = defaultdict(dict)
+        for row, pending in enumerate(self._requests):  # as many of each as fit into BATCH_TOKENS, and at least one
+            number, size = 0, 0
+            for i in pending.asked:
+                own_ids = pending.token_ids[i][pending.shared :]
+                if size and size + len(own_ids) > BATCH_TOKENS:
+                    number, size = number + 1, 0
+                portions[number][row, i] = own_ids
+                size += len(own_ids)
+        for portion in portions.values():
             if self._is_over():
                 return
             logits = dict(zip(portion, tree.extend(portion), strict=True))
@@ -192,19 +199,6 @@ class _Batch:
                     self._add_reply(row, i, Reply(likeliest, mass))
             self._write(tree, logits)
             tree.prune()
-
-    def _portions(self) -> list[dict[BranchId, list[int]]]:
-        """Return the questions' own tokens: of each request as many as fit into ``BATCH_TOKENS``, and at least one."""
-        portions: dict[int, dict[BranchId, list[int]]] = defaultdict(dict)
-        for row, pending in enumerate(self._requests):
-            number, size = 0, 0
-            for i in pending.asked:
-                own = pending.token_ids[i][pending.shared :]
-                if size and size + len(own) > BATCH_TOKENS:
-                    number, size = number + 1, 0
-                portions[number][row, i] = own
-                size += len(own)
-        return list(portions.values())
 
     def _write(self, tree: PrefixTree, logits: dict[BranchId, torch.Tensor]) -> None:
         """Extend all replies by one token a step, each until its end or its limit."""

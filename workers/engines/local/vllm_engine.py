@@ -129,14 +129,15 @@ class _Runtime:
         self._loop = asyncio.new_event_loop()
         self.models: dict[ModelWeights, _Model] = {}
         self._backoffs: dict[ModelWeights, LoadBackoff] = {}
-        threading.Thread(target=self._run_loop, name="vllm", daemon=True).start()
-        atexit.register(self.shutdown)
 
-    def _run_loop(self) -> None:
-        # Child processes inherit the mask: Ctrl-C is for the worker, which finishes its requests first.
-        resource_tracker.ensure_running()  # it would reset the mask later
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        self._loop.run_forever()
+        def run() -> None:
+            # Child processes inherit the mask: Ctrl-C is for the worker, which finishes its requests first.
+            resource_tracker.ensure_running()  # it would reset the mask later
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            self._loop.run_forever()
+
+        threading.Thread(target=run, name="vllm", daemon=True).start()
+        atexit.register(self.shutdown)
 
     async def ask(self, key: ModelWeights, request: EngineRequest) -> Replies:
         """Answer in this loop, and wait in the caller's. Cancelling the caller cancels the work."""
@@ -144,7 +145,12 @@ class _Runtime:
 
     def shutdown(self) -> None:
         """Unload all models."""
-        asyncio.run_coroutine_threadsafe(self._unload(), self._loop).result()
+
+        async def unload() -> None:
+            while self.models:
+                self.models.popitem()[1].stop()
+
+        asyncio.run_coroutine_threadsafe(unload(), self._loop).result()
         gc.collect()  # finalizers would print errors later in the interpreter's shutdown
 
     async def _ask(self, key: ModelWeights, request: EngineRequest) -> Replies:
@@ -159,29 +165,22 @@ class _Runtime:
             self.models.pop(key).stop()
         if key not in self.models:
             with self._backoffs.setdefault(key, LoadBackoff()):
-                self.models[key] = self._load(key)
+                model, revision = key.model, key.revision
+                if key.adapter:
+                    model, revision = str(merged_folder(get_settings().cache_dir, key)), None
+                else:
+                    check_weights(key)
+                config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))
+                try:
+                    self.models[key] = _Model.start(model, config, conversation)
+                except UnavailableError:
+                    idle = [other for other, loaded in self.models.items() if not loaded.requests]
+                    if not idle:
+                        raise
+                    for other in idle:  # the memory may be too small for both
+                        self.models.pop(other).stop()
+                    self.models[key] = _Model.start(model, config, conversation)
         return self.models[key]
-
-    def _load(self, key: ModelWeights) -> _Model:
-        model, revision = key.model, key.revision
-        if key.adapter:
-            model, revision = str(merged_folder(get_settings().cache_dir, key)), None
-        else:
-            check_weights(key)
-        config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))
-        try:
-            return _Model.start(model, config, conversation)
-        except UnavailableError:
-            idle = [other for other, loaded in self.models.items() if not loaded.requests]
-            if not idle:
-                raise
-        for other in idle:  # the memory may be too small for both
-            self.models.pop(other).stop()
-        return _Model.start(model, config, conversation)
-
-    async def _unload(self) -> None:
-        while self.models:
-            self.models.popitem()[1].stop()
 
 
 @dataclass(eq=False)

@@ -185,7 +185,14 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
     if mode not in (None, trained_mode):
         hint = f"leave --mode out, or remove {JUDGE_FILE} from the folder"
         raise InvalidError(f"the adapter {folder} was trained for mode {trained_mode}, not {mode}", hint=hint)
-    own: dict[str, Any] = {"name": name, "engine": _ENGINE, "model": model or _base_of(folder), "mode": trained_mode}
+    if model is None and trained_on(folder).sha256 == WHEEL_SHA256:
+        model = EMBEDDED
+    elif model is None:
+        named = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
+        model = read_json(folder / BASE_FILE).get("model") or named
+        if not isinstance(model, str):
+            raise InvalidError(f"the adapter {folder} does not name its base", hint="name it with --model")
+    own: dict[str, Any] = {"name": name, "engine": _ENGINE, "model": model, "mode": trained_mode}
     own |= {"adapter": adapter if adapter == SHIPPED_ADAPTER else str(folder.resolve()), "weights_sha256": digest}
     try:
         return Judge.model_validate(fields | own)
@@ -202,17 +209,6 @@ def adapter_passport(judge: Judge) -> Passport | None:
     """
     file = adapter_folder(judge.adapter) / PASSPORT_FILE if judge.adapter else None
     return load_passport(file) if file is not None and file.is_file() else None
-
-
-def _base_of(folder: Path) -> str:
-    if trained_on(folder).sha256 == WHEEL_SHA256:
-        return EMBEDDED
-    base = read_json(folder / BASE_FILE).get("model") or read_json(folder / ADAPTER_CONFIG).get(
-        "base_model_name_or_path"
-    )
-    if not isinstance(base, str):
-        raise InvalidError(f"the adapter {folder} does not name its base", hint="name it with --model")
-    return base
 
 
 def with_adapter_fields(judge: Judge) -> Judge:
