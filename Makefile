@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke
+.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -38,7 +38,10 @@ research: install ## recipes/research.toml in the folder research-out, with its 
 	rubricsvc runs evaluations research && \
 	rubricsvc runs report research --out report.html
 
-test: install lint ## everything: lint, types, unit and integration tests, on a real PostgreSQL and Redis (16 minutes on 2 idle cores)
+test: install lint ## lint, types and all tests but the slow ones, on a real PostgreSQL and Redis (9 minutes on 2 idle cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --hypothesis-profile=quick tests
+
+test-all: install lint ## the same with the slow tests (crash suite, long runs of models and trainers) and all examples (20 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-unit: install ## the unit tests, on few examples where a test makes up its own (under a minute)

@@ -16,7 +16,7 @@ from rubricsvc.store.session import Database
 from tests.databases import KINDS, fresh_url
 
 settings.register_profile("house", deadline=None)  # no test is about how long something took
-# for `make test-unit`
+# for `make test` and `make test-unit`
 settings.register_profile("quick", settings.get_profile("house"), max_examples=20, stateful_step_count=20)
 settings.load_profile("house")
 
@@ -72,11 +72,15 @@ def sandboxed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder: ``tests/crash`` needs the services that ``tests/integration`` needs."""
+    """Mark tests by their folder (``tests/crash`` needs the services of ``tests/integration``), and the slow ones."""
     marks = {"integration": "integration", "crash": "integration", "model": "model"}
+    slow = set((TESTS / "slow.txt").read_text().split("\n"))
     for item in items:
-        if mark := marks.get(item.path.relative_to(TESTS).parts[0]):
+        folder = item.path.relative_to(TESTS).parts[0]
+        if mark := marks.get(folder):
             item.add_marker(mark)
+        if folder == "crash" or item.name.partition("[")[0] in slow:
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
