@@ -33,7 +33,7 @@ from bench.hacking.picture import draw
 from bench.hacking.results import RADIUS, RISE, TrainedRun, base_rates, outcome, raised, summary, table
 from rubricsvc.core.prompt import Completion
 from rubricsvc.formats import native
-from rubricsvc.services import recording
+from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
 from trainer import checkpoint, history
@@ -230,7 +230,7 @@ def read(folder: Path, condition: str, seed: int) -> TrainedRun:
 def completions_by_step(path: Path) -> Iterator[list[str]]:
     """Yield the texts of the completions of each step of the only run in a database."""
     with closing(Database(f"sqlite:///{path.resolve()}")) as db, db.read() as session:
-        (run,) = recording.summaries(session, runs.page(session))
+        (run,) = list(Runs(db).page())
         for step in range(1, run.steps + 1):
             rows = runs.rollouts(session, run.id, step=step, limit=10_000)
             texts = completions.many(session, {row.completion_id for row in rows})

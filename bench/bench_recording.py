@@ -24,10 +24,10 @@ from bench.bench_train import QUESTIONS
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.run import NewRun, RolloutGroup, RunStep
 from rubricsvc.core.states import RunState
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import NewRun, RolloutGroup, RunStep
+from rubricsvc.services.runs import Runs
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from trainer.config import TrainConfig
@@ -88,7 +88,7 @@ def recorded_ms(kind: str, metrics: Metrics, groups: Sequence[RolloutGroup], bef
     """Milliseconds of recording each of ``repeat`` steps after ``before`` others."""
     with tempfile.TemporaryDirectory() as folder:
         db = Database(fresh_url(kind, Path(folder)))
-        store = DatabaseRuns(db)
+        store = Runs(db)
         run = store.create(NewRun(key="bench", name="bench", steps_total=before + repeat, config={}))
         seconds: list[float] = []
         for number in range(1, before + repeat + 1):

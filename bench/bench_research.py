@@ -30,14 +30,13 @@ from torch.nn.functional import pad
 
 from bench.vllm_server import SAMPLES_FOR_TRAINING, vllm_server
 from rubricsvc.cli.demo import command as demo
-from rubricsvc.cli.run_data import run_tasks
-from rubricsvc.cli.run_policy import load_trained
 from rubricsvc.core.prompt import Prompt
 from trainer import history
 from trainer.config import SamplingConfig, load_config
 from trainer.policies import episode_sampling
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
+from trainer.run import Run
 from trainer.warm_up import warmed_up_model
 
 EPISODES = 8
@@ -121,7 +120,8 @@ def main() -> None:
             figures |= served(folder)
         with demo.project(folder):
             run = load_config(Path("research.toml"))
-            policy, prompts = load_trained(run), [task.prompt for task in run_tasks(run).train]
+            made = Run(run)
+            policy, prompts = made.load_trained(), [task.prompt for task in made.tasks.train]
         for at_once in given.at_once:
             figures |= throughput(policy, prompts[: given.prompts], at_once, run.sampling)
         figures |= slow_tool(policy, prompts[:EPISODES], run.sampling, given.sleep)

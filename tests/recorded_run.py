@@ -6,9 +6,17 @@ from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunStep
-from rubricsvc.core.run_evaluation import EvaluationCompletion, EvaluationGroup, EvaluationReward, RunEvaluation
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.schemas.runs import (
+    EvaluationCompletion,
+    EvaluationGroup,
+    EvaluationReward,
+    NewRun,
+    Rollout,
+    RolloutGroup,
+    RunEvaluation,
+    RunStep,
+)
 
 PROMPTS = (Prompt.of("What is one?"), Prompt.of("What is two?"))
 RUBRIC = Rubric(criteria=(Criterion(key="right", text="It is right."),))

@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from rubricsvc.core.judge import Address, Judge, Network
-from rubricsvc.core.run_evaluation import OF_TOOLS, REWARD
 from rubricsvc.core.validation_messages import closest
+from rubricsvc.schemas.runs import OF_TOOLS, REWARD
 from trainer.config_file import ConfigSection, read_toml
 from trainer.config_paths import path_problems, resolved
 from trainer.data.config import DataConfig, DataSource, DemonstrationsConfig, PromptsConfig

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rubricsvc.core.run import RolloutGroup
+from rubricsvc.schemas.runs import RolloutGroup
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.monitor_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics

@@ -11,10 +11,9 @@ from bench.hacking.biases import BIASES, UNBIASED
 from bench.hacking.judge import HONEST
 from bench.hacking.results import TrainedRun
 from rubricsvc.cli.pictures import write_picture
-from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.schemas.runs import REWARD
 from rubricsvc.web.charts import configured
-from rubricsvc.web.run_charts import Point
-from rubricsvc.web.run_curves import Curve, side_by_side
+from rubricsvc.web.run_charts import Curve, Point, side_by_side
 
 _NOTE = "Means over seeds, from the lowest to the highest seed."
 _SERIES = {REWARD: "training reward, held out", HONEST: "gold score, held out"}

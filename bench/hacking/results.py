@@ -17,7 +17,7 @@ from typing import Any
 from bench.hacking.biases import BIASES, UNBIASED
 from bench.hacking.judge import HONEST
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.monitor_alarms import monitor_alarms
 from rubricsvc.stats.run_alarms import alarms

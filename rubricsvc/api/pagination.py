@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rubricsvc.core.audit import StoredAudit
-from rubricsvc.core.run import StoredRollout, StoredRun
-from rubricsvc.core.run_evaluation import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import Item, Page, Stored
 from rubricsvc.store.session import Database
 
 Row = TypeVar("Row")
-RunData = StoredRun | StoredRollout | StoredEvaluation | StoredEvaluationCompletion
-Data = TypeVar("Data", bound=Stored | Item | StoredAudit | RunData)
+Data = TypeVar("Data", bound=Stored | Item | StoredAudit)
 
 
 def paginate(

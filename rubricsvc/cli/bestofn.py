@@ -23,9 +23,9 @@ from rubricsvc.cli.output import (
     show,
 )
 from rubricsvc.cli.pictures import check_picture, write_picture
-from rubricsvc.core.best_of_n import BestOfN, JudgeCurves
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.errors import InvalidError
+from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 
 
 def bestofn(

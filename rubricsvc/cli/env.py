@@ -28,7 +28,7 @@ from rubricsvc.cli.output import (
     show,
 )
 from rubricsvc.cli.rubric_targets import OfSeveral, target_of
-from rubricsvc.cli.run_transcripts import print_trajectory
+from rubricsvc.cli.runs import print_trajectory
 from rubricsvc.cli.score import (
     JudgeOption,
     Model,

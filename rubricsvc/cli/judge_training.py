@@ -26,7 +26,7 @@ from rubricsvc.cli.output import (
     show,
 )
 from rubricsvc.cli.passport import figure_fields, figure_texts, measured_texts
-from rubricsvc.cli.run_training import stop_on_interrupt
+from rubricsvc.cli.runs import Terminal
 from rubricsvc.errors import ConflictError, cut
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
@@ -130,7 +130,7 @@ def _train(
     """
     from trainer.judge_training.run import examine_judge, train_judge
 
-    with progress_bar("training") as bar, stop_on_interrupt() as stop:
+    with progress_bar("training") as bar, Terminal().stopping() as stop:
 
         def on_step(step: Metrics) -> None:
             rate = step["tokens"] / step["step_time"]

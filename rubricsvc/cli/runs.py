@@ -2,33 +2,95 @@
 
 from __future__ import annotations
 
-from contextlib import chdir
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import run_comparison, run_preflight, run_report, run_sweep, run_transcripts, run_views
-from rubricsvc.cli.output import Json, group, progress_bar, show
-from rubricsvc.cli.run_baselines import baselines_of, check_prompts
-from rubricsvc.cli.run_controls import control_changes, controls
-from rubricsvc.cli.run_data import RunTasks
-from rubricsvc.cli.run_difficulty import DifficultyOptions, show_difficulty
-from rubricsvc.cli.run_evaluation import evaluations, evaluator_of, show_evaluations
-from rubricsvc.cli.run_folders import read_invocation
-from rubricsvc.cli.run_judge import judge_of_run
-from rubricsvc.cli.run_preparation import PreparedRun, prepare, print_plan
-from rubricsvc.cli.run_recording import baseline_recorder
-from rubricsvc.cli.run_references import check_references
-from rubricsvc.cli.run_training import RunOptions, exit_stopped, stop_on_interrupt, train_run
-from rubricsvc.errors import InvalidError
+from rubricsvc.cli import output
+from rubricsvc.cli.output import (
+    INTERRUPTED,
+    NOT_PASSED,
+    After,
+    Json,
+    Limit,
+    cell,
+    counted,
+    echo,
+    estimate_cells,
+    print_data,
+    print_json,
+    print_table,
+    shorten,
+    show,
+    show_list,
+)
+from rubricsvc.cli.service import service
+from rubricsvc.core.prompt import Message
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
+from rubricsvc.schemas.runs import (
+    RunComparison,
+    RunReport,
+    Sample,
+    ScoreComparison,
+    StoredRun,
+    SweepTable,
+    column_of,
+    in_order,
+    measure_rows,
+    refusing,
+)
 
-app = group("Training runs.")
+if TYPE_CHECKING:
+    from rubricsvc.client import Client
+    from rubricsvc.services.local import LocalService
 
+app = output.group("Training runs.")
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training configuration (docs/training.md).")]
 Drafts = Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")]
+Forced = Annotated[bool, typer.Option("--force", help="Start although the preflight refuses; recorded.")]
+RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its folder.", show_default=False)]
+PageFile = Annotated[Path | None, typer.Option("--out", help="Page to write as well.", show_default="none")]
+METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
+BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
+"""The entries of an evaluation with a value for each prompt."""
+MOST_ROWS = 1_000_000
+POLL_SECONDS = 0.25
+
+
+class Terminal:
+    """Shows what a run reports."""
+
+    message = staticmethod(echo)
+    task = staticmethod(output.progress_bar)
+
+    @contextmanager
+    def stopping(self) -> Iterator[Event]:
+        """Yield an event that the first Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
+        stop = Event()
+
+        def on_signal(number: int, _frame: object) -> None:
+            stop.set()
+            signal.signal(number, before[number])
+            echo("\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now")
+
+        before: dict[int, Any] = {one: signal.signal(one, on_signal) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield stop
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @app.command()
@@ -37,14 +99,14 @@ def start(
     *,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     allow_drafts: Drafts = False,
-    force: Annotated[bool, typer.Option("--force", help="Start although the preflight refuses; recorded.")] = False,
+    force: Forced = False,
     control: Annotated[str | None, typer.Option(help="Control: random, shuffled or frozen rewards.")] = None,
     preflight: Annotated[
         bool | None,
         typer.Option(
             "--preflight/--no-preflight",
             help="Sample completions for the preflight.",
-            show_default=f"where they are at most {run_preflight.SHARE:.0%} of the run's",
+            show_default="where they are at most 10% of the run's",
         ),
     ] = None,
     as_json: Json = False,
@@ -53,60 +115,83 @@ def start(
 
     Exits with 4 where the preflight refuses the run (`runs preflight`).
     """
+    from trainer.run.several import control_changes
+
     changes = control_changes(config, control) if control is not None else {}
-    options = RunOptions(resume, allow_drafts, force, changes, preflight)
-    _start(config, options, as_json, f" --control {control}" if control else "")
-
-
-def _start(config: Path, options: RunOptions, as_json: bool, arguments: str = "") -> None:
-    telemetry.configure("WARNING", human=True)
-    trained = train_run(config, options)
-    if trained.record:
-        show(trained.record, as_json)
-    if trained.stopped:
-        exit_stopped(f"runs start {config}{arguments} --resume")
+    again = f"runs start {config}{f' --control {control}' if control else ''} --resume"
+    options: Any = {"resume": resume, "force": force, "preflight": preflight}
+    _train(config, changes, allow_drafts, as_json=as_json, again=again, **options)
 
 
 @app.command()
-def baselines(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run, with [eval].")],
-    allow_drafts: Drafts = False,
-    as_json: Json = False,
+def resume(run: RunRef, allow_drafts: Drafts = False, as_json: Json = False) -> None:
+    """Continue a run from its folder, with the configuration file that it was started with."""
+    from trainer.run.run import invocation
+
+    folder = Path(run)
+    if run.isdecimal():
+        with service() as s:
+            stored = s.runs.get(int(run))
+        if stored.is_live:
+            raise ConflictError(f"run {run} is {stored.status}", hint=f"stop it first: `rubricsvc runs stop {run}`")
+        folder = Path(stored.folder)
+        if not folder.is_dir():
+            message = f"the folder of run {run} is not here: {folder} on {stored.host}"
+            raise NotFoundError(message, hint="run this on that machine, or name the folder")
+    working_folder, file, changes = invocation(folder)
+    with chdir(working_folder):  # names of policies in files are as they were, and so is what is compared
+        _train(file, changes, allow_drafts, as_json=as_json, again=f"runs resume {run}", resume=True)
+
+
+def _train(
+    config: Path, changes: Mapping[str, Any], allow_drafts: bool, *, as_json: bool, again: str, **options: Any
 ) -> None:
-    """Evaluate the baselines that `eval.baselines` names, or all of them.
-
-    What is missing in the folder of the run is done; run the command again to continue after an interrupt.
-    """
-    from trainer.config import load_config
-
     telemetry.configure("WARNING", human=True)
-    loaded = load_config(config)
-    if loaded.eval is None:
-        raise InvalidError(
-            f"{config} has no table [eval]", hint="name held-out prompts (docs/training.md)", path="eval"
-        )
-    prepared = prepare(loaded, allow_drafts)
-    run, tasks = prepared.config, prepared.tasks
-    print_plan(prepared, resume=False)
-    check_prompts(run, tasks)
-    with (
-        prepared.rewards() as rewards,
-        progress_bar("baselines") as bar,
-        stop_on_interrupt() as stop,
-        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, on_progress=bar.note, stop=stop) as evaluator,
-        baseline_recorder(run) as recorder,
-    ):
-        assert evaluator is not None  # noqa: S101 - the run has [eval]
-        options: dict[str, Any] = {"source_of": prepared.rewards, "bar": bar, "stop": stop, "recorder": recorder}
-        lines = baselines_of(run, tasks, rewards, evaluator, **options)
+    from trainer.run import Run
+
+    with _refused():
+        run = Run(config, changes=changes, allow_drafts=allow_drafts, progress=Terminal())
+        trained = run.train(**options)
+    for alarm in trained.alarms():
+        echo(f"warning: {alarm.text}")
+    if trained.record is not None:
+        show(_record(trained.record) | {"seconds": trained.seconds}, as_json)
+    if trained.stopped:
+        _exit_stopped(again)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Exit with 4 where the preflight refuses a run."""
+    from trainer.run.preflight import RefusedError
+
+    try:
+        yield
+    except RefusedError as error:
+        echo(f"{error}; {error.hint}")
+        raise typer.Exit(NOT_PASSED) from error
+
+
+def _exit_stopped(command: str) -> NoReturn:
+    echo(f"stopped; continue with: rubricsvc {command}")
+    raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def baselines(config: Config, allow_drafts: Drafts = False, as_json: Json = False) -> None:
+    """Evaluate the baselines that `eval.baselines` names, or all of them; those that are done are not repeated."""
+    telemetry.configure("WARNING", human=True)
+    from trainer.run import Run
+
+    lines = Run(config, allow_drafts=allow_drafts, progress=Terminal()).evaluate()
     if lines is None:
-        exit_stopped(f"runs baselines {config}")
-    show_evaluations(lines, as_json)
+        _exit_stopped(f"runs baselines {config}")
+    _show_evaluations(lines, as_json)
 
 
 @app.command()
 def difficulty(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")],
+    config: Config,
     *,
     samples: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
     pass_reward: Annotated[float, typer.Option(help="Reward from which a completion passes.")] = 0.5,
@@ -118,43 +203,497 @@ def difficulty(
 
     Prompts that the file (difficulty.jsonl) has already are not measured again.
     """
-    from trainer.config import load_config
-    from trainer.local_only import check_local
-
     telemetry.configure("WARNING", human=True)
+    from trainer.config import load_config
+    from trainer.data.difficulty import selection
+    from trainer.run import Run
+
     loaded = load_config(config, measures_difficulty=True)
-    check_references(loaded)
-    judge, audit, repeatability = judge_of_run(loaded)
-    run = loaded.model_copy(update={"judge": judge})
-    check_local(run)
-    prepared = PreparedRun(run, judge, audit, repeatability, RunTasks([], []), allow_drafts=True)
     path = out or loaded.data.difficulty or config.with_name("difficulty.jsonl")
-    show_difficulty(run, prepared.rewards, path, DifficultyOptions(samples, pass_reward, stored), as_json=as_json)
+    run = Run(loaded, allow_drafts=True, progress=Terminal())
+    with output.continue_hint(f"the prompts measured so far are in {path}"):
+        found, prompts = run.measure_difficulty(path, samples=samples, pass_reward=pass_reward, stored=stored)
+    rows = [asdict(one) | {"selection": selection(one, loaded.data)} for one in found]
+    columns = ("prompt", "samples", "pass_rate", "mean", "std", "selection")
+    shown = rows if as_json else [{name: row[name] for name in columns} for row in rows]
+    show_list(shown, as_json, empty="no rewards of these prompts are stored")
+    counts = Counter(row["selection"] for row in rows)
+    kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
+    missing = f"; {prompts - len(found)} not measured" if len(found) < prompts else ""
+    echo(f"wrote {path}: {kinds or 'nothing'}{missing}; data.difficulty uses it")
 
 
 @app.command()
-def resume(
-    run: run_views.Run,
+def preflight(
+    config: Config,
+    *,
+    prompts: Annotated[int, typer.Option(min=1, help="Maximum number of prompts to sample.")] = 8,
+    samples: Annotated[
+        int | None, typer.Option(min=2, help="Completions of each prompt.", show_default="sampling.group_size")
+    ] = None,
     allow_drafts: Drafts = False,
     as_json: Json = False,
 ) -> None:
-    """Continue a run from its folder, with the configuration file that it was started with."""
-    folder = run_views.local_folder(run, ended=True)
-    working_folder, file, changes = read_invocation(folder)
-    with chdir(working_folder):  # names of policies in files are as they were, and so is what is compared
-        _start(file, RunOptions(True, allow_drafts, changes=changes), as_json)
+    """Check a run before it starts: its judge, its sizes, and what its reward does to samples of the policy.
+
+    Exits with 4 if a check refuses the run. The result is stored beside the run's folder; `runs start` uses it.
+    """
+    telemetry.configure("WARNING", human=True)
+    from trainer.run import prepare
+    from trainer.run.preflight import Preflight
+
+    run = prepare(config, allow_drafts=allow_drafts, progress=Terminal())
+    run.announce(resume=False)
+    checked = Preflight(run)
+    checks = [*checked.of_judge(), *checked.sample(prompts, samples)]
+    show_list([check.model_dump(mode="json") for check in checks], as_json)
+    if checked.file.is_file():
+        echo(f"stored in {checked.file}")
+    if refused := refusing(checks):
+        echo(f"the run is refused by: {', '.join(check.name for check in refused)}")
+        raise typer.Exit(NOT_PASSED)
 
 
-app.command("list")(run_views.list_)
-app.command("show")(run_views.show_)
-app.command()(run_views.watch)
-app.command()(run_views.stop)
-app.command()(run_views.delete)
-app.command()(evaluations)
-app.command()(run_report.report)
-app.command()(run_report.plot)
-app.command()(run_transcripts.transcripts)
-app.command()(run_comparison.compare)
-app.command()(controls)
-app.command()(run_sweep.sweep)
-app.command()(run_preflight.preflight)
+@app.command()
+def controls(
+    config: Config,
+    *,
+    reward: Annotated[
+        list[str] | None, typer.Option(help="Control: random, shuffled or frozen; repeat it.", show_default="all three")
+    ] = None,
+    allow_drafts: Drafts = False,
+    force: Forced = False,
+    as_json: Json = False,
+) -> None:
+    """Train a run and its controls, and compare them on the held-out prompts.
+
+    Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue after
+    an interrupt.
+    """
+    telemetry.configure("WARNING", human=True)
+    from trainer.run.several import CONTROLS, StoppedError, train_controls
+
+    options: Any = {"allow_drafts": allow_drafts, "force": force, "progress": Terminal()}
+    rows: list[tuple[str, ScoreComparison]] = []
+    try:
+        with _refused():
+            for name, compared in train_controls(config, reward or CONTROLS, **options):
+                last = (one for one in compared.scores if (one.evaluation, one.measure) == ("last", "mean"))
+                rows += [(name, one) for one in last]
+                for note in compared.notes:
+                    echo(f"control {name}: {note}")
+    except StoppedError:
+        _exit_stopped(f"runs controls {config}")
+    if as_json:
+        for name, row in rows:
+            print_json({"control": name, **row.model_dump(mode="json")})
+        return
+    columns = ("control", "score", "prompts", "run", "control mean", "run - control", "result")
+    print_table(
+        columns,
+        (
+            [name, f"{row.score}{' (gold)' * row.gold}", row.prompts, row.b, row.a, *_difference(row)]
+            for name, row in rows
+        ),
+    )
+
+
+@app.command()
+def sweep(
+    config: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Sweep (docs/training.md).")],
+    *,
+    out: PageFile = None,
+    allow_drafts: Drafts = False,
+    force: Forced = False,
+    as_json: Json = False,
+) -> None:
+    """Train the runs of a sweep one after the other, and compare its variants on the held-out prompts.
+
+    Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue, also
+    after a crash. One that fails is listed, and the others go on; the exit code is 1.
+    """
+    _check_charts(out)
+    telemetry.configure("WARNING", human=True)
+    from trainer.run.several import StoppedError, train_sweep
+
+    try:
+        table, reports, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
+    except StoppedError:
+        _exit_stopped(f"runs sweep {config}")
+    _show_sweep(table, counts, as_json)
+    if out is not None:
+        from rubricsvc.web.run import render_sweep
+
+        _write(out, render_sweep(table, reports))
+    if table.failures:
+        raise typer.Exit(output.WITH_FAILURES)
+
+
+def _show_sweep(table: SweepTable, counts: Mapping[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json({**counts, **table.model_dump(mode="json")})
+        return
+    print_table(
+        ("variant", "score", "runs", "prompts", "mean", "difference to the first", "result"),
+        (
+            [
+                row.variant,
+                f"{row.score}{' (gold)' * row.gold}",
+                row.seeds,
+                row.prompts,
+                _estimate(row.mean),
+                _estimate(row.difference),
+                (row.result or "").replace("_", " ") + f": {row.reason}" * bool(row.reason),
+            ]
+            for row in table.rows
+        ),
+    )
+    if table.failures:
+        print_data("")
+        rows = [(one.variant, one.seed, one.error, one.hint) for one in table.failures]
+        print_table(("failed variant", "seed", "error", "hint"), rows)
+    best = f"best: {table.best}" if table.best else "no variant is higher than every other by the gold score"
+    echo(f"{best}; {', '.join(f'{name}: {count}' for name, count in counts.items())}")
+
+
+@app.command("list")
+def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
+    """List training runs."""
+    columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
+    empty = "no runs; start one with `rubricsvc runs start CONFIG.toml`"
+    with service() as s:
+        show(s.runs.page(after=after, limit=limit), as_json, columns=columns, empty=empty)
+
+
+@app.command("show")
+def show_(
+    run: RunRef,
+    last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Show a run with its alarms, or the metrics of its last steps."""
+    with service() as s:
+        run_id = _id(s, run)
+        if last:
+            first = max(0, (s.runs.get(run_id).metrics or {}).get("step", 0) - last)
+            steps = [one.metrics for one in s.runs.steps(run_id, after=first, limit=last)]
+            rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
+            show_list(rows, as_json, empty="no step is finished yet")
+            return
+        record, alarms = _record(s.runs.get(run_id)), s.runs.report(run_id).alarms
+    examples = ["; ".join(sample.where for sample in one.examples) for one in alarms]
+    texts = [f"{one.text} Examples: {each}." if each else one.text for one, each in zip(alarms, examples, strict=True)]
+    show(record | ({"alarms": texts} if as_json else {}), as_json)
+    for text in () if as_json else texts:
+        echo(f"alarm: {text}")
+
+
+@app.command()
+def watch(run: RunRef, as_json: Json = False) -> None:
+    """Follow a run that another process trains until it ends; exit with 1 if it has failed or is lost."""
+    from rubricsvc.services.runs import REPORT_SECONDS
+    from rubricsvc.services.waiting import answered
+
+    with service() as s:
+        run_id, awaited_until = _id(s, run), 0.0
+        with output.progress_bar(f"run {run_id}") as bar:
+            while True:
+                asked_at = time.monotonic()
+                hint = f"follow the run again with: rubricsvc runs watch {run_id}"
+                one = answered(partial(s.runs.get, run_id), echo, hint=hint)
+                if (now := time.monotonic()) - asked_at > POLL_SECONDS:  # of a lost run a report is awaited
+                    awaited_until = now + 2 * REPORT_SECONDS
+                bar.update(one.steps, one.steps_total, _note(one))
+                if not one.is_live and (one.status != "lost" or now >= awaited_until):
+                    break
+                time.sleep(POLL_SECONDS)
+    with output.exit_with(output.WITH_FAILURES if one.status in ("failed", "lost") else output.OK):
+        show(_record(one), as_json)
+        if one.status in ("failed", "lost", "stopped"):
+            echo(f"continue it with: rubricsvc runs resume {run_id}")
+
+
+@app.command()
+def stop(run: RunRef, as_json: Json = False) -> None:
+    """Stop a run after its current step, with a checkpoint."""
+    with service() as s:
+        run_id = _id(s, run)
+        s.runs.stop(run_id)
+        show(_record(s.runs.get(run_id)), as_json)
+    echo(f"run {run_id} stops after its current step; `rubricsvc runs watch {run_id}` follows it")
+
+
+@app.command()
+def delete(
+    run: RunRef, yes: Annotated[bool, typer.Option("--yes", help="Confirm it.")] = False, as_json: Json = False
+) -> None:
+    """Delete the record of a run: its metrics and rollouts. Completions, jobs and the run's folder stay."""
+    with service() as s:
+        record = s.runs.get(_id(s, run))
+        if not yes:
+            size = f"{counted(record.steps, 'step')} and {counted(record.rollouts or 0, 'rollout')}"
+            message = f"this deletes run {record.id} ({record.name}) with {size}"
+            raise InvalidError(message, hint="confirm it with --yes")
+        s.runs.delete(record.id)
+    show(_record(record), as_json)
+    echo(f"deleted run {record.id}; its folder stays: {record.folder}")
+
+
+@app.command()
+def evaluations(run: RunRef, as_json: Json = False) -> None:
+    """Show the evaluations of a run and its baselines on held-out prompts."""
+    report = _report(run)
+    if not report.evaluations:
+        hint = "add a table [eval] to its configuration (docs/training.md)"
+        raise NotFoundError(f"no evaluations of the run {run}", hint=hint)
+    _show_evaluations([*report.evaluations, *report.baselines], as_json)
+    if (folder := Path(str(report.config.get("out", "")))).is_dir():
+        from trainer.evaluation.evaluation import saved_best
+
+        if (best := saved_best(folder)) is not None:
+            echo(f"best by {best['gold']}: {best['folder']}")
+
+
+@app.command("report")
+def report_(run: RunRef, *, out: Annotated[Path, typer.Option(help="Page to write.", show_default=False)]) -> None:
+    """Write a run as one page: samples, evaluations with intervals, alarms, curves, judge, configuration.
+
+    The page holds everything in itself, needs no script and loads nothing.
+    """
+    _check_charts(out)
+    from rubricsvc.web.run import render_run
+
+    _write(out, render_run(_report(run)))
+
+
+@app.command()
+def plot(
+    run: RunRef,
+    *,
+    out: Annotated[Path, typer.Option(help="Picture to write: .svg or .png.", show_default=False)],
+    metric: Annotated[list[str] | None, typer.Option(help="Metric; repeat it.", show_default="reward")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All curves of the report, side by side.")] = False,
+) -> None:
+    """Write metrics of a run over its steps as a picture."""
+    from rubricsvc.cli.pictures import check_picture, write_picture
+
+    check_picture(out)
+    if all_ and metric:
+        raise InvalidError("--all and --metric exclude each other", hint="leave out one of them")
+    found = _report(run)
+    from rubricsvc.web.run_charts import all_curves, metric_curve
+
+    write_picture(all_curves(found) if all_ else metric_curve(found.steps, metric or ["reward"]), out)
+
+
+@app.command()
+def transcripts(
+    run: RunRef,
+    *,
+    prompt: Annotated[str | None, typer.Option(help="Show prompts with this text.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Print episodes of the same held-out prompts turn by turn, of the first evaluation and of the last.
+
+    They are in the order in which the gold score rose most; of more prompts than `-n`, evenly from this order.
+    """
+    found = _report(run, MOST_ROWS if prompt is not None else limit).transcripts
+    if not found:
+        hint = "they are of runs with [environment] and [eval]; `rubricsvc runs evaluations` lists the evaluations"
+        raise NotFoundError(f"run {run} has no episodes of held-out prompts", hint=hint)
+    shown = [one for one in found if (prompt or "").casefold() in one.prompt.casefold()][:limit]
+    if not shown:
+        hint = f"one of {len(found)} begins: {shorten(found[0].prompt)}"
+        raise NotFoundError(f"no held-out prompt has the text {shorten(prompt or '')!r}", hint=hint)
+    for one in shown:
+        if as_json:
+            print_json(one.model_dump(mode="json", exclude_defaults=True))
+            continue
+        print_data(f"# {one.prompt}")
+        for sample in one.samples:
+            _print_sample(sample)
+    if len(found) > len(shown):
+        echo(f"{len(shown)} of {len(found)} prompts; show more with -n")
+
+
+def print_trajectory(messages: Sequence[Message]) -> None:
+    """Print messages, each under its role."""
+    for message in messages:
+        print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]")
+        print_data(message.text)
+
+
+def _print_sample(sample: Sample) -> None:
+    print_data(f"\n## {sample.where}{' (truncated)' if sample.truncated else ''}")
+    print_trajectory(sample.messages)
+    if not sample.text:
+        print_data("(no report)")
+    print_data(", ".join(f"{name} {cell(value)}" for name, value in sample.scores.items()))
+    if sample.verdicts:
+        from rubricsvc.cli.verdicts import reason_of
+
+        rows = [
+            [
+                one.criterion,
+                one.value if one.value is not None else one.reason or one.outcome,
+                shorten(reason_of(one), 200),
+            ]
+            for one in sample.verdicts
+        ]
+        print_table(["criterion", "verdict", "reason"], rows)
+    print_data("")
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="Id or folder of the run to compare with.", show_default=False)],
+    b: Annotated[str, typer.Argument(help="Id or folder of the other run.", show_default=False)],
+    *,
+    out: PageFile = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs: configuration, training rewards, and scores on the held-out prompts that they share.
+
+    Differences are B less A, paired by prompt, with 95 % intervals over prompts.
+    """
+    from rubricsvc.services.run_comparing import compare as compare_runs
+
+    _check_charts(out)
+    first, second = _report(a), _report(b)
+    found = compare_runs(first, second)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _show_comparison(found)
+    if out is not None:
+        from rubricsvc.web.run import render_comparison
+
+        _write(out, render_comparison(found, first, second))
+
+
+def _show_comparison(found: RunComparison) -> None:
+    names = ("name", "status", "policy", "judge", "steps", "reward_first", "reward_last", "evaluations", "gold")
+    rows = [[name, *output.fields_of(run, *names).values()] for name, run in (("A", found.a), ("B", found.b))]
+    print_table(["", "run", *names[1:]], rows)
+    print_data("\nConfiguration:")
+    if found.config:
+        print_table(["field", "a", "b"], ([one.path, _value(one.a), _value(one.b)] for one in found.config))
+    else:
+        print_data("no differences")
+    if found.scores:
+        print_data("\nHeld-out prompts (B - A, paired by prompt, with 95 % intervals):")
+        columns = ["policy", "steps", "score", "prompts", "a", "b", "b - a", "b is"]
+        print_table(columns, map(_score_cells, found.scores))
+    for note in found.notes:
+        echo(f"note: {note}")
+
+
+def _value(value: Any) -> str:
+    return "-" if value is None else shorten(value if isinstance(value, str) else json.dumps(value), 60)
+
+
+def _score_cells(row: ScoreComparison) -> list[Any]:
+    steps = str(row.step_a) if row.step_a == row.step_b else f"{row.step_a}, {row.step_b}"
+    name = f"{row.score}{' greedy' * (row.measure == 'greedy')}{' (gold)' * row.gold}"
+    means = ["", "", ""] if row.difference is None else [row.prompts, row.a, row.b]
+    return [row.evaluation, steps, name, *means, *_difference(row)]
+
+
+def _difference(row: ScoreComparison) -> tuple[str, str]:
+    """Return the cells of a difference, and of what it says."""
+    if row.difference is None:
+        return "", f"not compared: {row.reason}"
+    no_interval = row.difference.null_reason if row.result == "no_interval" else None
+    return _estimate(row.difference, 4), no_interval or row.result.replace("_", " ")
+
+
+def _estimate(estimate: Any, digits: int = 3) -> str:
+    return " ".join(filter(None, estimate_cells(estimate, digits=digits)))
+
+
+def _id(s: LocalService | Client, ref: str) -> int:
+    """Return the id of a run on record, which may be named by its folder."""
+    if ref.isdecimal():
+        return int(ref)
+    from trainer.run.run import KEY, read_config
+
+    key = read_config(Path(ref)).get(KEY)
+    for run in s.runs.page(key=key) if key else ():
+        return run.id
+    hint = "RUBRICSVC_DATABASE_URL names another database than that of the run, or a service has the record"
+    raise NotFoundError(f"the run in {ref} is not recorded in this database", hint=hint)
+
+
+def _report(ref: str, transcripts: int = 3) -> RunReport:
+    with service() as s:
+        report: RunReport = s.runs.report(_id(s, ref), transcripts)
+        return report
+
+
+def _record(run: StoredRun) -> dict[str, Any]:
+    """Return a run as it is shown, with what its configuration says of its judge, and its newest checkpoint."""
+    config, folder = run.config or {}, Path(run.folder)
+    audit = config.get("judge_audit")
+    saved = sorted((folder / "checkpoints").glob("step-*"), key=lambda one: int(one.name.removeprefix("step-")))
+    return run.model_dump(mode="json", exclude={"metrics", "config", "seen_seconds", "judge_id"}) | {
+        "scored_by": config.get("scored_by") or (run.metrics or {}).get("scored_by"),
+        "judge_calibrated": config.get("judge_calibrated"),
+        "std_floor": config.get("std_floor"),
+        "judge_audit": f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None,
+        "checkpoint": str(saved[-1]) if saved else None,
+    }
+
+
+def _note(run: StoredRun) -> str:
+    metrics = run.metrics or {}
+    reward = f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}" if "reward_std" in metrics else ""
+    status = "" if run.status == "running" else f"{run.status}: {run.reason}" if run.reason else run.status
+    stopping = "stops after this step" if run.stop_requested and run.is_live else ""
+    return ", ".join(filter(None, (reward, status, stopping)))
+
+
+def _check_charts(out: Path | None) -> None:
+    if out is not None:
+        with needs_extra("charts"):
+            import altair  # noqa: F401
+            import vl_convert  # noqa: F401
+
+
+def _write(out: Path, page: str) -> None:
+    with output.open_output(out) as stream:
+        stream.write(page)
+
+
+def _show_evaluations(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print a row for each evaluation and score, or each evaluation as JSON."""
+    if as_json:
+        for line in lines:
+            print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
+        return
+    names = ("mean", "mean_difference", "max_at_k", "worst_of_k", "greedy")
+    rows = []
+    for line in lines:
+        for score, found in line["scores"].items():
+            title = f"{score}{' (gold)' * (score == line['gold'])}"
+            estimates = [_cell(found.get(name)) for name in names]
+            rows.append(
+                [line.get("baseline", line["policy"]), line["step"], title, *estimates, found["unscored_fraction"]]
+            )
+    print_table(("policy", "step", "score", "mean", "difference", *names[2:], "unscored"), rows)
+    ordered = in_order(lines)
+    if measures := measure_rows(ordered):
+        print_data("")
+        print_table(("mean", *map(column_of, ordered)), [[name, *map(_cell, row)] for name, row in measures])
+    if suites := [(column_of(line), line["regression"]) for line in ordered if "regression" in line]:
+        passed = (f"{name}: {sum(not one['failed'] for one in suite.values())}" for name, suite in suites)
+        echo(f"small requests passed, of {len(suites[0][1])}: {', '.join(passed)}")
+    if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
+        echo(f"leak_hits: {sum(guarded)}")
+
+
+def _cell(estimate: Mapping[str, Any] | None) -> str:
+    if estimate is None or estimate["value"] is None:
+        return ""
+    interval = "" if estimate["low"] is None else f" [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+    return f"{estimate['value']:.3f}{interval}"

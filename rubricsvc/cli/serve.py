@@ -58,14 +58,12 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
     from rubricsvc.api.app import create_app
     from rubricsvc.api.auth import is_loopback, needs_key
     from rubricsvc.broker import MEMORY, attach
-    from rubricsvc.services.local import Validators
-    from workers import checks, judges
+    from rubricsvc.cli.service import validators
     from workers.queue.in_process import embedded_worker
 
     if not needs_key(settings) and not is_loopback(settings.host):
         log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
-    validators = Validators(rubric=checks.validate, judge=judges.validate, empty_value=checks.value_of_empty)
-    app = create_app(settings, db, validators=validators)
+    app = create_app(settings, db, validators=validators())
     config = uvicorn.Config(app, settings.host, settings.port, log_config=None, access_log=False, proxy_headers=False)
     config.timeout_graceful_shutdown = 5
     embedded = settings.broker_url.startswith(MEMORY)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from getpass import getuser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rubricsvc.cli.db import database
 from rubricsvc.errors import InvalidError
@@ -15,6 +15,7 @@ from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
+    from rubricsvc.services.runs import Sign
     from rubricsvc.store.session import Database
 
 
@@ -47,10 +48,21 @@ def local_service() -> Iterator[LocalService]:
 
 def local(db: Database, caller: str | None = None) -> LocalService:
     """Return the service over a database, which acts for this caller, by default the user of the operating system."""
+    options: dict[str, Any] = {"approval": get_settings().require_approval, "validators": validators()}
+    return LocalService(db, caller=caller or os_user(), **options)
+
+
+def validators() -> Validators:
+    """Return what the workers and the trainer check and measure for services."""
     from workers import checks, judges
 
-    validators = Validators(rubric=checks.validate, judge=judges.validate, empty_value=checks.value_of_empty)
-    return LocalService(db, caller=caller or os_user(), approval=get_settings().require_approval, validators=validators)
+    def signs() -> Mapping[str, Sign]:
+        from trainer.monitors.measures import SIGNS
+
+        return SIGNS
+
+    empty_value = checks.value_of_empty
+    return Validators(rubric=checks.validate, judge=judges.validate, empty_value=empty_value, signs=signs)
 
 
 def os_user() -> str:

@@ -19,10 +19,22 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.core.run import NewRun, RolloutGroup, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
-from rubricsvc.core.run_evaluation import EvaluationGroup, RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.schemas.evolutions import EvolutionFilters
+from rubricsvc.schemas.runs import (
+    EvaluationGroup,
+    NewRun,
+    RolloutGroup,
+    RunEvaluation,
+    RunHeartbeat,
+    RunReport,
+    RunStep,
+    StoredEvaluation,
+    StoredEvaluationCompletion,
+    StoredRollout,
+    StoredRun,
+    StoredStep,
+)
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
 
@@ -219,6 +231,11 @@ class Runs(Noun[C]):
     create = adder(StoredRun, "runs", NewRun)
     heartbeat = action(StoredRun, "runs/{}/heartbeat", RunHeartbeat)
     stop = action(StoredRun, "runs/{}/stop", object)
+
+    @Method
+    async def report(self, run_id: int, transcripts: int = 3) -> RunReport:
+        """Get what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
+        return await self.send(RunReport, "GET", f"runs/{run_id}/report", params={"transcripts": transcripts})
 
     @Method
     async def record(self, run_id: int, step: RunStep) -> StoredRun:

@@ -10,12 +10,12 @@ from math import isnan
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from rubricsvc.core.best_of_n import BestOfN, JudgeCurves
 from rubricsvc.core.estimate import Estimate, ratio_estimate
 from rubricsvc.core.reward import reward_or_null, rubric_of_checks
 from rubricsvc.core.shingles import copy_groups
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import completions, items, jobs, labels, rubrics
 from rubricsvc.store.labels import Selection

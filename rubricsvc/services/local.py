@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rubricsvc.core.judge import Judge
@@ -13,6 +13,7 @@ from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.rewards import Rewards
+from rubricsvc.services.runs import Runs, Sign
 from rubricsvc.store.session import Database
 
 
@@ -25,12 +26,14 @@ class Validators:
     """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
 
     Services do not import the workers, so the process that starts them passes their functions. ``rubric`` and
-    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion.
+    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion, and ``signs`` are what
+    the examples of a run's alarms show.
     """
 
     rubric: Callable[[Rubric], None] = _accept
     judge: Callable[[Judge], None] = _accept
     empty_value: EmptyValue | None = None
+    signs: Callable[[], Mapping[str, Sign]] = dict
 
 
 class LocalService:
@@ -58,3 +61,4 @@ class LocalService:
         self.jobs = Jobs(db)
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
         self.evolutions = Evolutions(db)
+        self.runs = Runs(db, approval, rubric=self.validators.rubric, signs=self.validators.signs)

@@ -20,8 +20,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
-from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.student import p_above_zero
+from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.least_squares import slope
 
 ALPHA = 0.05

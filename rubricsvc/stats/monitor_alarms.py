@@ -16,8 +16,8 @@ from math import fsum, sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.run_report import Alarm
 from rubricsvc.core.student import p_above_zero
+from rubricsvc.schemas.runs import Alarm
 
 ALPHA = 0.05
 """Probability of a false alarm in all evaluations of a run."""
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     """When a metric raises an alarm: it changes by ``least`` (``relative``: of its mean at the start).
 
     ``falls`` looks for a fall in place of a rise; ``from_zero`` compares with 0 in place of the start. ``sign`` is what
-    the examples have most of (`trainer.monitors.measures.MEASURES`), or have (`rubricsvc.cli.run_alarms.SIGNS`).
+    the examples have most of (`trainer.monitors.measures`), or have (`trainer.monitors.measures`).
     """
 
     metric: str
@@ -130,7 +130,7 @@ def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
     recent = f"{last:.2g} (steps {now[0][0]} to {now[-1][0]})"
     verb = "is" if rule.from_zero else "fell" if rule.falls else "rose"
     text = f"{rule.what} is {recent}." if rule.from_zero else f"{rule.what} {verb} from {shown} to {recent}."
-    return Alarm(text, now[-1][0], rule.sign or None, rule.metric)
+    return Alarm(text=text, step=now[-1][0], sign=rule.sign or None, metric=rule.metric)
 
 
 _STEPS_ALONE = {"entropy", "monitors/common_phrase"}
@@ -160,7 +160,7 @@ def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
                 f"{rule.what} {'fell' if rule.falls else 'rose'} on held-out prompts from {first:.2g} (evaluation "
                 f"after step {known[0]['step']}) to {last:.2g} (step {line['step']})."
             )
-            yield Alarm(text, line["step"], rule.sign or None, rule.metric)
+            yield Alarm(text=text, step=line["step"], sign=rule.sign or None, metric=rule.metric)
 
 
 def _by_prompt(line: Mapping[str, Any], rule: Rule) -> Sequence[float | None]:

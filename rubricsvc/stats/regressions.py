@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricsvc.core.run_report import Alarm
+from rubricsvc.schemas.runs import Alarm
 
 LOST = 2
 """Requests more lost than gained that raise an alarm: one may flip by chance."""
@@ -39,4 +39,5 @@ def regression_alarm(lines: Sequence[Mapping[str, Any]]) -> Alarm | None:
     if -sum(one.change for one in found) < LOST:
         return None
     lost = ", ".join(f"{one.name} ({', '.join(one.after['failed'])})" for one in found if one.change < 0)
-    return Alarm(f"Of {len(found)} small requests that no run trains on, the policy lost those that it passed: {lost}.")
+    text = f"Of {len(found)} small requests that no run trains on, the policy lost those that it passed: {lost}."
+    return Alarm(text=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rubricsvc.core.run_report import Alarm
+from rubricsvc.schemas.runs import Alarm
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.monitor_alarms import monitor_alarms
 from rubricsvc.stats.regressions import regression_alarm
@@ -37,8 +37,9 @@ def alarms(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]
     for name, limit, text in shares:
         hit = [step["step"] for step in steps if (step.get(name) or 0.0) >= limit]
         if hit:
-            found.append(Alarm(f"In {len(hit)} of {len(steps)} steps (the last is {hit[-1]}): {text}.", hit[-1]))
+            where = f"In {len(hit)} of {len(steps)} steps (the last is {hit[-1]})"
+            found.append(Alarm(text=f"{where}: {text}.", step=hit[-1]))
     found += [*tool_alarms(steps), *monitor_alarms(steps, lines)]
     divergence = first_divergence(lines)
-    of_gold = Alarm(divergence.text, divergence.step, "any") if divergence is not None else None
+    of_gold = Alarm(text=divergence.text, step=divergence.step, sign="any") if divergence is not None else None
     return [*found, *(one for one in (of_gold, regression_alarm(lines)) if one is not None)]

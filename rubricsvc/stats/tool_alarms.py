@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.run_report import Alarm
+from rubricsvc.schemas.runs import Alarm
 
 WINDOW = 5
 """Steps whose mean is compared; a run of fewer than twice as many has no trend."""
@@ -46,10 +46,10 @@ def _fewer_calls(steps: Steps) -> Iterator[Alarm]:
     best, last = means
     if last.value <= FEWER_CALLS * best.value and best.value - last.value >= CHANGE:
         yield Alarm(
-            f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
+            text=f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
             f"{best.steps}, and in {last.value:.0%} of those of {last.steps}.",
-            last.step,
-            "no_call",
+            step=last.step,
+            sign="no_call",
         )
 
 
@@ -60,10 +60,10 @@ def _more_malformed(steps: Steps) -> Iterator[Alarm]:
     best, last = means
     if best.value - last.value >= CHANGE:
         yield Alarm(
-            f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
+            text=f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
             f"{1 - last.value:.0%} in {last.steps}.",
-            last.step,
-            "malformed",
+            step=last.step,
+            sign="malformed",
         )
 
 
@@ -73,11 +73,11 @@ def _no_reports(steps: Steps) -> Iterator[Alarm]:
     if without:
         cut = sum(step.get("completions/clipped_ratio") == 1 for step in without)
         yield Alarm(
-            f"In {len(without)} of {len(measured)} steps (the last is {without[-1]['step']}) no episode ended with a "
-            f"report; in {cut} of them every episode was cut off. Raise sampling.max_new_tokens, "
+            text=f"In {len(without)} of {len(measured)} steps (the last is {without[-1]['step']}) no episode ended "
+            f"with a report; in {cut} of them every episode was cut off. Raise sampling.max_new_tokens, "
             "environment.max_tokens or environment.max_turns, or begin with demonstrations.",
-            without[-1]["step"],
-            "no_report",
+            step=without[-1]["step"],
+            sign="no_report",
         )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session, joinedload
 
-from rubricsvc.core.run_evaluation import STEP
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.errors import ConflictError
+from rubricsvc.schemas.runs import STEP
 from rubricsvc.store import base
 from rubricsvc.store.base import batched, database_time, get_or_add, insert, insert_rows, utcnow
 from rubricsvc.store.tables import (

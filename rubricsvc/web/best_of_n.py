@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rubricsvc import __version__
-from rubricsvc.core.best_of_n import BestOfN, JudgeCurves
 from rubricsvc.core.estimate import Estimate
+from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 from rubricsvc.web.pages import render
-from rubricsvc.web.run_charts import Point, drawn
-from rubricsvc.web.run_curves import Curve, side_by_side
+from rubricsvc.web.run_charts import Curve, Point, drawn, side_by_side
 
 DISTINCT = 0.9
 """Share of samples from which on so few answers are the same that a vote is hardly more than the best sample."""

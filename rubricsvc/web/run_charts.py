@@ -1,19 +1,23 @@
-"""Charts of a training run: curves of its steps, and of its evaluations with their intervals."""
+"""Charts of training runs: over steps, over evaluations with their intervals, and over the distance from the start."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from rubricsvc.core.validation_messages import closest
+from rubricsvc.errors import NotFoundError
+from rubricsvc.schemas.runs import REWARD, RunReport
+from rubricsvc.stats.overoptimization import FORMS, Fit, changes, distances, fit, mean_changes
 from rubricsvc.stats.run_curves import MIN_STEPS, window_size, windows
-from rubricsvc.web.charts import render_svg
+from rubricsvc.web.charts import WIDTHS, configured, render_svg, styled
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
 STEP = "step"
 """The axis of most charts."""
-REWARD = "reward"
 LENGTH = "completions/mean_length"
 STEP_BANDS = {
     REWARD: "one standard deviation of the rewards of a prompt's completions",
@@ -167,3 +171,134 @@ def drawn(title: str, points: Sequence[Point], **options: Any) -> dict[str, Any]
 
     chart: Callable[[int], Any] = curve(title, points, **options)
     return {width: Markup(svg) for width, svg in render_svg(chart).items()}  # noqa: S704 - vega made it, and escapes names
+
+
+CURVES = (
+    ("Reward", "reward", "Mean training reward of a step's completions"),
+    ("Divergence from the starting policy", "kl/start", "Nats a token"),
+    ("Length of completions", "completions/mean_length", "Tokens"),
+    ("Entropy", "entropy", "Nats a token"),
+    ("Completions without a reward", "unscored_fraction", "Share of a step's completions"),
+    ("Episodes with a tool call", "tools/used_fraction", "Share of a step's episodes"),
+    ("Well-formed calls", "tools/valid_fraction", "Share of a step's calls"),
+    ("Episodes with a report", "tools/reported_fraction", "Share of a step's episodes"),
+    ("Bonus for tools", "tool_bonus", "Mean of a step's completions, in units of the advantage"),
+)
+"""Headings, metrics, and what is measured in which unit."""
+PANEL_WIDTH, NOTE_CHARS = 380, 62
+"""Pixels of one of several charts, and characters of a line above it."""
+_CALLS = "tools/calls"
+
+
+class Curve(NamedTuple):
+    """A chart with its heading, and what its points and bands are, over steps or another number."""
+
+    heading: str
+    note: str
+    points: list[Point]
+    over: str = STEP
+
+
+def side_by_side(shown: Sequence[Curve], **options: Any) -> Any:
+    """Chart curves with their headings and notes, two in a row; with options of `curve`."""
+    import altair as alt
+
+    charts = [
+        curve("", one.points, height=200, **({"over": one.over} | options))(PANEL_WIDTH).properties(
+            title=alt.Title(one.heading, subtitle=textwrap.wrap(one.note, NOTE_CHARS), anchor="start")
+        )
+        for one in shown
+    ]
+    return alt.concat(*charts, columns=2).resolve_scale(color="independent")
+
+
+def curves(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """Return the curves of what was measured."""
+    found = [
+        Curve(heading, f"{unit}, by step. {band_note(steps, [name])}", points)
+        for heading, name, unit in CURVES
+        if (points := metric_points(steps, [name]))
+    ]
+    return [*found, *_calls(steps)]
+
+
+def _calls(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """Return the curve of the calls of each tool; a tool that a step does not name was not called in it."""
+    names = sorted({name for step in steps for name in step if name.startswith(f"{_CALLS}/")})
+    filled = [{**dict.fromkeys(names, 0.0), **step} for step in steps if _CALLS in step]
+    points = [replace(one, series=one.series.removeprefix(f"{_CALLS}/")) for one in metric_points(filled, names)]
+    note = f"Mean calls of each tool in an episode, by step. {band_note(filled, names)}"
+    return [Curve("Calls of tools", note, points)] if points else []
+
+
+DRAWN = "RL"
+"""The form whose curve is drawn."""
+DISTANCE = "square root of KL (nats a completion)"
+_NOTE = (
+    "Mean change of each score since the start, on held-out prompts; bands are 95 % intervals over prompts. "
+    "Fits are of the form d (α − β log d)."
+)
+
+
+def fits(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> list[Fit]:
+    """Return both forms fitted to proxy and gold; empty with too few evaluations or without measured divergences."""
+    at = distances(steps, lines)
+    found = (fit(changes(at, lines, name), name, form) for name in _scores(lines) for form in FORMS)
+    return [one for one in found if one is not None]
+
+
+def distance_curve(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Curve:
+    """Return the curve of proxy and gold over the distance; without points where it was not measured."""
+    at, points = distances(steps, lines), list[Point]()
+    gold = lines[-1]["gold"] if lines else REWARD
+    for name in _scores(lines):
+        title, found = score_name(name, gold), changes(at, lines, name)
+        points += [
+            Point(title, d, one.value, one.low, one.high) for d, one in mean_changes(found) if one.value is not None
+        ]
+        if (form := fit(found, name, DRAWN)) is not None:
+            points += [Point(f"{title}, fit", d, one.value) for d, one in form.curve if one.value is not None]
+    return Curve("Proxy and gold over the distance from the start", _NOTE, points if len(points) > 2 else [], DISTANCE)
+
+
+def _scores(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return proxy and gold, where all evaluations have them for the same number of prompts."""
+    if len(lines) < 2:
+        return []
+    names = dict.fromkeys((REWARD, lines[-1]["gold"]))
+    sizes = {name: {len(line["values"].get(name, {"mean": []})["mean"]) for line in lines} for name in names}
+    return [name for name, size in sizes.items() if len(size) == 1 and 0 not in size]
+
+
+_CAPTION_CHARS = 110
+_SCORES_NOTE = "Mean by evaluation. Bands are 95 % intervals over prompts; fewer than 5 have none."
+
+
+def metric_curve(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Any:
+    """Chart metrics by their names, with a caption.
+
+    Raises:
+        NotFoundError: A metric has no numbers.
+    """
+    known = sorted(name for name in {name for step in steps for name in step} if metric_points(steps, [name]))
+    if missing := [name for name in names if name not in known]:
+        hint = closest(missing[0], known) if known else "no step is finished yet"
+        raise NotFoundError(f"the run has no numbers of {', '.join(missing)}", hint=hint)
+    chart = curve(names[0] if len(names) == 1 else "value", metric_points(steps, names), height=300)
+    style = {"fontSize": 12, "fontWeight": "normal", "anchor": "start", "orient": "bottom", "offset": 10}
+    text = textwrap.wrap(band_note(steps, names), _CAPTION_CHARS)
+    return styled(chart(WIDTHS["wide"]).properties(title={"text": text, **style}))
+
+
+def all_curves(found: RunReport) -> Any:
+    """Chart the curves of a report, side by side; first the scores on held-out prompts.
+
+    Raises:
+        NotFoundError: There are none.
+    """
+    scores = Curve("Mean score on held-out prompts", _SCORES_NOTE, score_points(found.evaluations))
+    distance = distance_curve(found.steps, found.evaluations)
+    shown = [one for one in (scores, distance, *curves(found.steps)) if one.points]
+    if not shown:
+        raise NotFoundError(f"run {found.name} has no curves", hint="no step is finished yet")
+    return configured(side_by_side(shown))

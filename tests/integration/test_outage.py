@@ -14,8 +14,8 @@ import pytest
 
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.run import RunHeartbeat
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import RunHeartbeat
+from rubricsvc.services.runs import Runs
 from rubricsvc.store import jobs, migrate
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
@@ -98,7 +98,7 @@ def test_wait_survives_a_database_restart(server: Postgres, db: Database, tmp_pa
 
 
 def test_watch_survives_a_database_restart(server: Postgres, db: Database, tmp_path: Path) -> None:
-    log, store = tmp_path / "log", DatabaseRuns(db)
+    log, store = tmp_path / "log", Runs(db)
     store.create(new_run(steps_total=2))
     store.record(1, run_step(1))
     command = started(log, db, "runs", "watch", 1)

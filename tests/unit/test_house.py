@@ -109,13 +109,14 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 5_900,
+    "rubricsvc/core": 5_200,
     "rubricsvc/stats": 4_300,
     "rubricsvc/formats": 5_100,
     "rubricsvc/graders": 520,
     "rubricsvc/lint": 1_300,
     "rubricsvc/collections": 2_200,
     "rubricsvc/store": 5_700,
+    "rubricsvc/schemas": 2_000,
     "rubricsvc/services": 7_000,
     "rubricsvc/client": 1_400,
     "rubricsvc/api": 1_700,
@@ -128,6 +129,7 @@ OVER_BUDGET = {
     "workers": 14_500,
     "trainer/environments": 1_550,
     "trainer/judge_training": 5_700,
+    "trainer/run": 1_700,
     "trainer": 16_200,
     "migrations": 810,
     "rubricsvc workers trainer migrations": 79_000,

@@ -24,8 +24,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from rubricsvc.core.run_evaluation import BASELINES, BEFORE, EQUAL_COMPUTE, OF_TOOLS, OTHER, RunEvaluation
 from rubricsvc.errors import InvalidError
+from rubricsvc.schemas.runs import BASELINES, BEFORE, EQUAL_COMPUTE, OF_TOOLS, OTHER, RunEvaluation
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task

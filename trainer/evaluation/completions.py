@@ -11,7 +11,7 @@ from typing import Any
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.run_evaluation import (
+from rubricsvc.schemas.runs import (
     STEP,
     EvaluationCompletion,
     EvaluationGroup,

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.core.run_evaluation import STEP
 from rubricsvc.errors import ConflictError
+from rubricsvc.schemas.runs import STEP
 from trainer import checkpoint
 from trainer.evaluation.completions import record_of, record_of_file, write_completions
 from trainer.evaluation.evaluator import Evaluated, Evaluator, prompt_table

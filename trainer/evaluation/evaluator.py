@@ -13,8 +13,8 @@ from typing import Any
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import InvalidError
+from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.tasks import Task

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.run_evaluation import OF_TOOLS
 from rubricsvc.errors import InvalidError
+from rubricsvc.schemas.runs import OF_TOOLS
 from trainer.config import SamplingConfig
 from trainer.data.demonstrations import rollouts_of
 from trainer.environments.empty_results import EmptyResults

@@ -3,7 +3,7 @@
 ::
 
     stop = Event()
-    with RunRecorder(DatabaseRuns(db), key, folder, stop) as recorder:  # or Client(url).runs
+    with RunRecorder(Runs(db), key, folder, stop) as recorder:  # or Client(url).runs
         train(policy, tasks, rewards, config, stop=stop, recorder=recorder)
 
 Recording never ends a training. What cannot be delivered is kept in the run's folder, in ``undelivered.jsonl``, and is
@@ -24,11 +24,21 @@ from typing import Any, Protocol, Self
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunHeartbeat, RunStep, StoredRun, StoredStep
-from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation
 from rubricsvc.core.states import RunState
 from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.queries import MAX_LIMIT
+from rubricsvc.schemas.runs import (
+    NewRun,
+    Rollout,
+    RolloutGroup,
+    RunEvaluation,
+    RunHeartbeat,
+    RunReport,
+    RunStep,
+    StoredEvaluation,
+    StoredRun,
+    StoredStep,
+)
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics
 from trainer.recording.undelivered import Report, Undelivered
@@ -73,7 +83,7 @@ class EvaluationRecorder(Protocol):
 
 
 class RunStore(Protocol):
-    """Where runs are recorded: `rubricsvc.services.recording.DatabaseRuns`, or ``Client.runs``."""
+    """Where runs are recorded: `rubricsvc.services.runs.Runs`, or ``Client.runs``."""
 
     def create(self, new: NewRun) -> StoredRun:
         """Begin or continue a run."""
@@ -95,6 +105,12 @@ class RunStore(Protocol):
 
     def evaluations(self, run_id: int, /, *, limit: int) -> Iterable[StoredEvaluation]:
         """Return the first evaluations on record."""
+
+    def get(self, run_id: int) -> StoredRun:
+        """Return the run with its configuration."""
+
+    def report(self, run_id: int, transcripts: int) -> RunReport:
+        """Return what is known of the run."""
 
 
 def evaluations_on_record(store: RunStore, run_id: int) -> set[EvaluationKey]:

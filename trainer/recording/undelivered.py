@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from threading import Lock
 
-from rubricsvc.core.run import RunHeartbeat, RunStep
-from rubricsvc.core.run_evaluation import STEP, RunEvaluation
+from rubricsvc.schemas.runs import STEP, RunEvaluation, RunHeartbeat, RunStep
 from trainer.files import replace_text
 
 log = logging.getLogger(__name__)

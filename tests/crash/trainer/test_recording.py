@@ -14,9 +14,7 @@ import pytest
 import torch
 from sqlalchemy import func, select
 
-from rubricsvc.cli.run_folders import RUN
-from rubricsvc.services import run_evaluations
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import runs
 from rubricsvc.store.session import Database
@@ -29,6 +27,7 @@ from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
 from trainer.recording.recorder import RunRecorder
 from trainer.rewards.source import CallableRewards
+from trainer.run.run import KEY as RUN
 
 __all__ = ["cli"]
 
@@ -45,7 +44,7 @@ def run(out: Path, url: str) -> None:
     config = eval_config(out, steps=STEPS, checkpoint_every=3)
     stop, resume = Event(), (out / "config.json").exists()
     db = Database(url)
-    with RunRecorder(DatabaseRuns(db), "killed-1", out, stop) as recorder:
+    with RunRecorder(Runs(db), "killed-1", out, stop) as recorder:
         rewards = CallableRewards(share_of_a)
         options = {"stop": stop, "resume": resume, "record": {RUN: "killed-1"}}
         options["evaluation"] = evaluation(config, recorder=recorder)
@@ -94,7 +93,7 @@ def test_record_of_a_killed_run_has_each_step_and_evaluation_once(
         by_step = dict(session.execute(means).all())
         assert [by_step[line["step"]] for line in lines] == pytest.approx([line["reward"] for line in lines])
         assert runs.rollout_counts(session, 1) == (SIZE * STEPS, 0)
-        evaluations = run_evaluations.page(session, 1)
+        evaluations = list(Runs(each_db).evaluations(1))
         per_evaluation = select(func.count()).group_by(EvaluationCompletionRow.evaluation_id)
         assert set(session.scalars(per_evaluation.select_from(EvaluationCompletionRow))) == {6 * 4}
         assert session.scalar(select(func.count()).select_from(EvaluationRewardRow)) == 2 * 24 * len(evaluations)

@@ -12,10 +12,10 @@ import torch
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
-from rubricsvc.core.run import RolloutGroup
 from rubricsvc.core.states import RunState
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import ConflictError, UnavailableError
+from rubricsvc.schemas.runs import RolloutGroup
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.data.tasks import Task

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.cli.run_data import RunTasks, run_tasks
 from rubricsvc.errors import InvalidError
 from trainer.config import load_config
+from trainer.run.inputs import RunTasks, find_tasks
+from trainer.run.progress import Logged
 
 CONFIG = """
 steps = 2
@@ -26,7 +27,7 @@ def tasks(folder: Path, settings: str) -> RunTasks:
     (folder / "a.yaml").write_text("- {prompt: What is a?, criteria: [Says it.]}\n")
     (folder / "b.yaml").write_text("".join(prompts))
     (folder / "run.toml").write_text(CONFIG + settings)
-    return run_tasks(load_config(folder / "run.toml"))
+    return find_tasks(load_config(folder / "run.toml"), Logged())
 
 
 def test_run_tasks_refuses_a_share_that_holds_out_a_domain(tmp_path: Path) -> None:

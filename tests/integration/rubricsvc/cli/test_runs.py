@@ -249,22 +249,11 @@ def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
     assert cli("runs", "show", tmp_path).code == 3
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [("config.json", ""), ("config.json", "{}"), ("metrics.jsonl", "garbage\n"), ("metrics.jsonl", "{}\n")],
-)
-def test_runs_list_and_show_name_damaged_run(cli: Cli, tmp_path: Path, file: str, content: str) -> None:
-    for name in ("good", "bad"):
-        run = tmp_path / "runs" / name
-        run.mkdir(parents=True)
-        (run / "config.json").write_text('{"steps": 1}')
-        (run / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
-    (run / file).write_text(content)
-    listed = cli("runs", "list", "--json")
-    assert (listed.code, [row["folder"] for row in listed.lines]) == (0, ["runs/good"])
-    assert f"runs/bad/{file}" in listed.err
-    shown = cli("runs", "show", "runs/bad")
-    assert shown.code == 2 and file in shown.err and "hint: " in shown.err
+@pytest.mark.parametrize("content", ["", "{}"])
+def test_runs_show_names_a_damaged_folder(cli: Cli, tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    shown = cli("runs", "show", tmp_path)
+    assert shown.code == 2 and "config.json" in shown.err and "hint: " in shown.err
 
 
 def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:

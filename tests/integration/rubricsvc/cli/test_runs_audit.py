@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rubricsvc.cli.run_judge import status_at_service
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.store import judges
@@ -10,6 +9,7 @@ from rubricsvc.store.session import Database
 from tests.integration.test_client import running
 from tests.services import free_port
 from trainer.config import ServiceJudge
+from trainer.run.inputs import audit_at_service as status_at_service
 
 JUDGE = Judge(name="j", model="m")
 

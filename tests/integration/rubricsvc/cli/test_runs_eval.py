@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
-from rubricsvc.cli.run_report import read_report
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.run_evaluation import EQUAL_COMPUTE
-from rubricsvc.services import run_evaluations
+from rubricsvc.schemas.runs import EQUAL_COMPUTE
+from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges, runs
 from rubricsvc.store.session import Database
@@ -112,8 +111,7 @@ def test_runs_start_scores_evaluations_by_jobs_of_their_own(
     assert len(engine.requests) == asked > 0
     (last,) = (json.loads(line) for line in (run / "eval.jsonl").read_text().splitlines()[-1:])
     assert last["scores"] == json.loads(lines[-1])["scores"]
-    with Database(get_settings().database_url).read() as session:
-        found = run_evaluations.completions(session, 1, limit=1000)
+    found = list(Runs(Database(get_settings().database_url)).evaluation_completions(1, limit=200))
     assert len(found) == 3 * 3
     assert all(each.item_id and each.judge_id for one in found for each in one.rewards)
     assert all(len(each.verdicts) == 1 for one in found for each in one.rewards)
@@ -125,16 +123,16 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     config.write_text(config.read_text() + "baselines = true\n")
     assert cli("runs", "start", config).code == 0
     lines = cli("runs", "evaluations", 1, "--json").lines
-    whole = read_report("1")
+    whole = Runs(Database(get_settings().database_url)).report(1)
     shutil.rmtree(tmp_path / "runs")
     again = cli("runs", "evaluations", 1, "--json")
-    assert (again.lines, again.err) == (lines, "")
+    assert again.lines == lines
     assert [line.get("baseline", line["step"]) for line in lines] == [0, 2, 3, *EQUAL_COMPUTE]
     assert cli("runs", "report", 1, "--out", "run.html").code == 0
     page = Path("run.html").read_text()
     for text in ("best of n supervised", "What is three?", "step 3"):
         assert text in page
-    report = read_report("1")
+    report = Runs(Database(get_settings().database_url)).report(1)
     assert report == whole, "the folder adds nothing"
     assert list(report.columns) == ["step 0", "step 2", "step 3", "best of n"]
     (columns,) = report.samples.values()
@@ -144,35 +142,16 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     assert report.highest and all(one.verdicts for one in report.highest)
 
 
-def test_report_reads_the_folder_where_the_record_has_no_evaluations(cli: Cli, config: Path) -> None:
-    add_judge(cli)
-    assert cli("runs", "start", config).code == 0
-    assert cli("runs", "baselines", config).code == 0
-    recorded = read_report("1")
-    lines = cli("runs", "evaluations", 1, "--json").lines
-    with Database(get_settings().database_url).write() as session:
-        runs.remove_evaluations(session, 1)
-    report = read_report("1")
-    assert (report.evaluations, report.baselines) == (recorded.evaluations, recorded.baselines)
-    assert report.columns == recorded.columns
-    found, expected = (
-        {prompt: {name: (one.text, one.scores) for name, one in each.items()} for prompt, each in given.samples.items()}
-        for given in (report, recorded)
-    )
-    assert found == expected
-    assert cli("runs", "evaluations", 1, "--json").lines == lines
-
-
 def test_report_does_not_show_the_figures_of_another_judge(cli: Cli, config: Path) -> None:
     config.write_text(CONFIG)
     assert cli("runs", "start", config).code == 0
-    assert "has no passport" in read_report("1").passport_missing
-    judge = Judge.model_validate(read_report("1").config["judge"])
+    assert "has no passport" in Runs(Database(get_settings().database_url)).report(1).passport_missing
+    judge = Judge.model_validate(Runs(Database(get_settings().database_url)).report(1).config["judge"])
     db = Database(get_settings().database_url)
     replace_judge(db, judge)
     with db.read() as session:
         other = judges.get(session, judge.name)
-    report = read_report("1")
+    report = Runs(Database(get_settings().database_url)).report(1)
     assert report.passport is None
     assert judge.digest[:8] in report.passport_missing and other.digest[:8] in report.passport_missing
 
@@ -183,8 +162,7 @@ def test_runs_start_in_process_stores_no_judge_of_the_evaluation(cli: Cli, confi
     assert cli("runs", "start", config).code == 0
     assert cli("judges", "show", "inline").code == 3
     assert cli("jobs", "list", "--json").lines == []
-    with Database(get_settings().database_url).read() as session:
-        found = run_evaluations.completions(session, 1)
+    found = list(Runs(Database(get_settings().database_url)).evaluation_completions(1))
     assert {len(each.verdicts) for one in found for each in one.rewards} == {1}
 
 
@@ -228,9 +206,8 @@ def test_runs_start_tells_held_out_prompts_apart_by_their_rubrics(cli: Cli, conf
     prompt = "id: x, prompt: What is three?, criteria"
     config.with_name("held-out.yaml").write_text(f"- {{{prompt}: [Says three.]}}\n- {{{prompt}: [Is short.]}}\n")
     assert cli("runs", "start", config).code == 0
-    with Database(get_settings().database_url).read() as session:
-        evaluations = run_evaluations.page(session, 1)
-        found = run_evaluations.completions(session, 1, limit=1000)
+    evaluations = list(Runs(Database(get_settings().database_url)).evaluations(1))
+    found = list(Runs(Database(get_settings().database_url)).evaluation_completions(1, limit=200))
     rubric_ids = {(one.name, one.step): [] for one in evaluations}
     names = {one.id: (one.name, one.step) for one in evaluations}
     for each in found:

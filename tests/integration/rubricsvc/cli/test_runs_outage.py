@@ -6,9 +6,8 @@ import signal
 import time
 from pathlib import Path
 
-from rubricsvc.core.run import StoredRun
-from rubricsvc.services import recording
-from rubricsvc.store import runs
+from rubricsvc.schemas.runs import StoredRun
+from rubricsvc.services.runs import Runs
 from rubricsvc.store.session import Database
 from tests.cli import rubric_file
 from tests.scripted_server import error, labels, scripted_server
@@ -36,8 +35,7 @@ def wait_for_run(db: Database, log: Path, *, status: str, steps: int = 0) -> Sto
     """Wait until the run has this status and so many steps."""
     deadline = time.monotonic() + 120
     while True:
-        with db.read() as session:
-            found = recording.summaries(session, runs.page(session))
+        found = list(Runs(db).page())
         if found and found[0].status == status and found[0].steps >= steps:
             return found[0]
         assert time.monotonic() < deadline, (found, log.read_text())

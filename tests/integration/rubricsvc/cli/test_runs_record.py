@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from rubricsvc.core.run import RunHeartbeat
-from rubricsvc.services import recording
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import RunHeartbeat
+from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, items, runs
 from rubricsvc.store.session import Database
@@ -33,8 +32,8 @@ def config(tmp_path: Path, rubric_file: Path) -> Path:
 
 
 @pytest.fixture
-def store(cli: Cli) -> DatabaseRuns:
-    return DatabaseRuns(Database(get_settings().database_url))
+def store(cli: Cli) -> Runs:
+    return Runs(Database(get_settings().database_url))
 
 
 def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_path: Path) -> None:
@@ -62,9 +61,7 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert refused.code == 2 and "4 steps and 16 rollouts" in refused.err and "--yes" in refused.err
     assert cli("runs", "delete", 1, "--yes").code == 0
     assert cli("runs", "show", 1).code == 3
-    (left,) = cli("runs", "list", "--json").lines
-    assert (left["id"], left["folder"], left["steps"]) == (None, "runs/first", 4)
-    assert cli("runs", "show", "runs/first", "--json").json["steps"] == 4
+    assert cli("runs", "list", "--json").lines == []
     assert cli("runs", "watch", "runs/first").code == 3
 
 
@@ -72,7 +69,7 @@ def test_runs_start_joins_rollouts_to_jobs_and_authored_rubrics(cli: Cli, config
     assert cli("rubrics", "import", rubric_file).code == 0
     assert cli("runs", "start", config).code == 0
     with Database(get_settings().database_url).read() as session:
-        found = recording.rollouts(session, 1)
+        found = list(Runs(Database(get_settings().database_url)).rollouts(1))
         scored = {row.id: row for row in items.by_ids(session, [one.item_id or 0 for one in found])}
     assert {one.rubric for one in found} == {"first@1", "second@1"}
     for one in found:
@@ -135,7 +132,7 @@ def test_runs_resume_needs_its_folder_and_its_file(cli: Cli, config: Path, tmp_p
     assert gone.code == 3 and str(tmp_path / "runs" / "first") in gone.err
 
 
-def test_runs_start_completes_the_record_of_a_finished_run(cli: Cli, config: Path, store: DatabaseRuns) -> None:
+def test_runs_start_completes_the_record_of_a_finished_run(cli: Cli, config: Path, store: Runs) -> None:
     assert cli("runs", "start", config).code == 0
     store.heartbeat(1, RunHeartbeat(state="running"))  # as where the process is killed after its last checkpoint
     assert cli("runs", "start", config, "--resume").code == 0
@@ -144,7 +141,7 @@ def test_runs_start_completes_the_record_of_a_finished_run(cli: Cli, config: Pat
 
 
 @pytest.mark.parametrize(("state", "code"), [("finished", 0), ("stopped", 0), ("failed", 1)])
-def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: DatabaseRuns, state: str, code: int) -> None:
+def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str, code: int) -> None:
     store.create(new_run(steps_total=2))
     store.record(1, run_step(1, reward_std=0.1))
 
@@ -162,22 +159,20 @@ def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: DatabaseRuns, st
     assert ("runs resume 1" in ran.err) == (state != "finished")
 
 
-def test_runs_watch_ends_for_a_lost_run(cli: Cli, store: DatabaseRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_watch_ends_for_a_lost_run(cli: Cli, store: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create(new_run())
     monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
     ran = cli("runs", "watch", 1, "--json")
     assert (ran.code, ran.json["status"]) == (1, "lost")
 
 
-def test_runs_watch_awaits_a_report_after_an_outage(
-    cli: Cli, store: DatabaseRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_watch_awaits_a_report_after_an_outage(cli: Cli, store: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create(new_run())
     monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
     real, calls = runs.get, itertools.count()
 
     def away_once(*arguments: Any) -> Any:
-        if next(calls) == 1:
+        if next(calls) == 0:
             raise OperationalError("SELECT", {}, ConnectionError("gone"))
         return real(*arguments)
 
@@ -189,7 +184,7 @@ def test_runs_watch_awaits_a_report_after_an_outage(
     assert (ran.code, ran.json["status"], ran.err.count("gone")) == (0, "finished", 1)
 
 
-def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: DatabaseRuns) -> None:
+def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: Runs) -> None:
     store.create(new_run())
     stopped = cli("runs", "stop", 1, "--json")
     assert (stopped.code, stopped.json["stop_requested"]) == (0, True)
@@ -199,18 +194,16 @@ def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: DatabaseRuns) ->
     assert cli("runs", "resume", 1).code == 2
 
 
-def test_runs_list_pages_and_adds_folders_that_are_not_on_record(cli: Cli, store: DatabaseRuns, tmp_path: Path) -> None:
+def test_runs_list_pages_and_show_finds_a_run_by_its_folder(cli: Cli, store: Runs, tmp_path: Path) -> None:
     for key in ("a", "b", "c"):
         store.create(new_run(key))
-    for name, entries in (("b", {"run": "b"}), ("old", {})):
-        folder = tmp_path / "runs" / name
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text(json.dumps({"steps": 1, **entries}))
-        (folder / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
+    folder = tmp_path / "runs" / "b"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"steps": 1, "run": "b"}))
     first = cli("runs", "list", "--limit", 2, "--json")
     assert [row["id"] for row in first.lines] == [1, 2] and "--after 2" in first.err
     rest = cli("runs", "list", "--limit", 2, "--after", 2, "--json").lines
-    assert [(row["id"], row["folder"]) for row in rest] == [(3, "/runs/first"), (None, "runs/old")]
+    assert [row["id"] for row in rest] == [3]
     assert cli("runs", "show", "runs/b", "--json").json["id"] == 2
 
 

@@ -17,7 +17,7 @@ from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation
 from trainer.evaluation.evaluator import Evaluator
 from trainer.history import read as read_metrics
-from trainer.monitors.repetition import repetition
+from trainer.monitors.measures import repetition
 from trainer.rewards.source import CallableRewards
 
 

@@ -12,10 +12,9 @@ import pytest
 from sqlalchemy import func, select
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.run import RunHeartbeat, RunStep, StoredRollout, StoredRun
 from rubricsvc.errors import NotFoundError, TooLargeError, UnavailableError
-from rubricsvc.services import recording
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import RunHeartbeat, RunStep, StoredRollout, StoredRun
+from rubricsvc.services.runs import Runs
 from rubricsvc.store import runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RolloutRow, RunMetricsRow
@@ -39,18 +38,16 @@ def trained(
         out=out, **{key: options.pop(key) for key in ("steps", "checkpoint_every", "max_unscored") if key in options}
     )
     stop = stop or Event()
-    with RunRecorder(DatabaseRuns(db), "tiny-1", out, stop, heartbeat_seconds=options.pop("beat", 60.0)) as recorder:
+    with RunRecorder(Runs(db), "tiny-1", out, stop, heartbeat_seconds=options.pop("beat", 60.0)) as recorder:
         return train(tiny_policy(), TASKS, rewards, config, stop=stop, resume=resume, recorder=recorder, **options)
 
 
 def stored(db: Database) -> StoredRun:
-    with db.read() as session:
-        return recording.details(session, 1)
+    return Runs(db).get(1)
 
 
 def all_rollouts(db: Database) -> list[StoredRollout]:
-    with db.read() as session:
-        return recording.rollouts(session, 1, limit=1000)
+    return list(Runs(db).rollouts(1, limit=200))
 
 
 def check_complete(db: Database, out: Path, steps: int) -> None:
@@ -251,7 +248,7 @@ class Refusing:
     """A store that takes nothing once the run has begun."""
 
     def __init__(self, db: Database) -> None:
-        self.runs = DatabaseRuns(db)
+        self.runs = Runs(db)
         self.create = self.runs.create
 
     def record(self, run_id: int, step: RunStep) -> StoredRun:
@@ -272,7 +269,7 @@ def test_recorder_goes_on_after_any_error(db: Database, tmp_path: Path, logged: 
     assert any("ValueError: no" in line for line in logged)
 
 
-class RefusesStepTwo(DatabaseRuns):
+class RefusesStepTwo(Runs):
     def record(self, run_id: int, step: RunStep) -> StoredRun:
         if step.step == 2:
             raise TooLargeError("too many values")
@@ -300,7 +297,7 @@ def test_recorder_sets_a_refused_step_aside(db: Database, tmp_path: Path, logged
 
 
 def test_recorder_keeps_the_steps_of_a_run_that_was_deleted(db: Database, tmp_path: Path) -> None:
-    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
         recorder.begin({"steps": 5}, None, [])
         with db.write() as session:
             runs.report(session, runs.get(session, 1), "failed")
@@ -310,7 +307,7 @@ def test_recorder_keeps_the_steps_of_a_run_that_was_deleted(db: Database, tmp_pa
     assert not (tmp_path / REFUSED).exists()
     with pytest.raises(NotFoundError):
         stored(db)
-    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
         recorder.begin({"steps": 5}, None, [dict(step.metrics)])
     assert not (tmp_path / UNDELIVERED).exists() and len(all_rollouts(db)) == 4
 
@@ -322,7 +319,7 @@ def test_recorder_keeps_the_steps_of_a_run_that_was_deleted(db: Database, tmp_pa
 def test_recorder_sets_damaged_lines_aside(db: Database, tmp_path: Path, logged: list[str], damaged: bytes) -> None:
     whole = run_step(1).model_dump_json().encode() + b"\n"
     (tmp_path / UNDELIVERED).write_bytes(whole + damaged)
-    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
         recorder.begin({"steps": 5}, None, [dict(run_step(1).metrics)])
     (copy,) = tmp_path.glob("damaged-undelivered-*.jsonl")
     assert copy.read_bytes() == whole + damaged
@@ -331,13 +328,13 @@ def test_recorder_sets_damaged_lines_aside(db: Database, tmp_path: Path, logged:
 
 
 def test_resumed_run_with_a_gap_keeps_its_rollouts(db: Database, tmp_path: Path) -> None:
-    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
         recorder.begin({"steps": 9}, None, [])
         for number in (1, 2, 4):
             step = run_step(number)
             recorder.step(dict(step.metrics), step.groups)
     before = all_rollouts(db)
-    with RunRecorder(DatabaseRuns(db), "key", tmp_path, Event()) as recorder:
+    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
         recorder.begin({"steps": 9}, None, [dict(run_step(number).metrics) for number in (1, 2, 3, 4)])
     assert all_rollouts(db) == before
     assert stored(db).steps == 4
@@ -346,6 +343,6 @@ def test_resumed_run_with_a_gap_keeps_its_rollouts(db: Database, tmp_path: Path)
 def test_recorder_takes_any_folder_name(db: Database, tmp_path: Path) -> None:
     folder = tmp_path / ("a\nb" * 60)
     folder.mkdir()
-    with RunRecorder(DatabaseRuns(db), "key", folder, Event()) as recorder:
+    with RunRecorder(Runs(db), "key", folder, Event()) as recorder:
         recorder.begin({"steps": 3}, None, [])
     assert len(stored(db).name) == 180 and stored(db).name.startswith("a-b")

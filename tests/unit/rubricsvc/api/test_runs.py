@@ -6,8 +6,8 @@ import pytest
 
 from rubricsvc import Client
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.run import RunHeartbeat
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.schemas.runs import RunHeartbeat
 from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database
 from tests.recorded_run import evaluation_line, new_run, run_evaluation, run_step

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rubricsvc.core.prompt import Message
-from rubricsvc.core.run_report import Sample, Transcript, flat, transcripts_of
+from rubricsvc.schemas.runs import Sample, Transcript, flat
+from rubricsvc.services.runs import transcripts_of
 
 
 def test_flat_leaves_out_what_is_not_set() -> None:
@@ -18,7 +19,13 @@ def test_flat_numbers_tables_in_a_list() -> None:
 
 
 def episode(prompt: str, score: float | None) -> Sample:
-    return Sample(prompt, "text", "here", {"gold": score}, messages=(Message(role="assistant", content="text"),))
+    return Sample(
+        prompt=prompt,
+        text="text",
+        where="here",
+        scores={"gold": score},
+        messages=(Message(role="assistant", content="text"),),
+    )
 
 
 def test_transcripts_of_are_evenly_of_the_order_of_the_rise() -> None:
@@ -27,14 +34,14 @@ def test_transcripts_of_are_evenly_of_the_order_of_the_rise() -> None:
     last = {prompt: episode(prompt, end) for prompt, end in ends.items()}
     for most, prompts in ((5, "dbcea"), (3, "dca"), (1, "d")):
         assert [one.prompt for one in transcripts_of(first, last, "gold", most)] == list(prompts)
-    assert transcripts_of(first, last, "gold", 1) == [Transcript("d", (first["d"], last["d"]))]
+    assert transcripts_of(first, last, "gold", 1) == [Transcript(prompt="d", samples=(first["d"], last["d"]))]
 
 
 def test_transcripts_of_one_evaluation_show_it_once() -> None:
     only = {"a": episode("a", 0.2)}
-    assert transcripts_of(only, only, "gold", 3) == [Transcript("a", (only["a"],))]
+    assert transcripts_of(only, only, "gold", 3) == [Transcript(prompt="a", samples=(only["a"],))]
 
 
 def test_transcripts_of_completions_without_a_trajectory_are_none() -> None:
-    plain = {"a": Sample("a", "text", "here", {})}
+    plain = {"a": Sample(prompt="a", text="text", where="here", scores={})}
     assert transcripts_of(plain, plain, "gold", 3) == []

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rubricsvc.core.best_of_n import BestOfN
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.schemas.runs import BestOfN
 from rubricsvc.services.best_of_n import best_of_n
 from rubricsvc.store import completions, items, jobs, judges, labels, leases, prompts, rubrics
 from rubricsvc.store.session import Database

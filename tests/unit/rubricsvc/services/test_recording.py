@@ -10,11 +10,10 @@ from sqlalchemy import func, select, update
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.run import RolloutGroup, RunHeartbeat, RunStep, StoredRun
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.services import recording, run_evaluations
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import RolloutGroup, RunHeartbeat, RunStep, StoredRun
+from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, RolloutRow, RubricRow, RunMetricsRow, RunRow
@@ -23,8 +22,7 @@ from tests.rows import item_result
 
 
 def details(db: Database, run_id: int) -> StoredRun:
-    with db.read() as session:
-        return recording.details(session, run_id)
+    return Runs(db).get(run_id)
 
 
 def counts(db: Database) -> tuple[int, ...]:
@@ -34,7 +32,7 @@ def counts(db: Database) -> tuple[int, ...]:
 
 
 def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     run = store.create(new_run())
     assert (run.id, run.status, run.steps, run.stop_requested) == (1, "running", 0, False)
     for step in (run_step(1), run_step(2), run_step(2)):
@@ -44,7 +42,7 @@ def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
     assert (found.steps, found.rollouts, found.unscored) == (2, 8, 4)
     assert (found.reward_first, found.config) == (0.5, {"steps": 9})
     with each_db.read() as session:
-        rows = recording.rollouts(session, run.id, step=2)
+        rows = list(Runs(each_db).rollouts(run.id, step=2))
         assert [(row.step, row.place, row.reward, row.null_reason) for row in rows] == [
             (2, 0, 0.5, None),
             (2, 1, None, "timeout"),
@@ -53,38 +51,37 @@ def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
         ]
         assert [row.verdicts for row in rows] == [(Verdict.scored("right", 0.5),), ()] * 2
         assert [row.logprob_sum for row in rows] == [-1.5] * 4
-        assert [len(page) for page in (recording.rollouts(session, run.id, after=rows[1].id - 2, limit=3),)] == [3]
+        assert [len(page) for page in (list(Runs(each_db).rollouts(run.id, after=rows[1].id - 2, limit=3)),)] == [3]
         completion = completions.get(session, rows[3].completion_id)
         assert (completion.value.text, completion.prompt.value) == ("text 2.1.1", PROMPTS[1])
         assert (completion.policy, completion.value.sampling["temperature"]) == ("tiny", 1.0)
 
 
 def test_record_replaces_a_step_that_is_repeated(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     store.record(1, run_step(1, "old", 0.1))
     store.record(1, RunStep(step=1, metrics={"step": 1, "reward": 0.7}, groups=run_step(1, "new", 0.7).groups[:1]))
     with each_db.read() as session:
         (step,) = runs.steps(session, 1)
         assert (step.reward, step.metrics["reward"]) == (0.7, 0.7)
-        assert [row.reward for row in recording.rollouts(session, 1)] == [0.7, None]
+        assert [row.reward for row in list(Runs(each_db).rollouts(1))] == [0.7, None]
 
 
 def test_record_of_one_step_by_several_at_once_stores_it_once(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     run = store.create(new_run())
     with ThreadPoolExecutor(8) as pool:
         for number in (1, 2):
             list(pool.map(lambda _, number=number: store.record(run.id, run_step(number)), range(16)))
             list(pool.map(lambda _: store.record_evaluation(run.id, run_evaluation(0)), range(16)))
     assert counts(each_db)[:3] == (1, 2, 8)
-    with each_db.read() as session:
-        assert len(run_evaluations.page(session, run.id)) == 1
-        assert len(run_evaluations.completions(session, run.id)) == 4
+    assert len(list(Runs(each_db).evaluations(run.id))) == 1
+    assert len(list(Runs(each_db).evaluation_completions(run.id))) == 4
 
 
 def test_begin_deletes_later_steps_of_the_same_run_only(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     first, other = store.create(new_run()), store.create(new_run("other"))
     for run in (first, other):
         for step in (1, 2, 3):
@@ -103,19 +100,19 @@ def test_record_joins_what_people_authored(each_db: Database) -> None:
         prompt = prompts.add(session, PROMPTS[0])
         rubrics.add(session, RUBRIC, name="shared")
         own = rubrics.add(session, RUBRIC, name="own", prompt_id=prompt.id)
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     store.record(1, run_step(1))
     with each_db.read() as session:
-        assert [row.rubric for row in recording.rollouts(session, 1)] == ["own@1", "own@1", "shared@1", "shared@1"]
+        assert [row.rubric for row in list(Runs(each_db).rollouts(1))] == ["own@1", "own@1", "shared@1", "shared@1"]
         assert session.scalar(select(func.count()).select_from(RubricRow)) == 2
-        assert [row.prompt_id == prompt.id for row in recording.rollouts(session, 1)] == [True, True, False, False]
+        assert [row.prompt_id == prompt.id for row in list(Runs(each_db).rollouts(1))] == [True, True, False, False]
     assert own.ref == "own@1"
 
 
 def test_record_stores_new_rubrics_as_the_policy_says(db: Database) -> None:
-    DatabaseRuns(db, "all").create(new_run())
-    DatabaseRuns(db, "all").record(1, run_step(1))
+    Runs(db, "all").create(new_run())
+    Runs(db, "all").record(1, run_step(1))
     with db.read() as session:
         (row,) = rubrics.page(session)
         assert (row.name, row.state, row.added_by) == (f"rubric-{RUBRIC.digest[:12]}", "draft", "first")
@@ -125,7 +122,7 @@ def test_create_links_the_stored_judge_that_has_the_digest(db: Database) -> None
     judge = Judge(name="j", model="m")
     with db.write() as session:
         judges.add(session, judge)
-    store = DatabaseRuns(db)
+    store = Runs(db)
     assert store.create(new_run("a", judge="j", judge_digest=judge.digest)).judge_id == 1
     other = store.create(new_run("b", judge="j", judge_digest="0" * 64))
     assert (other.judge, other.judge_id) == ("j", None)
@@ -151,10 +148,9 @@ def test_record_refers_to_the_item_of_a_job(each_db: Database) -> None:
     group = RolloutGroup(
         prompt=PROMPTS[0], rubric=RUBRIC, rollouts=(rollout("one", 0.25, item_id=item_id, completion=completion),)
     )
-    DatabaseRuns(each_db).create(new_run())
-    DatabaseRuns(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, run_step(1).groups[1])))
-    with each_db.read() as session:
-        first, *others = recording.rollouts(session, 1)
+    Runs(each_db).create(new_run())
+    Runs(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, run_step(1).groups[1])))
+    first, *others = list(Runs(each_db).rollouts(1))
     assert (first.item_id, first.completion_id, first.rubric, first.judge_id) == (item_id, 1, "own@1", 1)
     assert [(verdict.criterion, verdict.value) for verdict in first.verdicts] == [("right", 0.25)]
     assert [(one.item_id, one.judge_id) for one in others] == [(None, None)] * 2
@@ -166,9 +162,9 @@ def test_record_refuses_an_item_of_another_completion(
 ) -> None:
     item_id, _ = scored_item(db)
     group = RolloutGroup(prompt=PROMPTS[0], rubric=RUBRIC, rollouts=(rollout(text, item_id=item_id + item),))
-    DatabaseRuns(db).create(new_run())
+    Runs(db).create(new_run())
     with pytest.raises(error):
-        DatabaseRuns(db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group,)))
+        Runs(db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group,)))
     assert counts(db)[1:3] == (0, 0)
 
 
@@ -178,7 +174,7 @@ def age(db: Database, seconds: float) -> None:
 
 
 def test_runs_are_lost_while_their_trainer_is_silent(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     store.heartbeat(1, RunHeartbeat(state="paused", reason="the judge is down"))
     assert (details(each_db, 1).status, details(each_db, 1).reason) == ("paused", "the judge is down")
@@ -191,7 +187,7 @@ def test_runs_are_lost_while_their_trainer_is_silent(each_db: Database) -> None:
 
 
 def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     store.record(1, run_step(1))
     with pytest.raises(ConflictError), each_db.write() as session:
@@ -211,7 +207,7 @@ def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Databa
 
 
 def test_steps_are_read_in_order(db: Database) -> None:
-    store = DatabaseRuns(db)
+    store = Runs(db)
     store.create(new_run())
     for step in (1, 3, 2):
         store.record(1, RunStep(step=step, metrics={"step": step, "reward": None}))
@@ -225,6 +221,6 @@ def test_steps_are_read_in_order(db: Database) -> None:
 
 def test_record_takes_equal_completions_of_a_step(each_db: Database, tmp_path: Path) -> None:
     group = RolloutGroup(prompt=Prompt.of("Hm?"), rubric=RUBRIC, rollouts=(rollout("same"), rollout("same", None)))
-    DatabaseRuns(each_db).create(new_run())
-    DatabaseRuns(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, group)))
+    Runs(each_db).create(new_run())
+    Runs(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, group)))
     assert counts(each_db)[2:] == (4, 1)

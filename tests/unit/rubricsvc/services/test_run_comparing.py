@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.run_comparison import ScoreComparison
-from rubricsvc.core.run_report import RunReport
+from rubricsvc.schemas.runs import RunReport, ScoreComparison
 from rubricsvc.services.run_comparing import best_line, compare
 from rubricsvc.stats.policy_scores import over_prompts
 
@@ -40,7 +39,12 @@ def line(
 
 
 def report(*lines: dict[str, Any], config: dict[str, Any] = CONFIG, rewards: Sequence[float] = ()) -> RunReport:
-    return RunReport("1", config, [{"step": at, "reward": one} for at, one in enumerate(rewards, 1)], list(lines))
+    return RunReport(
+        name="1",
+        config=config,
+        steps=[{"step": at, "reward": one} for at, one in enumerate(rewards, 1)],
+        evaluations=list(lines),
+    )
 
 
 def moved(by: Sequence[float]) -> list[float]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from rubricsvc.core.run import RunHeartbeat
-from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services import recording, run_evaluations
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import RunEvaluation, RunHeartbeat, StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRewardRow, EvaluationRow
@@ -25,17 +23,15 @@ def counts(db: Database) -> tuple[int, ...]:
 
 
 def stored(db: Database, run_id: int = 1) -> list[StoredEvaluation]:
-    with db.read() as session:
-        return run_evaluations.page(session, run_id)
+    return list(Runs(db).evaluations(run_id))
 
 
 def all_completions(db: Database, evaluation_id: int | None = None) -> list[StoredEvaluationCompletion]:
-    with db.read() as session:
-        return run_evaluations.completions(session, 1, evaluation_id=evaluation_id)
+    return list(Runs(db).evaluation_completions(1, evaluation_id=evaluation_id))
 
 
 def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     store.record(1, run_step(1))
     for evaluation in (run_evaluation(0), run_evaluation(1)):
@@ -62,12 +58,12 @@ def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: D
         row = completions.get(session, found[3].completion_id)
         assert (row.value.text, row.value.step, row.prompt.value) == ("eval 1.1 greedy", 1, PROMPTS[1])
         assert row.value.sampling == {"temperature": 0.0}
-        rollouts = recording.rollouts(session, 1)
+        rollouts = list(Runs(each_db).rollouts(1))
     assert {one.rubric for one in (*rollouts, *found)} == {f"rubric-{RUBRIC.digest[:12]}@1"}
 
 
 def test_record_replaces_the_evaluation_of_a_step_and_of_a_baseline(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     for evaluation in (
         run_evaluation(0),
@@ -90,7 +86,7 @@ def test_record_replaces_the_evaluation_of_a_step_and_of_a_baseline(each_db: Dat
 
 
 def test_begin_deletes_evaluations_after_the_checkpoint_and_remove_all(each_db: Database) -> None:
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     for key in ("first-1", "other"):
         run = store.create(new_run(key))
         for evaluation in (run_evaluation(0), run_evaluation(2), run_evaluation(4), run_evaluation(4, "start")):
@@ -116,7 +112,7 @@ def test_record_refers_to_the_items_of_jobs(each_db: Database) -> None:
         {"score": "reward", "reward": 0.25, "item_id": item_id},
         {"score": "gold", "reward": 0.5, "verdicts": [{"criterion": "right", "outcome": "scored", "value": 0.5}]},
     ]
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     store.create(new_run())
     store.record_evaluation(1, RunEvaluation.model_validate(data))
     (found,) = all_completions(each_db)
@@ -124,8 +120,7 @@ def test_record_refers_to_the_items_of_jobs(each_db: Database) -> None:
     reward, gold = found.rewards
     assert (reward.item_id, reward.judge_id, [v.value for v in reward.verdicts]) == (item_id, 1, [0.25])
     assert (gold.item_id, gold.judge_id, [v.value for v in gold.verdicts]) == (None, None, [0.5])
-    with each_db.read() as session:
-        (without,) = run_evaluations.completions(session, 1, verdicts=False)
+    (without,) = list(Runs(each_db).evaluation_completions(1, verdicts=False))
     assert [each.verdicts for each in without.rewards] == [(), ()]
 
     one["completion"]["text"] = "another"
@@ -137,8 +132,8 @@ def test_record_refers_to_the_items_of_jobs(each_db: Database) -> None:
 
 
 def test_page_returns_the_run_of_a_key(db: Database) -> None:
-    store = DatabaseRuns(db)
+    store = Runs(db)
     for key in ("a", "b"):
         store.create(new_run(key))
     assert [one.id for one in store.page(key="b")] == [2]
-    assert store.page(key="c") == []
+    assert not list(store.page(key="c"))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.run_alarms import SIGNS
 from rubricsvc.stats.monitor_alarms import (
     ALPHA,
     ERRORS,
@@ -21,7 +20,7 @@ from rubricsvc.stats.monitor_alarms import (
     new_alarms,
     new_held_out_alarms,
 )
-from trainer.monitors.measures import MEASURES
+from trainer.monitors.measures import MEASURES, SIGNS
 
 PRAISE = "monitors/self_praise"
 

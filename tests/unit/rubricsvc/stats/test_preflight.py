@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from rubricsvc.services.preflight import Measured, judge_checks
 
 from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.passport import UNTRAINED
-from rubricsvc.services.preflight import Measured, judge_checks
 from rubricsvc.stats.intervals import rate
 from rubricsvc.stats.preflight import MIN_LABELS, of_audit, of_passport
 from workers.engines.local.weights import shipped_passport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.services.runs import Runs
 from rubricsvc.store import runs
 from rubricsvc.store.session import Database
 from tests.recorded_run import new_run, run_step
@@ -10,7 +10,7 @@ from tests.recorded_run import new_run, run_step
 
 def test_best_rollouts_are_those_with_the_highest_rewards_newest_first(each_db: Database) -> None:
     """Rollouts without a reward, and those of other runs, do not count."""
-    store = DatabaseRuns(each_db)
+    store = Runs(each_db)
     for key in ("first", "second"):
         store.create(new_run(key))
     for step, reward in enumerate((0.2, 0.9, None, 0.9), 1):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rubricsvc.core.prompt import Message, ToolCall
-from rubricsvc.core.run_report import RunReport, Sample, Transcript
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.web.run import render_run, result_sentence
-from rubricsvc.web.transcripts import ShownCall, ShownTurn, shown_turns
+from rubricsvc.schemas.runs import RunReport, Sample, Transcript
+from rubricsvc.web.run import ShownCall, ShownTurn, render_run, result_sentence, shown_turns
 
 CONFIG = {"steps": 2, "policy": {"model": "<b>m</b>"}, "judge": {"name": "j"}, "eval": None}
 
@@ -21,10 +20,18 @@ def evaluation(step: int, low: float | None, high: float | None) -> dict[str, An
 
 def test_render_run_escapes_all_texts() -> None:
     bad = "<script>alert(1)</script>"
-    sample = Sample(bad, bad, bad, {bad: 1.0})
+    sample = Sample(prompt=bad, text=bad, where=bad, scores={bad: 1.0})
     steps = [{"step": 1, "reward": 0.5, "reward_std": None, f"rewards/{bad}/mean": 0.5}, {"step": 2, "reward": None}]
     page = render_run(
-        RunReport(bad, CONFIG, steps, highest=[sample], widest=[sample], columns=[bad], samples={bad: {bad: sample}})
+        RunReport(
+            name=bad,
+            config=CONFIG,
+            steps=steps,
+            highest=[sample],
+            widest=[sample],
+            columns=[bad],
+            samples={bad: {bad: sample}},
+        )
     )
     assert "<script" not in page and "<b>m" not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -36,9 +43,16 @@ def test_render_run_shows_the_verdict_on_each_criterion() -> None:
         Verdict.failed("<b>length", Reason.TIMEOUT),
         Verdict.abstained("tone"),
     )
-    sample = Sample("Why?", "So.", "step 1", {"training reward": None}, verdicts=verdicts)
+    sample = Sample(prompt="Why?", text="So.", where="step 1", scores={"training reward": None}, verdicts=verdicts)
     page = render_run(
-        RunReport("1", CONFIG, [], highest=[sample], columns=["step 0"], samples={"Why?": {"step 0": sample}})
+        RunReport(
+            name="1",
+            config=CONFIG,
+            steps=[],
+            highest=[sample],
+            columns=["step 0"],
+            samples={"Why?": {"step 0": sample}},
+        )
     )
     assert page.count("cites <b>0.25</b>") == 2
     assert page.count("failed: timeout") == page.count("&lt;b&gt;length") == 2
@@ -46,17 +60,21 @@ def test_render_run_shows_the_verdict_on_each_criterion() -> None:
 
 
 def test_render_run_says_why_there_are_no_figures_of_the_judge() -> None:
-    assert "it is &lt;another&gt; one" in render_run(RunReport("1", CONFIG, [], passport_missing="it is <another> one"))
+    assert "it is &lt;another&gt; one" in render_run(
+        RunReport(name="1", config=CONFIG, steps=[], passport_missing="it is <another> one")
+    )
 
 
 def test_render_run_without_a_step() -> None:
-    assert "0 of 2 steps" in render_run(RunReport("1", CONFIG, []))
+    assert "0 of 2 steps" in render_run(RunReport(name="1", config=CONFIG, steps=[]))
 
 
 def test_render_run_of_another_trainer() -> None:
-    assert "policy unknown, judge unknown" in render_run(RunReport("1", {}, []))
-    assert "policy p, judge j" in render_run(RunReport("1", {"policy": "p", "judge": "j"}, []))
-    assert "policy unknown, judge j" in render_run(RunReport("1", {"policy": {}, "judge": {"name": "j"}}, []))
+    assert "policy unknown, judge unknown" in render_run(RunReport(name="1", config={}, steps=[]))
+    assert "policy p, judge j" in render_run(RunReport(name="1", config={"policy": "p", "judge": "j"}, steps=[]))
+    assert "policy unknown, judge j" in render_run(
+        RunReport(name="1", config={"policy": {}, "judge": {"name": "j"}}, steps=[])
+    )
 
 
 def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -> None:
@@ -73,10 +91,10 @@ def call(name: str, arguments: str) -> Message:
 
 
 EPISODE = Sample(
-    "Why?",
-    "So [a].",
-    "step 2",
-    {"reward": 0.5},
+    prompt="Why?",
+    text="So [a].",
+    where="step 2",
+    scores={"reward": 0.5},
     messages=(
         call("search", '{"query": "<i>why"}'),
         Message(role="tool", content="[a] <script>"),
@@ -98,10 +116,14 @@ def test_shown_turns_have_calls_with_results_and_the_report_once() -> None:
 
 
 def test_render_run_shows_transcripts_escaped() -> None:
-    page = render_run(RunReport("1", CONFIG, [], transcripts=[Transcript("Why?", (EPISODE, EPISODE))]))
+    page = render_run(
+        RunReport(
+            name="1", config=CONFIG, steps=[], transcripts=[Transcript(prompt="Why?", samples=(EPISODE, EPISODE))]
+        )
+    )
     assert page.count("&lt;i&gt;why") == page.count("1 of 4 &lt;b&gt;resolve") == page.count("So [a].") == 2
     assert "<script" not in page and "<i>why" not in page
-    assert "turn by turn" not in render_run(RunReport("1", CONFIG, []))
+    assert "turn by turn" not in render_run(RunReport(name="1", config=CONFIG, steps=[]))
 
 
 def test_render_run_draws_proxy_and_gold_over_the_distance() -> None:
@@ -116,10 +138,12 @@ def test_render_run_draws_proxy_and_gold_over_the_distance() -> None:
         }
         return evaluation(step, 0.1, 0.2) | {"values": values}
 
-    page = render_run(RunReport("1", CONFIG, steps, [line(step) for step in range(0, 50, 10)]))
+    page = render_run(
+        RunReport(name="1", config=CONFIG, steps=steps, evaluations=[line(step) for step in range(0, 50, 10)])
+    )
     assert "square root of KL" in page and "strong (gold), fit" in page
     assert page.count('<td data-name="form">RL</td>') == page.count('<td data-name="form">best-of-n</td>') == 2
-    unmeasured = render_run(RunReport("1", CONFIG, [], [line(step) for step in (0, 10)]))
+    unmeasured = render_run(RunReport(name="1", config=CONFIG, steps=[], evaluations=[line(step) for step in (0, 10)]))
     assert "square root of KL" not in unmeasured
 
 
@@ -128,6 +152,6 @@ def test_render_run_shows_what_was_lost_of_small_requests() -> None:
         suite = {"greeting": {"tokens": 4 + step, "failed": failed, "text": "<b>Hello"}}
         return evaluation(step, 0.1, 0.2) | {"regression": suite}
 
-    page = render_run(RunReport("1", CONFIG, [], [line(0, []), line(10, ["words-1"])]))
+    page = render_run(RunReport(name="1", config=CONFIG, steps=[], evaluations=[line(0, []), line(10, ["words-1"])]))
     assert "greeting: lost, 4 → 14 tokens" in page and "words-1" in page and "<b>Hello" not in page
-    assert "Small requests" not in render_run(RunReport("1", CONFIG, [], [line(0, [])]))
+    assert "Small requests" not in render_run(RunReport(name="1", config=CONFIG, steps=[], evaluations=[line(0, [])]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rubricsvc.core.run_report import RunReport, Sample
+from rubricsvc.schemas.runs import RunReport, Sample
 from rubricsvc.services.run_comparing import compare
-from rubricsvc.web.run_comparison import render_comparison
+from rubricsvc.web.run import render_comparison
 
 BAD = "<script>alert(1)</script>"
 VALUES = [0.1, 0.2, 0.3, 0.4, 0.5]
@@ -17,10 +17,17 @@ def report(name: str, model: str = "m", by: float = 0.0) -> RunReport:
     values = {"reward": {"mean": [value + by for value in VALUES], "greedy": None}}
     line = {"step": 2, "gold": "reward", "setup": "s", "prompts": 5, "values": values}
     steps: list[dict[str, Any]] = [{"step": at, "reward": 0.5, "reward_std": 0.1} for at in (1, 2)]
-    sample = Sample(BAD, BAD, BAD, {BAD: 1.0})
+    sample = Sample(prompt=BAD, text=BAD, where=BAD, scores={BAD: 1.0})
     config = {"steps": 2, "judge": {"name": BAD, "model": model}, BAD: name}
     evaluations = [{**line, "scores": {"reward": {"mean": estimate}}}]
-    return RunReport(name, config, steps, evaluations, columns=["step 2"], samples={BAD: {"step 2": sample}})
+    return RunReport(
+        name=name,
+        config=config,
+        steps=steps,
+        evaluations=evaluations,
+        columns=["step 2"],
+        samples={BAD: {"step 2": sample}},
+    )
 
 
 def page(a: RunReport, b: RunReport) -> str:
@@ -42,5 +49,5 @@ def test_render_comparison_has_both_runs_in_one_chart_only_on_one_scale() -> Non
 
 
 def test_render_comparison_of_runs_that_have_just_begun() -> None:
-    empty = RunReport("1", {"steps": 2}, [])
+    empty = RunReport(name="1", config={"steps": 2}, steps=[])
     assert "Neither run has a step" in page(empty, empty)

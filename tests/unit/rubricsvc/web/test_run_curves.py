@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rubricsvc.web.charts import configured
-from rubricsvc.web.run_curves import curves, side_by_side
+from rubricsvc.web.run_charts import curves, side_by_side
 
 STEPS = [
     {"step": 1, "reward": 0.1, "tools/calls": 0.5, "tools/calls/search": 0.5, "tools/valid_fraction": None},

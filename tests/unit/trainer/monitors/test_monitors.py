@@ -12,14 +12,21 @@ from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from trainer.data.tasks import Task
-from trainer.monitors.citations import unresolved_citations
-from trainer.monitors.criteria import abstentions, by_criterion, largest_share, saturation
-from trainer.monitors.diversity import FIRST_WORDS, diversity, self_bleu
-from trainer.monitors.length import length_correlation
-from trainer.monitors.measures import MEASURES
-from trainer.monitors.monitor import Observed, words
-from trainer.monitors.phrases import common_phrase
-from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
+from trainer.monitors.measures import MEASURES, Observed, common_phrase, length_correlation, words
+from trainer.monitors.registry import (
+    FIRST_WORDS,
+    MONITORS,
+    WITH_CRITERIA,
+    abstentions,
+    by_criterion,
+    diversity,
+    largest_share,
+    monitor_metrics,
+    observed_of,
+    saturation,
+    self_bleu,
+    unresolved_citations,
+)
 from trainer.rewards.source import ScoredRollout
 
 RUBRIC = Rubric(

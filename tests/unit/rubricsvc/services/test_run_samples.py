@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.cli.run_samples import SHOWN, of_several_prompts
+from rubricsvc.services.runs import SHOWN, of_several_prompts
 
 
 def test_of_several_prompts_shows_the_best_of_each_first() -> None:

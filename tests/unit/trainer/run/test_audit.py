@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rubricsvc.cli.run_judge import status_of_stored
 from rubricsvc.core.audit import Audit, Rate, StoredAudit, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.store.base import utcnow
+from trainer.run.inputs import audit_of as status_of_stored
 from workers.audit.runner import asking_fingerprint
 
 JUDGE = Judge(name="j", model="m")

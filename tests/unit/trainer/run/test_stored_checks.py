@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.run_checks import store_checks, stored_checks
-from rubricsvc.cli.run_data import RunTasks
-from rubricsvc.cli.run_judge import AuditStatus
-from rubricsvc.cli.run_preparation import PreparedRun
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.preflight import PreflightCheck
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.schemas.runs import PreflightCheck
+from rubricsvc.services.run_inputs import JudgeOnRecord
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
+from trainer.run import Run
+from trainer.run.inputs import AuditStatus, RunJudge, RunTasks
+from trainer.run.preflight import Preflight
 
 CHECK = PreflightCheck(name="signal", value="v", limit="l", passed=True)
 STRONG, WEAK = (Judge(name="gold", model=model) for model in ("strong", "weak"))
 EVAL: dict[str, Any] = {"path": "held-out.yaml", "judges": [STRONG]}
 
 
-def prepared(folder: Path, *, noise: float | None = None, **fields: Any) -> PreparedRun:
+def preflight(folder: Path, *, noise: float | None = None, **fields: Any) -> Preflight:
     judge = Judge(name="j", model="m")
     run = RunConfig(steps=1, data={"path": "p"}, judge=judge, out=folder / "run", **{"eval": EVAL, **fields})
     measured = None
@@ -41,7 +41,10 @@ def prepared(folder: Path, *, noise: float | None = None, **fields: Any) -> Prep
             reward=deviation,
         )
     task = Task(Prompt.of("Why?"), Rubric(criteria=(Criterion(key="k", text="k"),)), "t")
-    return PreparedRun(run, judge, AuditStatus("j"), measured, RunTasks([task], []), allow_drafts=False)
+    stored = JudgeOnRecord(1, judge, None, measured, None)
+    made = Run(run)
+    made.__dict__ |= {"_judged": (run, RunJudge(judge, AuditStatus("j"), stored)), "tasks": RunTasks([task], [])}
+    return Preflight(made)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +60,13 @@ def prepared(folder: Path, *, noise: float | None = None, **fields: Any) -> Prep
     ids=["repeatability", "no gold", "gold judge", "gold", "warm-up", "sampling"],
 )
 def test_stored_checks_hold_for_the_same_measurement(tmp_path: Path, changes: dict[str, Any]) -> None:
-    store_checks(prepared(tmp_path), [CHECK])
-    assert stored_checks(prepared(tmp_path)) == [CHECK]
-    assert stored_checks(prepared(tmp_path, **changes)) == []
+    preflight(tmp_path).store([CHECK])
+    assert preflight(tmp_path).stored() == [CHECK]
+    assert preflight(tmp_path, **changes).stored() == []
 
 
 def test_stored_checks_hold_for_another_address_and_interval(tmp_path: Path) -> None:
-    store_checks(prepared(tmp_path), [CHECK])
+    preflight(tmp_path).store([CHECK])
     endpoint = STRONG.endpoint.model_copy(update={"base_url": "http://127.0.0.1:9"})
     moved = STRONG.model_copy(update={"endpoint": endpoint})
-    assert stored_checks(prepared(tmp_path, eval=EVAL | {"judges": [moved], "every": 7})) == [CHECK]
+    assert preflight(tmp_path, eval=EVAL | {"judges": [moved], "every": 7}).stored() == [CHECK]

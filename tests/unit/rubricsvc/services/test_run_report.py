@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rubricsvc.cli.run_alarms import EXAMPLES, with_alarms
 from rubricsvc.core.prompt import Completion, Message
-from rubricsvc.core.run import RolloutGroup, RunStep
-from rubricsvc.core.run_report import RunReport
-from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.schemas.runs import RolloutGroup, RunStep
+from rubricsvc.services.runs import EXAMPLES, Runs
 from rubricsvc.store.session import Database
 from tests.recorded_run import PROMPTS, RUBRIC, new_run, rollout
+from trainer.monitors.measures import SIGNS
 
 
 def episode(text: str, **tools: int) -> Any:
@@ -25,23 +24,23 @@ def episode(text: str, **tools: int) -> Any:
 
 
 def test_with_alarms_shows_rollouts_of_the_step_with_the_sign(db: Database) -> None:
-    store = DatabaseRuns(db)
+    store = Runs(db, signs=lambda: SIGNS)
     run = store.create(new_run())
     texts = ("a", "b", "c", "d")
     for step in range(1, 21):
         called = {"calls_search": 1} if step < 11 else {"turns": 1}
         episodes = tuple(episode(f"{text} {step}", **(called if text != "a" else {"calls_open": 2})) for text in texts)
         group = RolloutGroup(prompt=PROMPTS[0], rubric=RUBRIC, rollouts=episodes)
-        store.record(run.id, RunStep(step=step, metrics={"step": step, "reward": 0.5}, groups=(group,)))
-    steps = [{"step": step, "tools/used_fraction": 1.0 if step < 11 else 0.25} for step in range(1, 21)]
-    (alarm,) = with_alarms(RunReport("1", {}, steps), db, run.id).alarms
+        metrics = {"step": step, "tools/used_fraction": 1.0 if step < 11 else 0.25}
+        store.record(run.id, RunStep(step=step, metrics=metrics, groups=(group,)))
+        assert step > 10 or not store.report(run.id).alarms
+    (alarm,) = store.report(run.id).alarms
     assert [one.text for one in alarm.examples] == ["b 20", "c 20"][:EXAMPLES]
     assert all(one.messages and one.scores == {"training reward": 0.5} for one in alarm.examples)
-    assert with_alarms(RunReport("1", {}, steps[:10]), db, run.id).alarms == []
 
 
 def test_with_alarms_shows_the_rollouts_with_most_of_what_a_monitor_measures(db: Database) -> None:
-    store = DatabaseRuns(db)
+    store = Runs(db, signs=lambda: SIGNS)
     run = store.create(new_run())
     texts = ("plain", "My answer is perfect.", "also plain", "This answer is the best.")
     rollouts = tuple(rollout(text) for text in texts)
@@ -49,6 +48,6 @@ def test_with_alarms_shows_the_rollouts_with_most_of_what_a_monitor_measures(db:
     group = RolloutGroup(prompt=PROMPTS[0], rubric=RUBRIC, rollouts=rollouts)
     for step in steps:
         store.record(run.id, RunStep(step=step["step"], metrics=step, groups=(group,)))
-    (alarm,) = with_alarms(RunReport("1", {}, steps), db, run.id).alarms
+    (alarm,) = store.report(run.id).alarms
     assert [one.text for one in alarm.examples] == [texts[1], texts[3]]
     assert all("step 17, rollout" in one.where and "completion" in one.where for one in alarm.examples)

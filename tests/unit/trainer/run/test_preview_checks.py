@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.preview_checks import preview_checks
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.preflight import PreflightCheck, refusing
+from rubricsvc.schemas.runs import PreflightCheck, refusing
 from rubricsvc.stats.preview import CurvePoint, Preview
+from trainer.run.preflight import preview_checks
 
 
 def seen(**fields: Any) -> Preview:

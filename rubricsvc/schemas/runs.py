@@ -1,0 +1,581 @@
+"""Training runs: what a trainer reports, what is on record, and what reports and comparisons make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
+
+from rubricsvc.core.base import Name, Text, Title, Value
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.passport import Passport
+from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.rubric import Rubric, reject_duplicates
+from rubricsvc.core.states import RunState, RunStatus
+from rubricsvc.core.validation_messages import describe, first_error
+from rubricsvc.core.verdict import Verdict
+
+
+class NewRun(Value):
+    """A training run that starts, or goes on after ``done`` steps."""
+
+    key: Name = Field(
+        min_length=1, description="Identity of the run, kept in its folder. The same key is the same run."
+    )
+    name: Title = Field(min_length=1, description="Name of the run.")
+    host: str = Field(default="", max_length=255, description="Machine of the trainer.")
+    folder: Text = Field(default="", description="Folder of the run on that machine.")
+    judge: Name | None = Field(default=None, description="Name of the judge.")
+    judge_digest: str | None = Field(
+        default=None, max_length=64, description="Digest of the judge; only the stored judge that has it is linked."
+    )
+    steps_total: int = Field(ge=1, description="Number of steps that the run is to have.")
+    done: int = Field(default=0, ge=0, description="Steps done so far; later ones on record are deleted.")
+    config: dict[str, JsonValue] = Field(default_factory=dict, description="Configuration of the run.")
+
+
+class Rollout(Value):
+    """A completion that a policy sampled in a training step, with its reward."""
+
+    completion: Completion = Field(description="The completion.")
+    reward: float | None = Field(description="Reward; null if too little was judged.")
+    null_reason: Text | None = Field(default=None, description="Why there is no reward.")
+    advantage: float | None = Field(default=None, description="Advantage within the group; null without a reward.")
+    tokens: int = Field(ge=0, description="Tokens of the completion.")
+    truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
+    logprob_sum: float | None = Field(
+        default=None, description="Sum of its tokens' log-probabilities in nats, under the policy that sampled it."
+    )
+    item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
+    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, where no job has them.")
+
+
+class RolloutGroup(Value):
+    """The rollouts of one prompt in a step, and the rubric version that they were scored by."""
+
+    prompt: Prompt = Field(description="The prompt.")
+    rubric: Rubric = Field(description="The rubric.")
+    rollouts: tuple[Rollout, ...] = Field(min_length=1, description="Its completions.")
+
+
+TEXT_METRICS = ("scored_by", "std_floor_origin")
+"""The metrics that are texts; readers compute with all others."""
+LARGEST_METRIC = 1e100
+"""Squares of metrics are finite."""
+
+
+def _computable(metrics: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    for name, value in metrics.items():
+        is_number = isinstance(value, int | float) and abs(value) <= LARGEST_METRIC
+        is_text = isinstance(value, str) and name in TEXT_METRICS
+        if not (value is None or is_number or is_text):
+            raise ValueError(f"{name}: expected a number or null, found {describe(value)}; texts belong into `config`")
+    return metrics
+
+
+class RunStep(Value):
+    """A training step: its metrics and its rollouts. Recording it again replaces it."""
+
+    step: int = Field(ge=1, description="Number of the step, from 1.")
+    metrics: Annotated[dict[str, JsonValue], AfterValidator(_computable)] = Field(description="Metrics by name.")
+    groups: tuple[RolloutGroup, ...] = Field(default=(), description="Rollouts, in the order of the batch.")
+
+
+class RunHeartbeat(Value):
+    """A sign of life of a trainer, with its new state if that has changed."""
+
+    state: RunState | None = Field(default=None, description="New state.")
+    reason: Text | None = Field(default=None, description="Why the run is paused, or has stopped or failed.")
+
+
+class StoredRun(Value):
+    """A training run on record."""
+
+    id: int = Field(description="Id of the run.")
+    created_at: datetime = Field(description="Time at which it was started.")
+    finished_at: datetime | None = Field(description="Time at which it ended.")
+    name: str = Field(description="Name of the run.")
+    status: RunStatus = Field(description="State; `lost` if it is running or paused and its trainer is silent.")
+    reason: str | None = Field(description="Why it is paused, or has stopped or failed.")
+    stop_requested: bool = Field(description="Whether it was asked to stop after its current step.")
+    seen_seconds: float = Field(description="Seconds since its trainer last reported.")
+    host: str = Field(description="Machine of the trainer.")
+    folder: str = Field(description="Folder of the run on that machine.")
+    judge: str | None = Field(description="Name of the judge.")
+    judge_id: int | None = Field(description="Id of the judge, if it is stored.")
+    steps: int = Field(description="Steps on record.")
+    steps_total: int = Field(description="Number of steps that the run is to have.")
+    metrics: dict[str, Any] | None = Field(description="Metrics of the newest step.")
+    rollouts: int | None = Field(default=None, description="Rollouts on record; null in lists.")
+    unscored: int | None = Field(default=None, description="Those without a reward; null in lists.")
+    reward_first: float | None = Field(default=None, description="Mean reward of the first tenth of the steps.")
+    reward_last: float | None = Field(default=None, description="Mean reward of the last tenth of the steps.")
+    config: dict[str, Any] | None = Field(default=None, description="Configuration; null in lists.")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its trainer works on it, or waits."""
+        return self.status in ("running", "paused")
+
+
+class StoredStep(Value):
+    """The metrics of a step on record."""
+
+    step: int = Field(description="Number of the step, from 1.")
+    created_at: datetime = Field(description="Time at which it was recorded.")
+    metrics: dict[str, Any] = Field(description="Metrics by name; null is a missing number.")
+
+
+class StoredRollout(Value):
+    """A rollout on record."""
+
+    id: int = Field(description="Id of the rollout.")
+    step: int = Field(description="Number of the step, from 1.")
+    place: int = Field(description="Place in the batch, from 0.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    judge_id: int | None = Field(description="Id of the judge, if it is stored.")
+    item_id: int | None = Field(description="Item of the job that scored it, if a job did.")
+    reward: float | None = Field(description="Reward; null if too little was judged.")
+    null_reason: str | None = Field(description="Why there is no reward.")
+    advantage: float | None = Field(description="Advantage within the group.")
+    tokens: int = Field(description="Tokens of the completion.")
+    truncated: bool = Field(description="Whether it was cut off at the maximum of tokens.")
+    logprob_sum: float | None = Field(description="Sum of its tokens' log-probabilities in nats.")
+    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, by criterion.")
+
+
+STEP = "step"
+"""The name of an evaluation of the policy that the run trains."""
+BEFORE = "before_demonstrations"
+"""The evaluation of the untouched policy, in a run that begins with demonstrations."""
+EQUAL_COMPUTE = ("start", "best_of_n", "best_of_n_supervised")
+"""Baselines at equal compute: the starting policy, the best of its samples, and the policy that learned these."""
+OF_TOOLS = ("without_tools", "empty_results", "script")
+"""Baselines of a run in an environment: the trained policy without tools, and with tools that find nothing; and a
+script without a model.
+"""
+OTHER = ("other_start", "other")
+"""The starting and the trained policy on other prompts, in another collection."""
+BASELINES = (BEFORE, *EQUAL_COMPUTE, *OF_TOOLS, *OTHER)
+"""The names of the evaluations of baselines, in the order of a report."""
+REWARD = "reward"
+"""The score that the policy is trained with."""
+
+
+MEASURES = ("behaviour", "criteria")
+"""The entries of an evaluation with estimates beside the scores: of calls and citations, and of each criterion."""
+
+
+def column_of(line: Mapping[str, Any]) -> str:
+    """Return what an evaluation is called beside others."""
+    return str(line.get("baseline") or f"step {line['step']}").replace("_", " ")
+
+
+def in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return evaluations with that of the untouched policy first, then those of the run, then its other baselines."""
+    return sorted(lines, key=lambda line: ("baseline" in line) - 2 * (line.get("baseline") == BEFORE))
+
+
+def measure_rows(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return the measures by name, each with its estimate in each evaluation, None where there is none."""
+    names = dict.fromkeys((kind, name) for kind in MEASURES for line in lines for name in line.get(kind, {}))
+    return [(name, [line.get(kind, {}).get(name) for line in lines]) for kind, name in names]
+
+
+class EvaluationReward(Value):
+    """The reward of a completion by one score of an evaluation."""
+
+    score: Name = Field(min_length=1, description="Score: `reward` (of the training), a judge's name, or `checks`.")
+    reward: float | None = Field(description="Reward; null if too little was judged.")
+    null_reason: Text | None = Field(default=None, description="Why there is no reward.")
+    item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
+    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, where no job has them.")
+
+
+class EvaluationCompletion(Value):
+    """A completion of a held-out prompt, with its rewards."""
+
+    completion: Completion = Field(description="The completion.")
+    greedy: bool = Field(default=False, description="Whether it was decoded greedily, not sampled.")
+    tokens: int = Field(ge=0, description="Tokens of the completion.")
+    truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
+    rewards: tuple[EvaluationReward, ...] = Field(default=(), description="Rewards, one for each score.")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> EvaluationCompletion:
+        reject_duplicates("score", [each.score for each in self.rewards])
+        return self
+
+
+class EvaluationGroup(Value):
+    """The completions of one held-out prompt, and the rubric version that they were scored by."""
+
+    prompt: Prompt = Field(description="The prompt.")
+    rubric: Rubric = Field(description="The rubric.")
+    completions: tuple[EvaluationCompletion, ...] = Field(min_length=1, description="Its completions.")
+
+
+class _Mean(BaseModel):
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class _Score(BaseModel):
+    mean: _Mean
+    unscored_fraction: float | None
+
+
+class _Values(BaseModel):
+    mean: list[float | None]
+
+
+class _Line(BaseModel):
+    """What reports read of the line of any evaluation; it has more."""
+
+    step: int
+    policy: str
+    setup: str
+    gold: str
+    prompts: int
+    scores: dict[str, _Score]
+    values: dict[str, _Values]
+    monitors: dict[str, list[float | None]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _has_gold(self) -> _Line:
+        if self.gold not in self.scores.keys() & self.values.keys():
+            raise ValueError(f"gold names the score {self.gold!r}, which is not in both scores and values")
+        return self
+
+
+def _readable(line: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        _Line.model_validate(line)
+    except ValidationError as error:
+        raise ValueError(": ".join(filter(None, first_error(error)))) from None
+    return line
+
+
+class RunEvaluation(Value):
+    """An evaluation of a run. Recording it again replaces it: the one of its step, or of its baseline."""
+
+    name: Name = Field(default=STEP, min_length=1, description="`step`, or the name of a baseline.")
+    step: int = Field(ge=0, description="Training steps of the policy.")
+    line: Annotated[dict[str, JsonValue], AfterValidator(_readable)] = Field(
+        description="Estimates, and the values of each prompt, as in `eval.jsonl`."
+    )
+    groups: tuple[EvaluationGroup, ...] = Field(default=(), description="Completions by held-out prompt.")
+
+
+class StoredEvaluation(Value):
+    """An evaluation on record."""
+
+    id: int = Field(description="Id of the evaluation.")
+    created_at: datetime = Field(description="Time at which it was recorded.")
+    name: str = Field(description="`step`, or the name of a baseline.")
+    step: int = Field(description="Training steps of the policy.")
+    line: dict[str, Any] = Field(description="Estimates, and the values of each prompt; null is a missing number.")
+
+
+class StoredEvaluationReward(Value):
+    """A reward of a completion on record."""
+
+    score: str = Field(description="Score: `reward` (of the training), a judge's name, or `checks`.")
+    reward: float | None = Field(description="Reward; null if too little was judged.")
+    null_reason: str | None = Field(description="Why there is no reward.")
+    judge_id: int | None = Field(description="Id of the judge, if it is stored.")
+    item_id: int | None = Field(description="Item of the job that scored it, if a job did.")
+    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, by criterion.")
+
+
+class StoredEvaluationCompletion(Value):
+    """A completion of an evaluation on record."""
+
+    id: int = Field(description="Id of this row.")
+    evaluation_id: int = Field(description="Id of the evaluation.")
+    place: int = Field(description="Place in the evaluation, from 0.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    greedy: bool = Field(description="Whether it was decoded greedily, not sampled.")
+    tokens: int = Field(description="Tokens of the completion.")
+    truncated: bool = Field(description="Whether it was cut off at the maximum of tokens.")
+    rewards: tuple[StoredEvaluationReward, ...] = Field(description="Rewards, one for each score.")
+
+
+class Sample(Value):
+    """A completion in a report. ``scores`` are by name: the training reward, and those of the evaluation.
+
+    ``verdicts`` are those of the training reward, ``evaluation_row`` is its row in the store, where it has one, and
+    ``messages`` is the trajectory of an episode in an environment.
+    """
+
+    prompt: str
+    text: str
+    where: str
+    scores: dict[str, float | None]
+    truncated: bool = False
+    greedy: bool = False
+    verdicts: tuple[Verdict, ...] = ()
+    evaluation_row: int | None = None
+    messages: tuple[Message, ...] = ()
+
+
+class Transcript(Value):
+    """A held-out prompt with its trajectories in the first and the last evaluation, or in the only one."""
+
+    prompt: str
+    samples: tuple[Sample, ...]
+
+
+class Alarm(Value):
+    """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples.
+
+    A sign is a key of `trainer.monitors.SIGNS`. The alarm of a monitor has its ``metric``.
+    """
+
+    text: str
+    step: int | None = None
+    sign: str | None = None
+    metric: str | None = None
+    examples: tuple[Sample, ...] = ()
+
+
+class RunReport(Value):
+    """A training run: its record, metrics by step, evaluations and baselines, and completions.
+
+    ``samples`` are those of the evaluations, by their names in ``columns``: for each prompt the completion of each.
+    ``transcripts`` are in the order in which the gold score rose most.
+    ``passport_missing`` says why there is no ``passport`` of the run's judge.
+    """
+
+    name: str
+    config: dict[str, Any]
+    steps: tuple[dict[str, Any], ...]
+    evaluations: tuple[dict[str, Any], ...] = ()
+    baselines: tuple[dict[str, Any], ...] = ()
+    highest: tuple[Sample, ...] = ()
+    widest: tuple[Sample, ...] = ()
+    columns: tuple[str, ...] = ()
+    samples: dict[str, dict[str, Sample]] = Field(default_factory=dict)
+    transcripts: tuple[Transcript, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    passport: Passport | None = None
+    passport_missing: str = ""
+    status: str = ""
+
+
+def flat(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a configuration by their paths; those without a value are left out."""
+    for name, value in config.items():
+        key = f"{path}.{name}" if path else name
+        if isinstance(value, Sequence) and value and all(isinstance(one, Mapping) for one in value):
+            value = {str(number): one for number, one in enumerate(value)}  # noqa: PLW2901
+        if isinstance(value, Mapping):
+            yield from flat(value, key)
+        elif value not in (None, [], ()):
+            yield key, value
+
+
+Result = Literal["higher", "lower", "not_distinguishable", "no_interval", "not_comparable"]
+Measure = Literal["mean", "greedy"]
+Evaluated = Literal["last", "best"]
+
+
+class ComparedRun(Value):
+    """One of the two runs."""
+
+    name: str = Field(description="Its id, or its folder.")
+    status: str
+    policy: str | None
+    judge: str | None
+    steps: int
+    steps_total: int | None
+    reward_first: float | None = Field(description="Mean training reward of the first tenth of the steps.")
+    reward_last: float | None = Field(description="Mean training reward of the last tenth of the steps.")
+    evaluations: int
+    gold: str | None = Field(description="Score that its best policy is chosen by.")
+
+
+class ConfigChange(Value):
+    """A field of the configuration that differs; None where a run does not have it."""
+
+    path: str
+    a: Any
+    b: Any
+
+
+class HeldOutPrompts(Value):
+    """What the evaluations of both runs have in common. ``shared`` are compared: same prompt, same rubric version."""
+
+    same_setup: bool = Field(description="Whether prompts, rubrics, judges, sampling and seed are all the same.")
+    shared: int
+    other_rubric: int = Field(default=0, description="Prompts of both with another rubric version: left out.")
+    only_a: int = 0
+    only_b: int = 0
+
+
+class ScoreComparison(Value):
+    """B less A by one score, of one evaluation of each run.
+
+    ``result`` says how B is; there is none but where the 95 % interval over prompts lies on one side of 0.
+    """
+
+    evaluation: Evaluated
+    score: str
+    measure: Measure = Field(description="Of the sampled completions of a prompt, or of its greedy one.")
+    step_a: int
+    step_b: int
+    gold: bool = Field(default=False, description="Whether it is the gold score of both runs.")
+    prompts: int = Field(default=0, description="Prompts with a value on both sides.")
+    a: float | None = Field(default=None, description="Mean of A over these prompts.")
+    b: float | None = None
+    difference: Estimate | None = Field(default=None, description="Mean of B - A, paired by prompt.")
+    result: Result
+    reason: str | None = Field(default=None, description="Why the score is not compared.")
+
+
+class RunComparison(Value):
+    """Run B compared with run A: differences are B less A."""
+
+    a: ComparedRun
+    b: ComparedRun
+    config: tuple[ConfigChange, ...] = Field(description="Fields that differ; names, places and times are left out.")
+    reward_reason: str | None = Field(description="Why their training rewards are not on one scale.")
+    held_out: HeldOutPrompts | None = Field(description="None where a run has no evaluation, or it is not known.")
+    scores: tuple[ScoreComparison, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before the numbers are read."""
+        return tuple(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        if self.reward_reason:
+            yield f"the training rewards are not on one scale: {self.reward_reason}"
+        for name, run in (("A", self.a), ("B", self.b)):
+            if not run.evaluations:
+                yield f"{name} has no evaluation on held-out prompts; its reward alone does not show a better policy"
+        if self.held_out is not None and not self.held_out.same_setup:
+            counts = {
+                "in A only": self.held_out.only_a,
+                "in B only": self.held_out.only_b,
+                "with another rubric version": self.held_out.other_rubric,
+            }
+            left_out = ", ".join(f"{count} {where}" for where, count in counts.items() if count)
+            yield f"held-out prompts that are compared: {self.held_out.shared}; left out: {left_out or 'none'}"
+        if self.held_out is not None and len({one.gold for one in (self.a, self.b)}) > 1:
+            yield f"the best policy of A is chosen by {self.a.gold}, that of B by {self.b.gold}"
+        last = {(row.step_a, row.step_b) for row in self.scores if row.evaluation == "last"}
+        for step_a, step_b in last:
+            if step_a != step_b:
+                yield f"the last evaluation of A is after step {step_a}, that of B after step {step_b}"
+
+
+class SweepRow(Value):
+    """A variant by one score, in the last evaluation of its runs.
+
+    ``difference`` is that to the first variant, paired by prompt and seed; None for the first.
+    """
+
+    variant: str
+    score: str
+    gold: bool = Field(description="Whether it is the gold score.")
+    seeds: int = Field(description="Runs that are compared.")
+    prompts: int = Field(description="Different held-out prompts.")
+    mean: Estimate
+    difference: Estimate | None = None
+    result: Result | None = None
+    reason: str = Field(default="", description="Why the variant is not compared.")
+
+
+class SweepFailure(Value):
+    """A run of a sweep that failed. It is in no row of the table."""
+
+    variant: str
+    seed: int
+    folder: str
+    error: str
+    hint: str = ""
+
+
+class SweepTable(Value):
+    """The variants, in the order of the file.
+
+    ``best`` is higher than every other by the gold score; else None.
+    """
+
+    rows: tuple[SweepRow, ...]
+    best: str | None = None
+    failures: tuple[SweepFailure, ...] = ()
+
+
+class PreflightCheck(Value):
+    """A check of a run before it starts.
+
+    Only a check that ``refuses`` keeps a run from starting where it is not passed; others are warnings.
+    """
+
+    name: Title = Field(description="Name of the check.")
+    value: Text = Field(description="What was measured, with its interval where it has one.")
+    limit: Text = Field(description="What passes.")
+    passed: bool | None = Field(description="Whether it was passed; null where nothing was measured.")
+    refuses: bool = Field(default=False, description="Whether a run does not start where it was not passed.")
+    advice: Text = Field(default="", description="What to do where it was not passed or not measured.")
+
+
+class StoredPreflight(Value):
+    """The sampled checks of a run, as its folder keeps them. ``identity`` names what they hold for."""
+
+    identity: str
+    created_at: datetime
+    checks: tuple[PreflightCheck, ...]
+
+
+def refusing(checks: Sequence[PreflightCheck]) -> list[PreflightCheck]:
+    """Return the checks that keep a run from starting."""
+    return [check for check in checks if check.refuses and check.passed is False]
+
+
+class JudgeCurves(Value):
+    """The curves of one judge. Each has an estimate for each n of the result, in the unit of the gold but ``proxy``."""
+
+    job_id: int
+    judge: str
+    rubrics: tuple[str, ...] = Field(description="Versions as name@version, of all that the job scored.")
+    proxy: tuple[Estimate, ...] = Field(description="Reward of the best of n by the reward: what the judge promises.")
+    gold: tuple[Estimate, ...] = Field(description="Gold of that completion: what it keeps.")
+    weighted_vote: tuple[Estimate, ...] = Field(description="Gold of the answer with the largest sum of rewards.")
+    gain: Estimate = Field(description="Gold at the largest n less that of one sample, paired by prompt.")
+    oracle_share: Estimate = Field(description="That gain as a share of the oracle's, with Fieller's interval.")
+    slope: Estimate = Field(description="Rise of the gold over the square root of the KL bound.")
+    difference: Estimate | None = Field(description="Gold at the largest n less that of the first judge's choice.")
+
+    @property
+    def title(self) -> str:
+        """The judge, its rubric where it is one, and the job."""
+        rubric = f", {self.rubrics[0]}" if len(self.rubrics) == 1 else ""
+        return f"{self.judge}{rubric} (job {self.job_id})"
+
+
+class BestOfN(Value):
+    """Best-of-n by each judge on the same samples. Estimates are over prompts, with 95 % t intervals."""
+
+    gold_source: str = Field(description="Where the gold is from.")
+    prompts: int
+    samples: tuple[int, int] = Field(description="Fewest and most samples of a prompt.")
+    left_out: dict[str, int] = Field(description="Completions that are not used, by reason.")
+    n: tuple[int, ...]
+    kl_bound: tuple[float, ...] = Field(description="Upper bound log n - (n - 1)/n of the KL divergence, in nats.")
+    oracle: tuple[Estimate, ...] = Field(description="Gold of the best of n by the gold: a perfect judge.")
+    worst: tuple[Estimate, ...] = Field(description="Gold of the worst of n by the gold.")
+    vote: tuple[Estimate, ...] = Field(description="Gold of the most frequent answer, without a judge.")
+    distinct: tuple[Estimate, ...] = Field(description="Effective number of distinct samples among n.")
+    judges: tuple[JudgeCurves, ...]

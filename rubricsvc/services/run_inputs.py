@@ -1,0 +1,128 @@
+"""What a training run reads from the database before it starts: judges with what was measured of them, and prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
+
+from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
+from rubricsvc.services.rubric_records import stored_records
+from rubricsvc.settings import get_settings
+from rubricsvc.store import items, judges, labels, migrate, prompts, rubrics, workers
+from rubricsvc.store.session import Database
+
+if TYPE_CHECKING:
+    from rubricsvc.formats.record import Record
+    from rubricsvc.stats.agreement_report import CriterionAgreement
+
+
+@contextmanager
+def open_database(on_created: Callable[[str], None] = lambda _name: None) -> Iterator[Database]:
+    """Open the configured database; new work is published to a broker that other processes use.
+
+    An absent or empty SQLite file is created. Any other schema that is not the newest is an error, left to
+    `rubricsvc db upgrade`: its data may be shared.
+    """
+    from rubricsvc.broker import MEMORY, attach
+
+    settings = get_settings()
+    unusable = (DBAPIError, UnavailableError, TypeError)  # `migrate.open_database` raises it with a hint
+    with closing(Database(settings.database_url)) as db, suppress(*unusable):
+        if db.engine.dialect.name == "sqlite" and migrate.is_empty(db):
+            migrate.upgrade(db)  # several first commands may do so at once
+            on_created(str(make_url(db.url).database))
+    with closing(migrate.open_database(settings.database_url)) as db:
+        yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOnRecord:
+    """A stored judge with its newest audit, its repeatability and its passport."""
+
+    id: int
+    judge: Judge
+    audit: StoredAudit | None
+    repeatability: Repeatability | None
+    passport: Passport | None
+
+
+class RunInputs:
+    """The part of a database that a training run reads."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    def check_references(self, judge_names: Mapping[str, str], rubric_refs: Mapping[str, str]) -> None:
+        """Check that judges and rubrics are stored, given by the fields that name them.
+
+        Raises:
+            NotFoundError: Names all that are not, each with its field.
+            InvalidError: The same, where one of them is not missing but may not be used.
+        """
+        problems: list[tuple[str, RubricsvcError]] = []
+        with self.db.read() as session:
+            for names, get in ((judge_names, judges.get), (rubric_refs, rubrics.get)):
+                for path, name in names.items():
+                    try:
+                        get(session, name)
+                    except RubricsvcError as error:
+                        problems.append((path, error))
+        if problems:
+            kind = NotFoundError if all(isinstance(error, NotFoundError) for _, error in problems) else InvalidError
+            hints = dict.fromkeys(error.hint for _, error in problems)
+            message = "\n".join(f"{path}: {error}" for path, error in problems)
+            raise kind(message, hint="; ".join(filter(None, hints)), path=problems[0][0])
+
+    def judge(self, judge: Judge | str) -> JudgeOnRecord:
+        """Return a stored judge; one that is given with its fields is stored under its name.
+
+        Raises:
+            NotFoundError: There is no judge of this name.
+            ConflictError: The name means another judge.
+        """
+        with self.db.write() if isinstance(judge, Judge) else self.db.read() as session:
+            row = judges.add(session, judge) if isinstance(judge, Judge) else judges.get(session, judge)
+            audit = judges.newest_audit(session, [row.id]).get(row.id)
+            value = audit.value if audit else None
+            return JudgeOnRecord(row.id, row.value, value, row.measured, row.passport_value)
+
+    def agreement(self, judge: JudgeOnRecord, digests: Collection[str]) -> tuple[CriterionAgreement | None, str]:
+        """Return its agreement with labels on prompts of these digests, else on all; and which labels these are."""
+        from rubricsvc.stats.preflight import agreement
+
+        with self.db.read() as session:
+            rows = labels.judged_labels(session, judge.id)
+            own = prompts.ids_of(session, digests) if rows else set[int]()
+        found = agreement(judge.judge, [row for row in rows if row.prompt_id in own])
+        if found is not None:
+            return found, "on these prompts"
+        return agreement(judge.judge, rows), "on all prompts"
+
+    def records(self, refs: Sequence[str]) -> list[Record]:
+        """Return the records of rubrics, each named as NAME or NAME@VERSION."""
+        with self.db.read() as session:
+            return list(stored_records(session, refs))
+
+    def reject_drafts(self, digests: Collection[str]) -> None:
+        """Raise NotApprovedError if rubrics with these digests are drafts."""
+        with self.db.read() as session:
+            rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, set(digests))])
+
+    def running_workers(self) -> int:
+        """Return the number of workers that are running."""
+        with self.db.read() as session:
+            return workers.running(session)
+
+    def rewards(self, digests: Iterable[str], policy: str, judge: Judge) -> dict[tuple[str, str], list[float]]:
+        """Return the stored rewards of a policy's completions by a judge, by the digests of prompt and rubric."""
+        with self.db.read() as session:
+            return items.rewards_of_prompts(session, digests, policy=policy, judge=judge.digest)

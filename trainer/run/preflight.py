@@ -1,0 +1,364 @@
+"""The preflight of a run: what was measured of its judge, and what its reward does to samples of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from itertools import count
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from rubricsvc.core.audit import Audit
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight, refusing
+from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.stats import preflight as accuracy
+from rubricsvc.stats.agreement_report import CriterionAgreement
+from rubricsvc.stats.preview import Preview, preview
+from trainer.config import CHECKS, ServiceJudge
+from trainer.files import replace_text
+from trainer.run.inputs import acting_of, gold_judge
+from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import shipped_passport
+
+if TYPE_CHECKING:
+    from trainer.evaluation.preview import PreviewSamples
+    from trainer.rewards.source import RewardSource
+    from trainer.run.run import Run
+
+PROMPTS = 8
+"""Maximum number of prompts that are sampled."""
+SHARE = 0.1
+"""Share of the completions of a run that it samples for its preflight without being asked."""
+MAX_ECE = 0.1
+MIN_SIGNAL = 0.25
+MAX_TAU = 0.3
+ACCURACY = "accuracy"
+
+
+class RefusedError(ConflictError, code="refused", status=409):
+    """The preflight refuses a run."""
+
+
+class Preflight:
+    """The checks of a run before it starts."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        measured = run.judge.repeatability
+        self.noise = (measured.reward.value if measured is not None else None) or 0.0
+        """Standard deviation of a reward if the judge is asked again; 0 if it was not measured."""
+
+    def require_passed(self, *, force: bool, sample: bool | None) -> list[str]:
+        """Return the checks that would refuse the run, if it is forced.
+
+        What is sampled and not stored yet is sampled if ``sample`` is set; None does so where that is a small part of
+        the run. A control has no reward to preview, and a policy that has not learned its demonstrations nothing to
+        show.
+
+        Raises:
+            RefusedError: A check refuses the run, and it is not forced.
+        """
+        from trainer.warm_up import is_warmed_up
+
+        run, judged, sampled = self.run.config, self.of_judge(), self.stored()
+        if sample is None:
+            prompts = min(PROMPTS, len(self.run.tasks.train))
+            is_small = prompts <= SHARE * run.steps * run.sampling.prompts_per_step
+            sample = is_small and run.control is None and is_warmed_up(run)
+        if not sampled and sample and (force or not refusing(judged)):
+            sampled = self.sample()
+        refused = refusing([*judged, *sampled])
+        for check in refused:
+            text = f"{check.value}; passes: {check.limit}. Advice: {check.advice}"
+            self.run.progress.message(f"preflight: {check.name}: {text}")
+        if refused and not force:
+            names = ", ".join(check.name for check in refused)
+            hint = "start it nevertheless with --force, which its record will show"
+            raise RefusedError(f"the preflight refuses the run: {names}", hint=hint)
+        return [check.name for check in refused]
+
+    def of_judge(self) -> list[PreflightCheck]:
+        """Return the checks of the judge by what is stored of it; none where no criterion is judged."""
+        tasks = [*self.run.tasks.train, *self.run.tasks.held_out]
+        if all(criterion.check is not None for task in tasks for criterion in task.rubric.criteria):
+            return []
+        judge, status, stored = self.run.judge.value, self.run.judge.audit, self.run.judge.stored
+        audit = status.audit.audit if status.audit is not None and status.current is not False else None
+        agreement, where, passport, scorer = None, "", None, TRAINED
+        if isinstance(judge, Judge):
+            # the shipped figures of the bare model are of its adapter's template, and stand for all readouts
+            if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout"):
+                passport, scorer = shipped_passport(), UNTRAINED
+            if stored is not None:
+                passport = passport or stored.passport
+                with open_database() as db:
+                    agreement, where = RunInputs(db).agreement(stored, [task.prompt.digest for task in tasks])
+        return judge_checks(
+            judge.name, agreement, where, audit=audit, passport=passport, scorer=scorer, noise=self.noise or None
+        )
+
+    def sample(self, prompts: int = PROMPTS, samples: int | None = None) -> list[PreflightCheck]:
+        """Return the checks of sizes, and of completions that are sampled and scored; the latter are stored."""
+        sizes = self._sizes()
+        checks = list(self._sampled(prompts, samples)) if sizes.passed else []
+        if checks:
+            self.store(checks)
+        return [sizes, *checks]
+
+    def store(self, checks: Sequence[PreflightCheck]) -> None:
+        """Store the sampled checks of the run as it is configured now."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        found = StoredPreflight(identity=self._identity(), created_at=datetime.now(UTC), checks=tuple(checks))
+        replace_text(self.file, found.model_dump_json(indent=1))
+
+    @property
+    def file(self) -> Path:
+        """The file of the sampled checks, beside the run's folder."""
+        return self.run.out.with_name(f"{self.run.out.name}.preflight.json")
+
+    def stored(self) -> list[PreflightCheck]:
+        """Return the sampled checks that were stored for this run as it is configured now."""
+        if not self.file.is_file():
+            return []
+        try:
+            found = StoredPreflight.model_validate_json(self.file.read_bytes())
+        except ValidationError as error:
+            hint = "run `rubricsvc runs preflight` again, or delete the file"
+            raise InvalidError(f"{self.file} is damaged: {error.error_count()} invalid fields", hint=hint) from error
+        if found.identity != self._identity():
+            self.run.progress.message(f"{self.file} is of another configuration: run `rubricsvc runs preflight` again")
+            return []
+        return list(found.checks)
+
+    def _identity(self) -> str:
+        """Return the digest of what sampled checks hold for."""
+        run = self.run.config
+        asked = [_judge_identity(self.run.judge.value), self.noise]
+        gold = [] if run.eval is None else [run.eval.gold_name, _judge_identity(gold_judge(run))]
+        included: Any = {"policy": {"model"}, "sampling": True, "environment": True, "demonstrations": True}
+        fields = run.model_dump(mode="json", include=included)
+        tasks = [[one.prompt.digest, one.rubric.digest] for one in self.run.tasks.train]
+        return digest("preflight", asked, gold, fields, tasks)
+
+    def _sizes(self) -> PreflightCheck:
+        """Check that prompts fit into the context, and the training into memory and disk."""
+        from trainer.sizes import GB, check_sizes
+
+        name, limit = "sizes", "prompts fit the context, training fits memory and disk"
+        run, tasks = self.run.config, self.run.tasks
+        try:
+            memory = check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
+        except InvalidError as error:
+            return _check(name, error.message, limit, False, error.hint, refuses=True)
+        of = f" of {memory.available / GB:.1f}" if isfinite(memory.available) else ""
+        value = f"weights and optimiser take {memory.needed / GB:.1f}{of} GB on {memory.device}"
+        return _check(name, f"{value}; activations come on top", limit, True, refuses=True)
+
+    def _sampled(self, prompts: int, samples: int | None) -> Iterator[PreflightCheck]:
+        from trainer.evaluation.preview import sample_preview
+        from trainer.warm_up import is_warmed_up
+
+        run, every = self.run.config, self.run.tasks.train
+        warmed_up = is_warmed_up(run)
+        most = min(prompts, len(every))  # evenly: the domains of a mixture stand one after the other
+        tasks = [every[len(every) * n // most] for n in range(most)]
+        with ExitStack() as opened:
+            rewards = opened.enter_context(self.run.rewards.open())
+            gold = self._gold(rewards, opened)
+            bar = opened.enter_context(self.run.progress.task("preflight"))
+            policy = self.run.load_policy(None if warmed_up else run.policy.model)
+            numbers = count(1)
+            bar.update(0, len(tasks), "")
+            size = samples or run.sampling.group_size
+            found = sample_preview(
+                policy,
+                tasks,
+                rewards,
+                gold,
+                run,
+                samples=size,
+                on_prompt=lambda: bar.update(next(numbers), len(tasks), ""),
+            )
+        seen = None
+        if found.rewards:
+            seen = preview(found.rewards, found.features, found.criteria, found.gold or None, self.noise)
+        several = any(len(task.rubric.criteria) > 1 for task in tasks)
+        yield from preview_checks(seen, self.noise, warmed_up=warmed_up, several=several)
+        yield from self._costs(found)
+
+    def _gold(self, rewards: RewardSource, opened: ExitStack) -> RewardSource | None:
+        """Open the gold score of the run's evaluations; None where it is the reward."""
+        from trainer.evaluation.evaluator import check_gold
+        from trainer.rewards.checks import CheckRewards
+
+        settings = self.run.config.eval
+        if settings is not None and settings.gold_name == CHECKS:
+            try:
+                return opened.enter_context(CheckRewards(self.run.tasks.train))
+            except InvalidError:  # rubrics of held-out prompts have checks, these have none
+                return None
+        judge = gold_judge(self.run.config)
+        if settings is None or judge is None:
+            return None
+        gold = opened.enter_context(self.run.rewards.open(judge))
+        check_gold(settings.gold_name, self.run.tasks.train, {REWARD: rewards, settings.gold_name: gold})
+        return gold
+
+    def _costs(self, found: PreviewSamples) -> Iterator[PreflightCheck]:
+        """Yield what training and evaluations will take, by what the samples took."""
+        run, judge = self.run.config, self.run.judge.value
+        trained, evaluated = run.steps * run.sampling.prompts_per_step * run.sampling.group_size, 0
+        if (settings := run.eval) is not None:
+            evaluations = 1 + -(-run.steps // settings.every)
+            evaluated = evaluations * len(self.run.tasks.held_out) * (settings.samples + settings.greedy)
+        scale = (trained + evaluated) / max(1, found.completions)
+        minutes = (found.sample_seconds * scale / 60, found.score_seconds * scale / 60)
+        completions = f"{trained} completions in training and {evaluated} in evaluations"
+        took = f"{minutes[0]:.0f} minutes to sample and {minutes[1]:.0f} to score them, without updates and gold"
+        yield _check("time", f"{completions}: {took}", "none", True)
+        priced = isinstance(judge, Judge) and not judge.unpriced
+        dollars = f"{found.dollars * scale:.2f} US dollars" if priced else "its price is not known"
+        prompt, completion = found.prompt_tokens * scale, found.completion_tokens * scale
+        tokens = f"{prompt:.0f} prompt and {completion:.0f} completion tokens"
+        yield _check(
+            "cost", f"{found.verdicts * scale:.0f} verdicts by {judge.name}, {tokens}: {dollars}", "none", True
+        )
+
+
+def _judge_identity(judge: Judge | ServiceJudge | None) -> Any:
+    return judge.digest if isinstance(judge, Judge) else judge and [judge.service, judge.name]
+
+
+def _check(
+    name: str, value: str, limit: str, passed: bool | None, advice: str = "", *, refuses: bool = False
+) -> PreflightCheck:
+    """Return a check, with its advice where it was not passed."""
+    advice = "" if passed else advice
+    return PreflightCheck(name=name, value=value, limit=limit, passed=passed, refuses=refuses, advice=advice)
+
+
+def judge_checks(
+    judge: str,
+    agreement: CriterionAgreement | None = None,
+    where: str = "",
+    *,
+    audit: Audit | None = None,
+    passport: Passport | None = None,
+    scorer: str = TRAINED,
+    noise: float | None = None,
+) -> list[PreflightCheck]:
+    """Return a check for each property of a judge.
+
+    Args:
+        judge: Its name.
+        agreement: Its agreement with labels.
+        where: Whose labels these are.
+        audit: Its audit.
+        passport: Its passport, or that of the base that it is.
+        scorer: Its row in the passport.
+        noise: Standard deviation of a reward if it is asked again; None if that was not measured.
+    """
+    of_labels = accuracy.of_labels(agreement, where) if agreement is not None else None
+    of_audit = accuracy.of_audit(audit) if audit is not None else None
+    found = of_labels or of_audit or (accuracy.of_passport(passport, scorer) if passport is not None else None)
+    passed, value = None, "not measured"
+    advice = f"import labels and run `rubricsvc judges agreement {judge}`, or `rubricsvc judges audit {judge}`"
+    if found is not None:
+        one = found.estimate
+        passed, value = found.above_chance, f"{one.value:.3f} [{one.low:.2f}, {one.high:.2f}] ({found.source})"
+        advice = "train the judge (`rubricsvc judges train`), or choose another"
+    checks = [_check(ACCURACY, value, "interval above 0.5", passed, advice, refuses=True)]
+    passed, value, advice = None, "no audit", f"run `rubricsvc judges audit {judge}`"
+    if audit is not None:
+        failed = ", ".join(f"{suite.name} {suite.rate.value or 0.0:.2f}" for suite in audit.failed_suites)
+        passed, value = audit.passed, f"over the limit: {failed}" if failed else "no suite over its limit"
+        advice = "watch for these in the samples of the run: it will find them"
+    checks.append(_check("attacks", value, "every suite within its limit", passed, advice))
+    error = agreement.metrics["ece"].value if agreement is not None else None
+    passed, value, advice = None, "no labels", "import labels of these prompts"
+    if error is not None:
+        passed, value = error <= MAX_ECE, f"ECE {error:.3f} on labels {where}"
+        advice = f"calibrate it on labels: `rubricsvc judges calibrate {judge}`"
+    checks.append(_check("calibration", value, f"ECE of at most {MAX_ECE:g}", passed, advice))
+    value = f"rewards deviate by {noise:.4f}" if noise is not None else "not measured"
+    limit, advice = (
+        "measured: it is the floor of the standard deviation",
+        f"run `rubricsvc judges repeatability {judge}`",
+    )
+    return [*checks, _check("repeatability", value, limit, True if noise is not None else None, advice)]
+
+
+def preview_checks(seen: Preview | None, noise: float, *, warmed_up: bool, several: bool) -> Iterator[PreflightCheck]:
+    """Yield whether the reward has a signal, what it follows, and whether gold follows it.
+
+    Args:
+        seen: The preview; None where no prompt has two samples with rewards.
+        noise: Standard deviation of a reward if the judge is asked again.
+        warmed_up: Whether the policy has learned the demonstrations of the run, if there are any.
+        several: Whether a rubric has more than one criterion.
+    """
+    value, limit = "no prompt has two samples with rewards", f"a share of at least {MIN_SIGNAL:g}"
+    advice = "raise sampling.group_size or sampling.temperature, or use criteria that tell completions apart"
+    if not warmed_up:
+        advice = "the policy has not learned its demonstrations yet; run this again after the warm-up"
+    if seen is None:
+        yield _check("signal", value, limit, False, advice, refuses=warmed_up)
+        return
+    value = f"rewards of {seen.with_signal} of {seen.groups} prompts deviate by more than {noise:.4f}"
+    yield _check("signal", value, limit, seen.with_signal >= MIN_SIGNAL * seen.groups, advice, refuses=warmed_up)
+    yield from _correlations(seen)
+    if several:
+        top = sorted(seen.criteria.items(), key=lambda one: -abs(one[1].value or 0.0))
+        passed = len(top) > 1 and abs(top[1][1].value or 0.0) > MAX_TAU / 3
+        shown = ", ".join(f"{name} {one.value:.2f}" for name, one in top[:3])
+        value = f"Kendall's tau of the reward with {shown}" if top else "no criterion varies"
+        advice = "the reward is one criterion's: change weights or wording of the others"
+        yield _check("criteria", value, "more than one criterion decides", passed, advice)
+    yield _gold_check(seen)
+
+
+def _correlations(seen: Preview) -> Iterator[PreflightCheck]:
+    """Yield a check of the reward's correlation with the length, and with the form of the text.
+
+    All are tested at once: chance alone takes one of them beyond the limit in 5 % of preflights at most.
+    """
+    most = max(MAX_TAU, seen.by_chance)
+    for name, advice in (
+        ("length", "expect the length to change; add a criterion or a limit against it"),
+        ("form", "expect more or less of it; look at the samples of the run"),
+    ):
+        values = {one: tau for one, tau in seen.features.items() if (one == "length") == (name == "length")}
+        order = sorted(values, key=lambda one: -abs(values[one].value or 0.0))
+        beyond = [one for one in order if abs(values[one].value or 0.0) > most]
+        value = ", ".join(f"{one} {_tau(values[one])}" for one in beyond or order[:1]) or "does not vary"
+        limit = f"Kendall's tau within ±{most:.2f} (at least ±{MAX_TAU:g}, and what chance gives)"
+        yield _check(name, value, limit, not beyond, advice)
+
+
+def _tau(one: Estimate) -> str:
+    interval = f" [{one.low:.2f}, {one.high:.2f}]" if one.low is not None and one.high is not None else ""
+    return f"{one.value:.2f}{interval}"
+
+
+def _gold_check(seen: Preview) -> PreflightCheck:
+    """Check that choosing by the reward does not lower the gold score."""
+    last, first, gain = seen.curve[-1], seen.curve[0], seen.gold_gain
+    limit = "the interval of the change of gold is not below 0"
+    reward = f"best of {last.n}: reward {last.reward - first.reward:+.3f}"
+    if gain is None or gain.value is None:
+        advice = "name a judge that is not trained on, or checks, in [eval]"
+        return _check("gold", f"{reward}, no gold", limit, None, advice)
+    interval = f" [{gain.low:.3f}, {gain.high:.3f}]" if gain.low is not None and gain.high is not None else ""
+    turn = f", falling from best of {seen.gold_turns_at} on" if seen.gold_turns_at else ""
+    advice = "what the reward prefers, gold does not: change the rubric or the judge"
+    value = f"{reward}, gold {gain.value:+.3f}{interval}{turn}"
+    return _check("gold", value, limit, gain.high is None or gain.high >= 0, advice, refuses=True)

@@ -1,0 +1,625 @@
+"""`Run`: a training run, started, continued, evaluated and read."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.client import Client
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
+from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.services.runs import TRANSCRIPTS, Runs
+from rubricsvc.settings import get_settings
+from rubricsvc.stats.divergence import first_divergence
+from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
+from trainer import checkpoint
+from trainer.config import CHECKS, RunConfig, ServiceJudge, judge_name, load_config
+from trainer.data.tasks import Task
+from trainer.history import History, Metrics, read
+from trainer.run import inputs
+from trainer.run.inputs import Rewards, RunJudge, RunTasks, acting_of, counted, fetch_embedded
+from trainer.run.progress import Logged, Progress
+from trainer.trackers.tracking import Tracking, check_installed
+from workers.engines.local.embedded_model import EMBEDDED
+
+if TYPE_CHECKING:
+    from trainer.data.difficulty import PromptDifficulty
+    from trainer.evaluation.evaluator import Evaluator
+    from trainer.evolution import OnlineEvolution
+    from trainer.policies.policy import Policy
+    from trainer.recording.recorder import EvaluationRecorder, RunStore
+    from trainer.rewards.source import RewardSource
+
+KEY = "run"
+"""The entry of a run's ``config.json`` with its key in databases: that of its record, and of its evolved rubrics."""
+CONFIG_FILE, WORKING_FOLDER, CHANGES = "config_file", "working_folder", "config_changes"
+"""The entries with the path of the TOML file as it was given, the folder that it was given in, and changed fields."""
+FORCED = "preflight_forced"
+"""The entry of ``config.json`` with the checks that would have refused the run."""
+REQUEST_SECONDS = 30.0
+_MAX_KEY_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRun:
+    """A run after its training: what is on record, None if that is not known, and whether it has steps left.
+
+    ``history`` is None where nothing was trained: all steps were done, or the demonstrations were not learned yet.
+    """
+
+    record: StoredRun | None
+    history: History | None = None
+    stopped: bool = False
+    seconds: float = 0.0
+
+    def alarms(self) -> list[Alarm]:
+        """Return the reasons to distrust what was trained."""
+        return alarms(self.history.steps, self.history.evaluations) if self.history is not None else []
+
+
+def prepare(
+    config: RunConfig | Path | str,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    allow_drafts: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Return a run whose configuration, judges and prompts were found and checked; nothing is loaded yet.
+
+    Args:
+        config: The configuration, or its file.
+        changes: Values of fields, by dotted path, in place of those of the file.
+        allow_drafts: Use rubrics that are not approved.
+        progress: Where the run reports to.
+
+    Raises:
+        InvalidError, NotFoundError: The configuration, a judge, a rubric or a prompt is not usable.
+    """
+    run = Run(config, changes=changes, allow_drafts=allow_drafts, progress=progress)
+    _ = run.judge, run.tasks
+    return run
+
+
+class Run:
+    """A run of a configuration. Its judges and prompts are found when they are needed; see `prepare`."""
+
+    def __init__(
+        self,
+        config: RunConfig | Path | str,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        allow_drafts: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self.progress: Progress = progress or Logged()
+        self._allow_drafts = allow_drafts
+        self._invocation: dict[str, Any] = {}
+        if isinstance(config, RunConfig):
+            self.loaded = config
+        else:
+            self.loaded = load_config(Path(config), changes=changes)
+            self._invocation = {CONFIG_FILE: str(config), WORKING_FOLDER: str(Path.cwd())}
+            self._invocation |= {CHANGES: dict(changes)} if changes else {}
+
+    @property
+    def out(self) -> Path:
+        """The folder of the run."""
+        return self.loaded.out
+
+    @cached_property
+    def _judged(self) -> tuple[RunConfig, RunJudge]:
+        return inputs.find_judges(self.loaded)
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration, with judges in place of their names."""
+        return self._judged[0]
+
+    @property
+    def judge(self) -> RunJudge:
+        """The judge of the training reward."""
+        return self._judged[1]
+
+    @cached_property
+    def tasks(self) -> RunTasks:
+        """The prompts; their rubrics are approved, unless drafts are allowed."""
+        tasks = inputs.find_tasks(self.config, self.progress)
+        if not self._allow_drafts:
+            inputs.reject_drafts(self.loaded, [*tasks.train, *tasks.held_out, *tasks.other])
+        return tasks
+
+    @cached_property
+    def rewards(self) -> Rewards:
+        """What opens the rewards."""
+        return Rewards(self.config, self.judge, self._allow_drafts, self.progress)
+
+    def train(self, *, resume: bool = False, force: bool = False, preflight: bool | None = False) -> TrainedRun:
+        """Train the run, or continue it; one that has all its steps and evaluations is not trained again.
+
+        Args:
+            resume: Continue from the newest checkpoint.
+            force: Start although the preflight refuses.
+            preflight: Sample completions for the preflight first; None does so where they are a small part of the run.
+
+        Raises:
+            NotFoundError, ConflictError: No run to resume; or one not to resume, or of another configuration.
+            NotPassedError: The preflight refuses the run.
+        """
+        resume = resume and not self._is_in_warm_up()
+        check_installed(self.loaded.trackers)
+        checkpoint.check_folder(self.out, resume=resume)
+        if resume and self.is_kept():
+            record = self._complete_record()
+            self.progress.message(
+                f"{self.out} has all {counted(self.loaded.steps, 'step')}; to continue, raise `steps`"
+            )
+            return TrainedRun(record)
+        _ = self.tasks
+        forced = self._preflight(resume, force, preflight)
+        self.announce(resume=resume)
+        start = time.monotonic()
+        record, history = self._train(resume, self.judge.audit.record | forced | self._invocation)
+        stopped = history is None or history.stopped
+        return TrainedRun(record, history, stopped, round(time.monotonic() - start, 2))
+
+    def evaluate(self) -> list[Metrics] | None:
+        """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.
+
+        They are on record if the run is.
+        """
+        from trainer.evaluation.baselines import BaselineRecorder
+
+        if self.loaded.eval is None:
+            hint = "name held-out prompts (docs/training.md)"
+            raise InvalidError(f"the run {self.out.name} has no table [eval]", hint=hint, path="eval")
+        self._check_prompts()
+        self.announce(resume=False)
+        with ExitStack() as opened:
+            rewards = opened.enter_context(self.rewards.open())
+            bar = opened.enter_context(self.progress.task("baselines"))
+            stop = opened.enter_context(self.progress.stopping())
+            evaluator = opened.enter_context(self._evaluator(self.config, self.tasks.held_out, rewards, bar.note, stop))
+            recorder = None
+            if (key := run_key(self.out)) is None:
+                why = f"the run in {self.out} has no record; start it to make one"
+                self.progress.message(f"the baselines are not recorded: {why}")
+            else:
+                recorder = BaselineRecorder(opened.enter_context(run_store(self.config)), key)
+            assert evaluator is not None  # noqa: S101 - the run has [eval]
+            return self._baselines(rewards, evaluator, bar, stop, recorder)
+
+    def report(self, transcripts: int = TRANSCRIPTS) -> RunReport:
+        """Return what is on record of the run: metrics, evaluations, samples, alarms.
+
+        Raises:
+            NotFoundError: The run has no record.
+        """
+        key = run_key(self.out)
+        with run_store(self.loaded) as store:
+            found = next(iter(store.page(key=key)), None) if key is not None else None
+            if found is None:
+                hint = "start it to make one, or set RUBRICSVC_DATABASE_URL to its database"
+                raise NotFoundError(f"the run in {self.out} has no record", hint=hint)
+            return store.report(found.id, transcripts)
+
+    def measure_difficulty(
+        self, path: Path, *, samples: int = 8, pass_reward: float = 0.5, stored: bool = False
+    ) -> tuple[list[PromptDifficulty], int]:
+        """Measure how hard the prompts are for the policy, and write the file that ``data.difficulty`` names.
+
+        Prompts that the file has already are not measured again. Return the difficulties, and the number of prompts.
+
+        Args:
+            path: The file. What is measured is in it after each batch.
+            samples: Completions of each prompt.
+            pass_reward: Reward from which a completion passes.
+            stored: Use stored rewards of the policy; sample nothing.
+        """
+        from trainer.data.difficulty import difficulty_of, key_of, measure, read_difficulties, write_difficulties
+        from trainer.sizes import check_sizes
+
+        run, judge, policy = self.config, self.judge.value, self.config.policy.model
+        tasks = {key_of(task): task for task in inputs.data_tasks(run, self.progress)}
+        found = read_difficulties(path)
+        if stored:
+            if not isinstance(judge, Judge):
+                hint = "sample instead, or run this where the database of the service is"
+                raise InvalidError("the rewards of a judge of a service are stored there", hint=hint, path="judge")
+            with open_database() as db:
+                known = RunInputs(db).rewards([task.prompt.digest for task in tasks.values()], policy, judge)
+            for key in tasks.keys() & known.keys():
+                how: Any = {"pass_reward": pass_reward, "policy": policy, "source": "stored"}
+                found[key] = difficulty_of(tasks[key], known[key], **how)
+        else:
+            asked = (policy, pass_reward)
+            found = {key: one for key, one in found.items() if (one.policy, one.pass_reward) == asked}
+            found = {key: one for key, one in found.items() if one.samples >= samples}
+            left = [task for key, task in tasks.items() if key not in found]
+            if left:
+                check_sizes(run.model_copy(update={"out": None}), left, acting_of(run))
+                loaded, done = self.load_policy(), 0
+                with self.rewards.open() as rewards, self.progress.task("prompts") as bar:
+                    bar.update(0, len(left), "")
+                    for batch in measure(loaded, left, rewards, run, samples=samples, pass_reward=pass_reward):
+                        found |= {one.key: one for one in batch}
+                        write_difficulties(path, found.values())
+                        bar.update(done := done + len(batch), len(left), "")
+        listed = [found[key] for key in tasks if key in found]
+        write_difficulties(path, listed)
+        return listed, len(tasks)
+
+    def announce(self, *, resume: bool) -> None:
+        """Report what the run will do, and fetch the embedded model where it is needed."""
+        for line in inputs.plan(self.config, self.judge, self.tasks, resume=resume):
+            self.progress.message(line)
+        evolve, settings = self.config.evolve, self.config.eval
+        judges: list[object] = [self.judge.value, *(settings.judges if settings is not None else ())]
+        judges += [evolve.proposer, evolve.trusted] if evolve is not None else []
+        for judge in judges:
+            if isinstance(judge, Judge):
+                fetch_embedded(self.progress, judge)
+        if self.config.policy.model == EMBEDDED:
+            fetch_embedded(self.progress)
+
+    def is_kept(self) -> bool:
+        """Return whether the run has all its steps and evaluations, so that it is not trained again.
+
+        Raises:
+            ConflictError: It has more steps, or has them with other settings, prompts or rubrics than it would have.
+        """
+        from trainer.evaluation.baselines import missing_baselines, read_baselines
+        from trainer.evaluation.evaluation import LINES
+
+        config, out = self.loaded, self.out
+        if not has_metrics(out) or not (saved := checkpoint.steps(out)):
+            return False
+        if saved[-1] > config.steps:
+            message = f"{out} has {saved[-1]} steps, and `steps` is {config.steps}"
+            raise ConflictError(message, hint="raise `steps`, choose another `out`, or delete the folder", path="steps")
+        if not checkpoint.is_finished(out, config.steps):
+            return False
+        if config.eval is not None:
+            missing = config.eval.baselines and missing_baselines(config, read_baselines(out))
+            if missing or all(line["step"] != config.steps for line in read(out, LINES)):
+                return False
+        self._check_unchanged()
+        return True
+
+    def has_diverged(self) -> bool:
+        """Return whether the run stopped where its reward diverges from gold."""
+        from trainer.evaluation.evaluation import LINES
+
+        if self.loaded.eval is None or not self.loaded.eval.stop_on_divergence:
+            return False
+        lines = sorted(read(self.out, LINES), key=lambda line: int(line["step"]))
+        found = first_divergence(lines)
+        return found is not None and found.step == lines[-1]["step"]
+
+    def is_done(self) -> bool:
+        """Return whether a run of several is not trained again: it is kept, or stopped at a divergence.
+
+        Raises:
+            ConflictError: It was trained with other settings, prompts or rubrics than it would be now.
+        """
+        if self.has_diverged() and checkpoint.steps(self.out):
+            self._check_unchanged()
+            return True
+        return self.is_kept()
+
+    def load_policy(self, model: str | Path | None = None) -> Policy:
+        """Load a policy of the run: by default the one that it starts from, after its demonstrations if it has any."""
+        from trainer.policies.policy import Policy
+        from trainer.policies.sampling_server import SamplingServer
+        from trainer.warm_up import warmed_up_model
+
+        run = self.config
+        if model is None:
+            model = run.policy.model if run.demonstrations is None else warmed_up_model(run)
+        server = SamplingServer(run.sampling.server, run.out) if run.sampling.server else None
+        how: dict[str, Any] = {"dtype": run.policy.dtype, "device": run.policy.device}
+        policy = Policy.load(str(model), acting=acting_of(run), server=server, **how)
+        policy.name = run.policy.model
+        if policy.server is not None:
+            policy.server.check(policy)
+        return policy
+
+    def load_trained(self) -> Policy:
+        """Load the policy after the last step."""
+        return self.load_policy(checkpoint.folder(self.out, self.config.steps) / "model")
+
+    def _preflight(self, resume: bool, force: bool, preflight: bool | None) -> dict[str, Any]:
+        """Check the run before it starts; one that is resumed keeps what its record says of that."""
+        from trainer.run.preflight import Preflight
+
+        if resume:
+            before = read_config(self.out) if has_metrics(self.out) else {}
+            return {FORCED: before[FORCED]} if FORCED in before else {}
+        refused = Preflight(self).require_passed(force=force, sample=preflight)
+        return {FORCED: refused} if refused else {}
+
+    def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
+        """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
+        from trainer.evaluation.evaluation import Evaluation
+        from trainer.loop import train
+        from trainer.recording.recorder import RunRecorder
+
+        run, tasks = self.config, self.tasks
+        self._check_prompts()
+        key = (run_key(self.out) if resume else None) or _new_key(self.out)
+        with ExitStack() as opened:
+            opened.enter_context(checkpoint.locked(self.out))
+            rewards = opened.enter_context(self.rewards.open())
+            evolution = opened.enter_context(self._evolution(key, rewards))
+            bar = opened.enter_context(self.progress.task("training"))
+            stop = opened.enter_context(self.progress.stopping())
+            evaluator = opened.enter_context(self._evaluator(run, tasks.held_out, rewards, bar.note, stop))
+            store = opened.enter_context(run_store(run))
+            with RunRecorder(store, key, self.out, stop) as recorder:
+                if not self._warm_up(rewards, evaluator, bar, stop):
+                    return None, None
+                bar.update((checkpoint.steps(self.out) or [0])[-1] if resume else 0, run.steps, "")
+                evaluation = Evaluation(evaluator, run.out, run.steps, recorder) if evaluator is not None else None
+                history = train(
+                    self.load_policy(),
+                    tasks.train,
+                    rewards,
+                    run,
+                    on_step=lambda step: bar.update(step["step"], run.steps, _note(step, run.algorithm)),
+                    stop=stop,
+                    resume=resume,
+                    record={**record, KEY: key},
+                    evolution=evolution,
+                    recorder=recorder,
+                    evaluation=evaluation,
+                    tracking=Tracking(run.trackers, run.out, key),
+                )
+                if not history.stopped and evaluator is not None and run.eval is not None and run.eval.baselines:
+                    history.stopped = not self._baselines(rewards, evaluator, bar, stop, recorder)
+            return _on_record(store, recorder.run_id), history
+
+    def _baselines(
+        self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: EvaluationRecorder | None
+    ) -> list[Metrics] | None:
+        from trainer.evaluation.baselines import FOLDER, OtherPrompts, RunPolicies, run_baselines
+
+        run, there = self.config, self._elsewhere()
+
+        def on_step(step: Metrics) -> None:
+            bar.update(step["step"], run.steps, f"best-of-n supervised, reward {_number(step['reward'])}")
+
+        bar.update(0, run.steps, "baselines")
+        policies = RunPolicies(self.load_policy, self.load_trained)
+        with (
+            checkpoint.locked(run.out / FOLDER),
+            self._evaluator(there, self.tasks.other, rewards, bar.note, stop) as elsewhere,
+        ):
+            other = OtherPrompts(elsewhere, acting_of(there)) if elsewhere is not None else None
+            options: dict[str, Any] = {"on_step": on_step, "stop": stop, "recorder": recorder}
+            return run_baselines(run, policies, self.tasks.train, rewards, evaluator, other=other, **options)
+
+    def _elsewhere(self) -> RunConfig:
+        """Return the run with the collection of ``eval.other`` in place of its own; without it, not evaluated."""
+        run = self.config
+        other = run.eval.other if run.eval is not None else None
+        if other is None or run.environment is None:
+            return run.model_copy(update={"eval": None})
+        collection = {"collection": other.collection}
+        return run.model_copy(update={"environment": run.environment.model_copy(update=collection)})
+
+    def _check_prompts(self) -> None:
+        """Check, before anything is loaded, that all prompts fit and are of the collections that are searched.
+
+        Raises:
+            InvalidError: One does not fit, or was made of another state of its collection.
+            NotFoundError: There is no such collection.
+        """
+        from trainer.sizes import check_sizes
+
+        of_run = [*self.tasks.train, *self.tasks.held_out]
+        for config, some in ((self.config, of_run), (self._elsewhere(), self.tasks.other)):
+            if some:
+                acting = acting_of(config)
+                check_sizes(config, some, acting)
+                if acting is not None:
+                    for task in some:
+                        acting.environment.reset(task.prompt)
+
+    @contextmanager
+    def _evaluator(
+        self, config: RunConfig, held_out: list[Task], rewards: RewardSource, on_progress: Any, stop: Event
+    ) -> Iterator[Evaluator | None]:
+        """Open what evaluates the run; None without [eval]. ``rewards`` are those that it is trained on."""
+        if config.eval is None:
+            yield None
+            return
+        from trainer.evaluation.evaluator import Evaluator
+        from trainer.rewards.checks import CheckRewards
+
+        with ExitStack() as opened:
+            scorers: dict[str, RewardSource] = {REWARD: rewards}
+            for judge in config.eval.judges:
+                assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
+                scorers[judge_name(judge)] = opened.enter_context(self.rewards.open(judge))
+            if config.eval.checks:
+                scorers[CHECKS] = opened.enter_context(CheckRewards(held_out))
+            yield Evaluator(config, held_out, scorers, on_progress=on_progress, stop=stop)
+
+    @contextmanager
+    def _evolution(self, key: str, rewards: RewardSource) -> Iterator[OnlineEvolution | None]:
+        """Open the evolution of the rubrics; None if they stay as they are. At the end say which versions wait."""
+        evolve = self.config.evolve
+        if evolve is None:
+            yield None
+            return
+        from rubricsvc.services.evolutions import RunEvolutions
+        from trainer.evolution import OnlineEvolution
+
+        with open_database() as db:
+            versions = RunEvolutions(db, key, evolve.approve, get_settings().require_approval)
+            with OnlineEvolution(evolve, versions, rewards) as evolution:
+                yield evolution
+            if waiting := versions.waiting():
+                newest = waiting[-1]
+                count = counted(len(waiting), "rubric version")
+                self.progress.message(f"{count} of this run not approved; the newest is {newest}")
+                hint = f"hint: `rubricsvc rubrics submit {newest}`, then `rubricsvc rubrics approve {newest}`"
+                self.progress.message(hint)
+
+    def _is_in_warm_up(self) -> bool:
+        """Return whether the run was stopped while it learned its demonstrations: it continues when started again."""
+        from trainer.warm_up import FOLDER
+
+        has_begun = self.loaded.demonstrations is not None and (self.out / FOLDER).is_dir()
+        return has_begun and not checkpoint.has_run(self.out)
+
+    def _warm_up(self, rewards: RewardSource, evaluator: Evaluator | None, bar: Any, stop: Event) -> bool:
+        """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
+        from trainer.evaluation.baselines import evaluate_untouched
+        from trainer.rewards.outages import StopRequested
+        from trainer.warm_up import FOLDER, is_warmed_up, warm_up
+
+        run = self.config
+        settings = run.demonstrations
+        if settings is None or is_warmed_up(run):
+            return True
+        steps = settings.steps
+
+        def on_step(step: Metrics) -> None:
+            bar.update(step["step"], steps, f"demonstrations, reward {_number(step['reward'])}")
+
+        untouched = partial(self.load_policy, run.policy.model)
+        bar.update(0, steps, "demonstrations")
+        with checkpoint.locked(run.out / FOLDER):
+            try:
+                if evaluator is not None:
+                    evaluate_untouched(run.out, untouched, evaluator)
+                return warm_up(run, untouched, self.tasks.demonstrated, rewards, on_step=on_step, stop=stop)
+            except StopRequested:
+                return False
+
+    def _check_unchanged(self) -> None:
+        """Check that the finished run would be the same if it was trained again.
+
+        What a service or a measurement may have changed is not compared: its judge, and the judge's deviation.
+
+        Raises:
+            ConflictError: Settings, prompts or rubrics differ. The message names them.
+        """
+        from trainer.evaluation.evaluation import LINES, check_setup
+        from trainer.evaluation.evaluator import setup_of
+
+        config, tasks = self.config, self.tasks
+        step = checkpoint.steps(self.out)[-1]
+        before = checkpoint.saved_identity(self.out, step)
+        setting = config.optim.std_floor
+        floor = before["optim.std_floor"] if setting == "judge" else setting
+        now = checkpoint.identity(config, tasks.train, floor, before.get("judge_digest"))
+        checkpoint.check_identity(checkpoint.folder(self.out, step), before, now)
+        if config.eval is not None:
+            check_setup(self.out, read(self.out, LINES), setup_of(config.eval, config, tasks.held_out))
+
+    def _complete_record(self) -> StoredRun | None:
+        """Record that a finished run is finished, with the steps that its process could not deliver."""
+        from trainer.recording.recorder import RunRecorder
+        from trainer.rewards.source import JudgeInfo
+
+        if (key := run_key(self.out)) is None:
+            return None
+        config = read_config(self.out)
+        with checkpoint.locked(self.out), run_store(self.config) as store:
+            with RunRecorder(store, key, self.out, Event()) as recorder:
+                recorder.begin(config, JudgeInfo(config["judge"]["name"]), read(self.out))
+                recorder.set_state("finished")
+            return _on_record(store, recorder.run_id)
+
+
+@contextmanager
+def run_store(run: RunConfig) -> Iterator[RunStore]:
+    """Open where a run is recorded: at the service that has its judge, or in the database."""
+    from trainer.monitors.measures import SIGNS
+
+    if isinstance(run.judge, ServiceJudge):
+        with Client(run.judge.service, timeout=REQUEST_SECONDS, outage_seconds=0.0) as client:
+            yield client.runs
+        return
+    with open_database() as db:
+        yield Runs(db, get_settings().require_approval, signs=lambda: SIGNS)
+
+
+def _on_record(store: RunStore, run_id: int | None) -> StoredRun | None:
+    with suppress(RubricsvcError):
+        return store.get(run_id) if run_id is not None else None
+    return None
+
+
+def has_metrics(out: Path) -> bool:
+    """Return whether a training run has written to this folder."""
+    return (out / "config.json").is_file() and (out / "metrics.jsonl").is_file()
+
+
+def read_config(out: Path) -> dict[str, Any]:
+    """Return the content of the ``config.json`` that a run was started with.
+
+    Raises:
+        NotFoundError: There is none.
+        InvalidError: It is damaged.
+    """
+    path = out / "config.json"
+    if not path.is_file():
+        raise NotFoundError(f"no training run in {out}", hint="`rubricsvc runs list` has ids and folders")
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        content["steps"] += 0  # fails unless it is a number
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "`rubricsvc runs start CONFIG.toml --resume` writes it again; without a checkpoint, delete the folder"
+        raise InvalidError(f"{path} is damaged: {type(error).__name__}: {error}", hint=hint) from error
+    return content
+
+
+def run_key(out: Path) -> str | None:
+    """Return the key of the run in databases; None if it was never recorded, or its ``config.json`` is damaged."""
+    try:
+        return read_config(out).get(KEY)
+    except RubricsvcError:
+        return None
+
+
+def _new_key(out: Path) -> str:
+    words = "-".join(out.name.replace("@", "-").split())
+    return f"{words[:_MAX_KEY_CHARS]}-{secrets.token_hex(6)}"
+
+
+def invocation(out: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """Return the working folder in which a run was started, the path of its TOML file there, and the changed fields.
+
+    Raises:
+        InvalidError: ``config.json`` is damaged.
+        NotFoundError: There is no such file any more, or the run was not started from one.
+    """
+    content = read_config(out)
+    folder, file = Path(content.get(WORKING_FOLDER, "")), Path(content.get(CONFIG_FILE, ""))
+    if not (folder / file).is_file():
+        message = f"no configuration file of the run in {out}: {folder / file}"
+        raise NotFoundError(message, hint="`rubricsvc runs start CONFIG.toml --resume` names it")
+    return folder, file, content.get(CHANGES, {})
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def _note(step: Metrics, algorithm: str) -> str:
+    """Return the reward of a step, and why it taught the policy nothing. Only GRPO needs rewards to differ."""
+    nothing = NO_SIGNAL if algorithm == "grpo" and step["frac_reward_zero_std"] == 1.0 else ""
+    nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
+    return ", ".join(filter(None, (f"reward {_number(step['reward'])} ± {_number(step['reward_std'])}", nothing)))
