@@ -119,11 +119,7 @@ def existing(
     *,
     lock: bool = False,
 ) -> Row:
-    """Return the row of this id.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the row of this id."""
     row = find(session, table, ref, options, lock=lock)
     if row is None:
         raise missing(noun, ref)
@@ -157,11 +153,7 @@ def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:
 
 
 def name_of(what: str, text: str, *, least: int = 1) -> str:
-    """Return ``text`` if it can be a name.
-
-    Raises:
-        InvalidError: it is blank (and ``least`` is not 0), or longer than the tables have room for.
-    """
+    """Return ``text`` if it can be a name."""
     if not least <= len(text.strip()) or len(text) > MAX_NAME_LENGTH:
         found = f"found {len(text)}" if text.strip() else "found none"
         hint = f"give it a name of {least} to {MAX_NAME_LENGTH} characters"

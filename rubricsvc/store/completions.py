@@ -87,11 +87,7 @@ def id_of_digests(session: Session, prompt: str, completion: str) -> int | None:
 
 
 def get(session: Session, id_: int) -> CompletionRow:
-    """Return the row.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the row."""
     return existing(session, CompletionRow, "completion", id_)
 
 

@@ -34,11 +34,7 @@ def add(session: Session, key: str, **columns: Any) -> EvolutionRow:
 
 
 def get(session: Session, evolution_id: int | str) -> EvolutionRow:
-    """Return the row.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the row."""
     row = find(session, EvolutionRow, evolution_id, _WITH)
     if row is None:
         raise missing("evolution", evolution_id, "list them with `rubricsvc evolve list` or GET /v1/evolutions")

@@ -48,11 +48,6 @@ def submit(
 
     The same ``key`` gives the same job; without a key, the same judge, prompts and settings do. ``budget`` is in US
     dollars.
-
-    Raises:
-        ConflictError: The key was used for something else, or the job exists with another budget.
-        NotFoundError: There is no such judge of the gate.
-        InvalidError: There is no prompt, the judge has no model of its own, a name is too long, or a price is unknown.
     """
     jobs.check_names(name, key)
     ids = sorted(set(prompt_ids))
@@ -142,11 +137,7 @@ Scored = list[tuple[int, float]]
 
 
 def settings_of(session: Session, job_id: int) -> Generation:
-    """Return the settings of a job.
-
-    Raises:
-        ValidationError: They cannot be read.
-    """
+    """Return the settings of a job."""
     return Generation.model_validate(session.get_one(JobRow, job_id).settings)
 
 
@@ -161,10 +152,6 @@ def inputs_of_prompt(
     """Return the inputs for a prompt; another prompt is one of the same job, if it has a text.
 
     ``collections_dir`` has the collections of documents on this machine.
-
-    Raises:
-        ValidationError: A text cannot be read.
-        NotFoundError: A rubric or a text that the settings name is not stored.
     """
     prompt = session.get_one(PromptRow, prompt_id).value
     references = [prompt.reference] if prompt.reference is not None else []
@@ -286,11 +273,7 @@ def parents(session: Session, prompt_id: int, generation: Generation) -> tuple[P
 
 
 def specification(session: Session, generation: Generation) -> Specification | None:
-    """Return the specification with its text.
-
-    Raises:
-        NotFoundError: The text is not stored.
-    """
+    """Return the specification with its text."""
     given = generation.specification
     if given is None or given.digest is None:
         return given

@@ -47,9 +47,6 @@ def page(
     """Return up to ``limit`` items that follow the item ``after``, with their completion, prompt and rubric.
 
     ``rewarded`` selects those with or without a reward.
-
-    Raises:
-        NotFoundError: The job has no item ``after``; reported if the order is not that of ids.
     """
     query = _in_order(session, _with_texts(), job_id, sort, after)
     if policy is not None:
@@ -88,9 +85,6 @@ def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort,
     """Restrict a query of items to those of the job that follow the item ``after`` (0: all) in this order.
 
     Items without a reward are last, whether rewards rise or fall; ties are in the order of ids.
-
-    Raises:
-        NotFoundError: The order is by reward, and the job has no item ``after``.
     """
     query = query.where(ItemRow.job_id == job_id)
     if sort == "id":
@@ -173,9 +167,6 @@ def rewards(
     """Return the items of a job with their rewards, without the texts; by default all, by id.
 
     Of a generation, those fields are None that a prompt does not have.
-
-    Raises:
-        NotFoundError: The job has no item ``after``; reported if the order is not that of ids.
     """
     without_reason = ItemRow.reward.is_(None) & ItemRow.state.in_((CANCELLED, FAILED))
     query = (
@@ -231,12 +222,6 @@ def rewards_of_prompts(
     """Return the stored rewards of a policy's completions by the digests of prompt and rubric.
 
     They are those of the rollouts of runs, and for prompts without any those of the newest jobs.
-
-    Args:
-        session: The session.
-        prompts: Digests of prompts.
-        policy: Name of the policy.
-        judge: Digest of the judge.
     """
     found: dict[tuple[str, str], list[float]] = {}
     for chunk in batched(sorted(set(prompts))):

@@ -62,13 +62,6 @@ def submit(
 
     The same ``key`` gives the same job; without a key, the same judge, items and ``min_coverage`` do, which is used
     instead of the rubrics' own. ``budget`` is in US dollars. With ``allow_drafts`` rubrics need no approval.
-
-    Raises:
-        NotApprovedError: The job is new, and a rubric is a draft.
-        ConflictError: The key was used for other items, another judge or another ``min_coverage``, or the job exists
-            with another budget.
-        InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, the judge's
-            price is unknown, or ``min_coverage`` is not in [0, 1].
     """
     check_names(name, key)
     pairs = sorted(set(items))
@@ -108,9 +101,6 @@ def add(
     """Add a job with these items and wake workers, or return the job of this key; and whether it is new.
 
     The ``content_key`` is the digest of what is asked for, and the key of a job that is given none.
-
-    Raises:
-        ConflictError: The key was used for something else, or the job exists with another budget.
     """
     values = {"key": key or content_key, "content_key": content_key, "judge_id": judge_id, "budget": budget, **columns}
     statement = insert(session, JobRow).values(**values).on_conflict_do_nothing(index_elements=["key"])
@@ -145,11 +135,6 @@ def rescore(
     failed ones included.
 
     ``rubric`` are versions to use in place of the newest, as `rubrics.get` takes them; drafts with ``allow_drafts``.
-
-    Raises:
-        NotApprovedError: A given rubric is a draft, or has no approved version.
-        ConflictError: The job, or an earlier rescore of it, has another budget.
-        InvalidError: The job has no rubric of a given name, or it generates rubrics.
     """
     job = scoring(session, job_id)
     used = select(ItemRow.completion_id, ItemRow.rubric_id, RubricRow.name).join(
@@ -215,21 +200,12 @@ def _reject_foreign_rubrics(session: Session, job_id: int) -> None:
 
 
 def get(session: Session, job_id: int) -> JobRow:
-    """Return the row.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the row."""
     return existing(session, JobRow, "job", job_id, [joinedload(JobRow.judge)])
 
 
 def scoring(session: Session, job_id: int) -> JobRow:
-    """Return the row of a job that scores completions.
-
-    Raises:
-        NotFoundError: There is none.
-        InvalidError: The job generates rubrics.
-    """
+    """Return the row of a job that scores completions."""
     job = get(session, job_id)
     if job.kind != SCORE:
         hint = f"see what it made with `rubricsvc jobs items {job_id}`, or name a job that scores completions"
@@ -312,9 +288,6 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     """Reopen the failed and cancelled items; return how many. Only missing and failed verdicts are asked for.
 
     ``budget`` is for the whole job, what it has spent included.
-
-    Raises:
-        InvalidError: The budget is used up, and no larger one is given; or the price of a judge is unknown.
     """
     _lock(session, job_id)
     job = get(session, job_id)
@@ -376,11 +349,7 @@ def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
 
 
 def summary(session: Session, job_id: int) -> JobSummary:
-    """Return the results of a job so far. This reads every verdict of the job; watch `jobs.progress` instead.
-
-    Raises:
-        NotFoundError: There is no such job.
-    """
+    """Return the results of a job so far. This reads every verdict of the job; watch `jobs.progress` instead."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
     vetoed = (
         select(ItemRow.vetoed_by, func.count())

@@ -27,13 +27,7 @@ CHECKS = Judge(name="checks", engine="none", model="none", mode="written")
 
 
 def add(session: Session, judge: Judge) -> JudgeRow:
-    """Store ``judge``. Under a known name only its endpoint may change.
-
-    Raises:
-        ConflictError: The name means another judge.
-        InvalidError: the name is blank, or a bare number, which would be taken for an id; or the judge or a member has
-            an adapter without the digest of its weights.
-    """
+    """Store ``judge``. Under a known name only its endpoint may change."""
     check_name(judge.name)
     if unnamed := [leaf.name for leaf in judge.leaf_judges if leaf.adapter and not leaf.weights_sha256]:
         hint = "`rubricsvc judges add` computes it; see docs/judges.md"
@@ -71,9 +65,6 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     """Store the passport of a trained judge in place of an older one.
 
     Its repeatability and its audit become those of the judge where it has none.
-
-    Raises:
-        InvalidError: it is the passport of another judge.
     """
     row = session.get_one(JudgeRow, judge_id)
     passport.check_judge(row.value)
@@ -87,11 +78,7 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
 
 
 def passport(session: Session, ref: int | str) -> Passport:
-    """Return the passport of a judge.
-
-    Raises:
-        NotFoundError: there is no such judge, or it has no passport.
-    """
+    """Return the passport of a judge."""
     row = get(session, ref)
     value = row.passport_value
     if value is None:
@@ -106,11 +93,7 @@ def find(session: Session, name: str) -> JudgeRow | None:
 
 
 def of_model(session: Session, model: str) -> JudgeRow:
-    """Return the judge of this name, or else the newest one that asks this model about single completions.
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Return the judge of this name, or else the newest one that asks this model about single completions."""
     content = JudgeRow.content
     asks = (content["model"].as_string() == model) & content["mode"].as_string().in_(("readout", "written"))
     row = find(session, model) or session.scalars(select(JudgeRow).where(asks).order_by(JudgeRow.id.desc())).first()
@@ -126,11 +109,7 @@ def of_checks(session: Session) -> JudgeRow:
 
 
 def get(session: Session, ref: int | str) -> JudgeRow:
-    """Return the judge with an id (a number), or with a name or id (a text).
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Return the judge with an id (a number), or with a name or id (a text)."""
     row = find(session, ref) if isinstance(ref, str) else None
     row = row or base.find(session, JudgeRow, ref)
     if row is None:
@@ -187,15 +166,7 @@ def audit_tasks_of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubr
 def audit_sample_of_job(
     session: Session, job_id: int, limit: int, *, whole_groups: bool = False, seed: int = 0
 ) -> list[tuple[Rubric, Prompt, Completion]]:
-    """Return a random sample of a job's completions with their rubrics and prompts.
-
-    Args:
-        session: The session.
-        job_id: The job.
-        limit: The maximum number of completions.
-        whole_groups: Take all completions of a prompt under a rubric together; the first group even above the limit.
-        seed: The seed of the sample.
-    """
+    """Return a random sample of a job's completions with their rubrics and prompts."""
     query = select(CompletionRow.prompt_id, ItemRow.rubric_id, ItemRow.completion_id).join(
         ItemRow, ItemRow.completion_id == CompletionRow.id
     )

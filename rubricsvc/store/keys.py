@@ -21,11 +21,7 @@ def _digest(secret: str) -> str:
 
 
 def create(session: Session, name: str, expires_in: timedelta | None = None) -> tuple[KeyRow, str]:
-    """Create a key; return it with its secret, which is not stored.
-
-    Raises:
-        InvalidError: the name is blank or too long.
-    """
+    """Create a key; return it with its secret, which is not stored."""
     name_of("a key's name", name)
     secret = PREFIX + secrets.token_urlsafe(32)
     expires_at = utcnow() + expires_in if expires_in is not None else None
@@ -36,11 +32,7 @@ def create(session: Session, name: str, expires_in: timedelta | None = None) -> 
 
 
 def verify(session: Session, secret: str) -> KeyRow:
-    """Return the key that this secret belongs to.
-
-    Raises:
-        UnauthorizedError: unknown, revoked or expired.
-    """
+    """Return the key that this secret belongs to."""
     row = session.scalars(select(KeyRow).where(KeyRow.digest == _digest(secret))).first()
     hint = "make one with `rubricsvc keys create NAME`"
     if row is None:
@@ -60,11 +52,7 @@ def touch(session: Session, row_id: int) -> None:
 
 
 def revoke(session: Session, row_id: int) -> KeyRow:
-    """Revoke a key; return its row.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Revoke a key; return its row."""
     row = find(session, KeyRow, row_id)
     if row is None:
         raise NotFoundError(f"no key {row_id}", hint="`rubricsvc keys list` shows them")

@@ -23,13 +23,7 @@ LabelEntry = tuple[int, int, Label]
 
 
 def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = False) -> list[int]:
-    """Add labels and return their ids, in order. The same label again is the same row.
-
-    Raises:
-        ConflictError: the person has labelled this otherwise, and ``replace`` is False.
-        NotFoundError: no such completion or rubric.
-        InvalidError: the rubric has no such criterion, or was written for another prompt.
-    """
+    """Add labels and return their ids, in order. The same label again is the same row."""
     ids: list[int] = []
     rubrics: dict[int, tuple[int | None, Rubric]] = {}
     for chunk in batched(labels):

@@ -79,11 +79,7 @@ def downgrade(db: Database, revision: str) -> None:
 
 
 def open_database(url: str) -> Database:
-    """Return a database that is ready for use.
-
-    Raises:
-        UnavailableError: it cannot be reached, or its schema is not the newest.
-    """
+    """Return a database that is ready for use."""
     db = Database(url)
     try:
         see_ready(db)

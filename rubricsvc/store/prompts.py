@@ -16,11 +16,7 @@ from rubricsvc.store.tables import PromptIdRow, PromptRow, TextRow
 
 
 def add(session: Session, prompt: Prompt, external_id: str | None = None) -> PromptRow:
-    """Keep ``prompt``; the same content gives the same row, which is found by each ``external_id`` that it came with.
-
-    Raises:
-        InvalidError: the ``external_id`` is longer than a name.
-    """
+    """Keep ``prompt``; the same content is one row, which is found by each ``external_id`` that it came with."""
     if external_id is not None:
         name_of("a prompt's id", external_id, least=0)
     content = prompt.model_dump(mode="json")
@@ -34,11 +30,7 @@ def add(session: Session, prompt: Prompt, external_id: str | None = None) -> Pro
 
 
 def get(session: Session, ref: int | str) -> PromptRow:
-    """Return the prompt with this id here, or else with this id in a file it came from.
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Return the prompt with this id here, or else with this id in a file it came from."""
     row = find(session, PromptRow, ref) or _from_file(session, str(ref))
     if row is None:
         raise missing("prompt", ref)
@@ -54,11 +46,7 @@ def ids_of(session: Session, digests: Iterable[str]) -> set[int]:
 
 
 def get_as_in_file(session: Session, ref: int | str) -> PromptRow:
-    """Return the prompt that a file refers to: text is first an external id, a number only a database id.
-
-    Raises:
-        NotFoundError: there is none.
-    """
+    """Return the prompt that a file refers to: text is first an external id, a number only a database id."""
     row = _from_file(session, ref) if isinstance(ref, str) else None
     return row or existing(session, PromptRow, "prompt", ref)
 
@@ -106,11 +94,7 @@ def add_text(session: Session, text: str) -> str:
 
 
 def get_text(session: Session, digest: str) -> str:
-    """Return the text.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the text."""
     row = session.get(TextRow, digest)
     if row is None:
         raise NotFoundError(f"no text with the digest {digest} is stored", hint="give the text itself")

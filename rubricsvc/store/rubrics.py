@@ -49,11 +49,6 @@ def add(
     """Add ``rubric`` as the next version of ``name``, or return the version that has this content already, unchanged.
 
     ``parent_id`` is the version that it was edited from; `services.editing` looks for conflicting edits.
-
-    Raises:
-        InvalidError: its formula is unknown or does not allow these weights; or the name is empty, a bare number, has
-            blanks around it or an ``@`` in it.
-        ConflictError: this version of the name belongs to another prompt.
     """
     name_of("a rubric's name", name)
     if "@" in name or name != name.strip() or name.isdecimal():
@@ -104,10 +99,6 @@ def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> Rubr
     """Return a rubric by id, ``name`` (its newest approved version), ``name@version``, or 8 digits of the digest.
 
     With ``allow_drafts``, a name without an approved version refers to its newest draft.
-
-    Raises:
-        NotFoundError: there is none.
-        NotApprovedError: the name has versions, but none that is approved.
     """
     text = str(ref)
     if (found := find(session, RubricRow, ref)) is not None:
@@ -140,11 +131,7 @@ def _similar(session: Session, name: str) -> str:
 
 
 def provenance(session: Session, ref: int | str) -> Provenance:
-    """Return where a generated version comes from; a name without an approved version means its newest draft.
-
-    Raises:
-        NotFoundError: there is no such version, or it was not generated here.
-    """
+    """Return where a generated version comes from; a name without an approved version means its newest draft."""
     row = get(session, ref, allow_drafts=True)
     if row.provenance is None:
         raise NotFoundError(f"{row.ref} was not generated here; its origin is {row.origin!r}")

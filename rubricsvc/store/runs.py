@@ -51,11 +51,7 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
 
 
 def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:
-    """Return the row; with ``lock`` what others write of the run waits for the commit.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Return the row; with ``lock`` what others write of the run waits for the commit."""
     return base.existing(session, RunRow, "run", run_id, lock=lock)
 
 
@@ -88,12 +84,7 @@ def report(session: Session, row: RunRow, state: RunState | None = None, reason:
 
 
 def request_stop(session: Session, run_id: int | str) -> RunRow:
-    """Ask the trainer of a run to stop after its current step.
-
-    Raises:
-        NotFoundError: There is no such run.
-        ConflictError: It is not running.
-    """
+    """Ask the trainer of a run to stop after its current step."""
     row = get(session, run_id)
     if (state := status(row, database_time(session))) not in LIVE:
         raise ConflictError(
@@ -105,12 +96,7 @@ def request_stop(session: Session, run_id: int | str) -> RunRow:
 
 
 def remove(session: Session, run_id: int | str) -> RunRow:
-    """Delete a run, its metrics, rollouts and evaluations. Its prompts, rubrics, completions and jobs stay.
-
-    Raises:
-        NotFoundError: There is no such run.
-        ConflictError: It is running.
-    """
+    """Delete a run, its metrics, rollouts and evaluations. Its prompts, rubrics, completions and jobs stay."""
     row = get(session, run_id)
     if (state := status(row, database_time(session))) in LIVE:
         raise ConflictError(f"run {row.id} is {state}", hint=f"stop it first: `rubricsvc runs stop {row.id}`")

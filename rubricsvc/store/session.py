@@ -77,11 +77,7 @@ def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Ite
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of a SQLite database, None for a PostgreSQL one; nothing is opened.
-
-    Raises:
-        InvalidError: It is no database URL, or the database is not supported.
-    """
+    """Return the file of a SQLite database, None for a PostgreSQL one; nothing is opened."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -98,12 +94,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def make_engine(url: str) -> Engine:
-    """Return a SQLAlchemy engine with this project's settings for its dialect.
-
-    Raises:
-        InvalidError: It is no database URL, or the database is not supported.
-        UnavailableError: The driver is not installed, or the folder of the file cannot be created.
-    """
+    """Return a SQLAlchemy engine with this project's settings for its dialect."""
     file = sqlite_file(url)
     try:
         if file is not None:

@@ -16,7 +16,7 @@ def test_evolutions_are_listed_and_read(db: Database, serve: Serve) -> None:
     assert service.get("/v1/evolutions").json() == listed.model_dump(mode="json")
     assert service.get("/v1/evolutions/1").json() == found.model_dump(mode="json")
     assert service.get("/v1/evolutions?run=first").json()["data"] == []
-    assert [service.get(f"/v1/evolutions/{one}").status_code for one in ("2", "x")] == [404, 422]
+    assert [service.get(f"/v1/evolutions/{one}").status_code for one in ("2", "x")] == [404, 404]
     with Client("http://localhost", transport=service._transport) as client:
         assert client.evolutions.get(1) == found
         assert client.evolutions.page() == listed
