@@ -122,5 +122,5 @@ configs:
 
 # {title}
 
-Exported by `rubricsvc {command}`; `docs/formats.md` of rubricsvc describes the columns.
+Exported by `rubricsvc {command}`; `docs/exports.md` of rubricsvc describes the columns.
 """
