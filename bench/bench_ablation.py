@@ -29,7 +29,7 @@ from recipes.embedded_judge.__main__ import RECIPE
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.passport import Ablation, Row
-from rubricsvc.formats.passports import load_passport
+from rubricsvc.formats.documents import load_passport
 from trainer.judge_training import evaluation
 from trainer.judge_training.config import JudgeTrainConfig, load_config
 from trainer.judge_training.evaluation import probabilities

@@ -38,7 +38,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError, UnavailableError
-from rubricsvc.formats.judges import load_judges
+from rubricsvc.formats.documents import load_judges
 from tests.conftest import SHARED
 from trainer.judge_training import evaluation as metrics
 from trainer.judge_training.config import load_config

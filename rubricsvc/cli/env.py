@@ -46,7 +46,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load, native, stream
-from rubricsvc.formats.completions import CompletionLine
+from rubricsvc.formats.lines import CompletionLine
 from rubricsvc.formats.record import Record
 from rubricsvc.settings import get_settings
 from workers import checks

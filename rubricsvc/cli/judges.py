@@ -22,8 +22,7 @@ from rubricsvc.cli.probe import probe_before_adding
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.judges import dump_judge, load_judges
-from rubricsvc.formats.passports import load_passport
+from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.store import judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
 from workers.engines.local.weights import adapter_passport, judge_with_adapter, with_adapter_fields

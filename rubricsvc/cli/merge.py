@@ -12,7 +12,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import echo, replaced
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.passports import dump_passport
+from rubricsvc.formats.documents import dump_passport
 from rubricsvc.store import judges
 
 

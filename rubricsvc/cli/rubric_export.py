@@ -11,7 +11,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Out, counted, echo, print_json
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import parquet_records, writing
+from rubricsvc.formats import containers, writing
 from rubricsvc.store import rubrics
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _container(format: str, out: Path | None, *, as_yaml: bool) -> str:
 def _write(rows: Iterable[Row], container: str, out: Path | None) -> None:
     if out is not None and container == "parquet":
         with output.replaced(out) as part:
-            parquet_records.write(rows, part)
+            containers.write_parquet(rows, part)
         return
     with output.open_output(out) as stream:
         writing.write_text(rows, stream, container)

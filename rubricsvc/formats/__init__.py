@@ -8,22 +8,25 @@ To add a format, write a mapping file (`docs/formats.md`); ``load(path, mapping=
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import completions, labels, native
+from rubricsvc.formats import lines, native
 from rubricsvc.formats.errors import FieldError, FileErrors, InvalidFileError, file_error
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.invisible import without_invisible
-from rubricsvc.formats.mapping import Reader, load_mapping
+from rubricsvc.formats.mapping import FORMATS, Format, Reader, load_mapping
+from rubricsvc.formats.native import rubric_errors
 from rubricsvc.formats.record import Record, RubricCheck
-from rubricsvc.formats.registry import FORMATS, Format
-from rubricsvc.formats.rubric_errors import rubric_errors
 from rubricsvc.formats.trees import is_deep_research_bench
 from rubricsvc.formats.writing import Losses, dump
 
@@ -171,9 +174,9 @@ def detect(file: InputFile) -> str:
         return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
-    if completions.matches(first):
+    if lines.is_completion(first):
         hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
-    elif labels.matches(first):
+    elif lines.is_label(first):
         hint = "these are labels: import them with `rubricsvc labels import`"
     elif is_csv:
         hint = (
@@ -181,3 +184,37 @@ def detect(file: InputFile) -> str:
             " `rubricsvc completions import`)"
         )
     raise file_error(file.location, "unknown_format", f"unknown format: {message}", hint)
+
+
+HIDDEN = re.compile(
+    "[\u115f\u1160\u180b-\u180f\u200b\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+"""Zero-width spaces, blank letters, overrides of direction, invisible operators, tags, variation selectors.
+
+Fewer than `rubricsvc.core.untrusted.INVISIBLE`: an import is not the place to judge joiners and soft hyphens.
+"""
+_KEPT = frozenset({"key", "expression", "check", "examples"})
+"""Fields that are left as they are: names that others refer to, arguments of checks, and completions."""
+
+
+def without_invisible(record: Record) -> tuple[Record, dict[FieldPath, int]]:
+    """Return the record with a rubric that is all visible, and the number of characters removed by field."""
+    rubric = record.rubric
+    if rubric is None or not HIDDEN.search(rubric.model_dump_json()):
+        return record, {}
+    removed: Counter[FieldPath] = Counter()
+    cleaned = _cleaned(rubric.model_dump(mode="json", exclude_none=True), (), removed)
+    return (replace(record, rubric=Rubric.model_validate(cleaned)) if removed else record), removed
+
+
+def _cleaned(data: Any, path: FieldPath, removed: Counter[FieldPath]) -> Any:
+    if isinstance(data, str):
+        if count := len(HIDDEN.findall(data)):
+            removed[path] = count
+            return HIDDEN.sub("", data) or "-"
+        return data
+    if isinstance(data, list):
+        return [_cleaned(item, (*path, place), removed) for place, item in enumerate(data)]
+    if isinstance(data, dict):
+        return {key: item if key in _KEPT else _cleaned(item, (*path, key), removed) for key, item in data.items()}
+    return data

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from pydantic import ValidationError
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages
-from rubricsvc.formats import csv_records, json_records, parquet_records, toml_records, yaml_records
+from rubricsvc.formats import containers, yaml_records
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
 from rubricsvc.formats.record import Entry, RubricCheck
 
@@ -148,15 +148,15 @@ class InputFile:
                 kind = "json" if start[1] else "jsonl"
             if kind == "jsonl":
                 self._check_lines(stream)
-                documents = json_records.read_lines(stream, self.name, self.errors, self.max_values)
+                documents = containers.read_lines(stream, self.name, self.errors, self.max_values)
             elif kind == "json":
-                documents = json_records.read_document(self._text(stream), self.name, self.errors, self.max_values)
+                documents = containers.read_document(self._text(stream), self.name, self.errors, self.max_values)
             elif kind == "csv":
-                documents = csv_records.read(self._text(stream), self.name, self.max_values)
+                documents = containers.read_csv(self._text(stream), self.name, self.max_values)
             elif kind == "toml":
-                documents = toml_records.read(self._text(stream), self.name)
+                documents = containers.read_toml(self._text(stream), self.name)
             elif kind in ("parquet", "arrow"):
-                documents = parquet_records.read(cast(BinaryIO, stream), self.name, arrow=kind == "arrow")
+                documents = containers.read_parquet(cast(BinaryIO, stream), self.name, arrow=kind == "arrow")
             else:
                 documents = yaml_records.read(self._text(stream), self.name, self.max_values or MAX_YAML)
             for number, (data, location, errors) in enumerate(documents, start=1):
@@ -225,7 +225,7 @@ class InputFile:
             return data.decode()
         except UnicodeDecodeError as error:
             location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
-            raise file_error(location, "encoding", json_records.not_utf8(error), "save the file as UTF-8") from None
+            raise file_error(location, "encoding", containers.not_utf8(error), "save the file as UTF-8") from None
 
 
 def append_row(rows: list[Entry], row: Entry) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +21,8 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from rubricsvc.core.base import Value
 from rubricsvc.core.validation_messages import FieldPath, closest, unknown_field
-from rubricsvc.formats import functions, native
-from rubricsvc.formats.csv_cells import restored_row
+from rubricsvc.formats import functions, native, openai_grader, trees
+from rubricsvc.formats.containers import restored_row
 from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.input_file import InputFile, append_row
 from rubricsvc.formats.record import MISSING, Entry, Node, Record
@@ -470,3 +471,57 @@ def _row(entry: Entry) -> Iterator[Entry]:
         yield entry
     else:
         entry.expected("dict_type", "a row with columns", entry.data)
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a format is read: ``read`` yields the valid records of a file, and adds the errors to ``file.errors``.
+
+    A record with all fields of one of the lists in ``fields`` has this format.
+    """
+
+    read: Callable[[InputFile], Iterator[Record]]
+    fields: tuple[str, ...] = ()
+    matches: Callable[[Any], bool] = lambda _: False
+
+    def identifies(self, first: Any) -> bool:
+        """Return whether a file with this first record has this format."""
+        given = set(first) if isinstance(first, dict) else set()
+        return any(given.issuperset(names.split()) for names in self.fields) or self.matches(first)
+
+
+def _by_entry(read: Callable[[Entry], Iterator[Record]]) -> Callable[[InputFile], Iterator[Record]]:
+    return lambda file: file.parse(read)
+
+
+_BENCH = ("criterions dimension_weight", "topic language prompt", "article prompt")
+_OPENAI = ("item grader", "testing_criteria", "reinforcement type", "type input", "type source", "type graders")
+_CODE = {
+    "native": Format(_by_entry(native.read), ("prompt completions",), native.matches),
+    "openai_grader": Format(_by_entry(openai_grader.read), _OPENAI),
+    "paperbench": Format(_by_entry(trees.read_paperbench), ("requirements weight sub_tasks",)),
+    "deep_research_bench": Format(trees.read_deep_research_bench, _BENCH),
+    "deep_research_bench_en": Format(partial(trees.read_deep_research_bench, language="en")),
+    "deep_research_bench_zh": Format(partial(trees.read_deep_research_bench, language="zh")),
+}
+
+
+class _Formats(Names[str, Format | Reader]):
+    """All formats; a mapping file is read when its format is first used."""
+
+    def __init__(self) -> None:
+        self._names = list(dict.fromkeys([*_CODE, *builtin_names()]))
+
+    def __getitem__(self, name: str) -> Format | Reader:
+        if name not in self._names:
+            raise KeyError(name)
+        return _CODE[name] if name in _CODE else Reader(builtin(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+FORMATS = _Formats()

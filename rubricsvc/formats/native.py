@@ -13,17 +13,17 @@ from typing import Annotated, Any, TextIO
 
 from pydantic import AfterValidator, StringConstraints
 
-from rubricsvc.core import strict_json
+from rubricsvc.core import reward, strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
+from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric, example_errors, level_value
 from rubricsvc.core.rubric_example import MAX_EXAMPLES, RubricExample
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.errors import InvalidFileError
-from rubricsvc.formats.record import Entry, GivenLabel, Record
-from rubricsvc.formats.rubric_errors import rubric_errors
+from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
+from rubricsvc.formats.record import Entry, GivenLabel, Record, RubricCheck
 from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
@@ -414,3 +414,28 @@ def _plain_example(example: RubricExample) -> dict[str, Any]:
 def plain_weight(weight: float) -> float:
     """Return a weight as an integer where it is one, so that files look as people write them."""
     return int(weight) if weight.is_integer() else weight
+
+
+def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
+    """Yield the errors in the formula and in the checks of a rubric with valid fields."""
+    try:
+        reward.check_formula(rubric)
+    except FormulaError as error:
+        yield location.error("formula", str(error), ("formula",))
+    yield from _check_errors(rubric, location, check)
+    for path, message in reward.example_reward_errors(rubric):
+        yield location.error("value_error", message, path)
+
+
+def _check_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
+    for number, criterion in enumerate(rubric.criteria):
+        if check is None or criterion.check is None:
+            continue
+        try:
+            check(Rubric.model_construct(criteria=(criterion,)))  # one by one, to report every error
+        except InvalidError as error:
+            steps = [int(step) if step.isdecimal() else step for step in error.path.split(".")[2:]]
+            short = ("check", criterion.check.name)  # written as {name: {arguments}}
+            if (*location.root, "criteria", number, *short) in location.positions:
+                steps[:2] = short
+            yield location.error("check", f"{error}; {error.hint}", ("criteria", number, *steps))

@@ -17,15 +17,13 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import native, parquet_records, yaml_records
-from rubricsvc.formats.csv_cells import neutralized
+from rubricsvc.formats import containers, native, yaml_records
+from rubricsvc.formats.containers import neutralized
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.mapping import builtin
-from rubricsvc.formats.native import plain_weight
+from rubricsvc.formats.mapping import FORMATS, builtin
+from rubricsvc.formats.native import plain_weight, rubric_errors
 from rubricsvc.formats.record import Entry, Record, Row
-from rubricsvc.formats.registry import FORMATS
-from rubricsvc.formats.rubric_errors import rubric_errors
 from rubricsvc.graders.written import grader_of
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
@@ -221,7 +219,7 @@ def dump(records: Iterable[Record], out: str | Path, format: str = "native") -> 
     path, losses = Path(out), Losses()
     container = container_of(format, path)
     if container == "parquet":
-        parquet_records.write(rows(records, format, losses), path)
+        containers.write_parquet(rows(records, format, losses), path)
     else:
         with path.open("w", encoding="utf-8", newline="") as stream:
             write_text(rows(records, format, losses), stream, container)

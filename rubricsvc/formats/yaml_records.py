@@ -16,8 +16,8 @@ import yaml
 
 from rubricsvc.core.strict_json import JsonError, check_storable
 from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.formats.containers import Document
 from rubricsvc.formats.errors import FieldError, Location, file_error, too_many_values
-from rubricsvc.formats.json_records import Document
 
 MAX_DEPTH = 60
 MAX_ALIASED = 100_000

@@ -13,8 +13,7 @@ from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
-from rubricsvc.formats import completions as completion_lines
-from rubricsvc.formats import labels as label_lines
+from rubricsvc.formats import lines
 from rubricsvc.formats.errors import FileErrors, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.services import import_batches
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from rubricsvc.core.prompt import Completion, Prompt
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.formats import Record, RubricCheck
-    from rubricsvc.formats.completions import CompletionLine
     from rubricsvc.formats.errors import FieldError, Location
-    from rubricsvc.formats.labels import LabelLine
+    from rubricsvc.formats.lines import CompletionLine, LabelLine
     from rubricsvc.formats.record import GivenLabel
 
 MAX_CONTENT_RECORDS = 20_000
@@ -129,9 +127,9 @@ def import_file(
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
     if format is None and mapping is None and not file.is_folder:
         first = file.first()
-        if label_lines.matches(first):
+        if lines.is_label(first):
             kind = LABELS if LABELS in kinds else RECORDS
-        elif COMPLETIONS in kinds and completion_lines.matches(first):
+        elif COMPLETIONS in kinds and lines.is_completion(first):
             kind = COMPLETIONS
     if kind == LABELS:
         importer.add_labels()
@@ -232,7 +230,7 @@ class _Importer:
 
     def lines(self) -> Iterator[tuple[int, Completion]]:
         """Yield the completions of a file of completions, with their prompt ids."""
-        for line, location in self.file.parse(completion_lines.read):
+        for line, location in self.file.parse(lines.read_completion):
             prompt_id = self._prompt_of(line, location)
             if prompt_id is not None and (self.skip_invalid or not self.file.errors.count):
                 yield prompt_id, line.completion
@@ -256,7 +254,7 @@ class _Importer:
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
         known: dict[int | str, tuple[int, Rubric]] = {}
-        for line, location in self.file.parse(label_lines.read):
+        for line, location in self.file.parse(lines.read_label):
             try:
                 if line.rubric not in known:
                     row = rubrics.get(self.session, line.rubric)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from rubricsvc.core import strict_json
-from rubricsvc.formats.csv_cells import neutralized
-from rubricsvc.formats.parquet_records import write_card, writer
+from rubricsvc.formats.containers import neutralized, write_card, writer
 
 ResultFormat = Literal["jsonl", "csv", "parquet", "datasets"]
 

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.completions import CompletionLine
+from rubricsvc.formats.lines import CompletionLine
 from trainer.data.tasks import Task, content_key
 from trainer.policies.chat import transcript
 from trainer.policies.policy import Policy, context_of

@@ -39,7 +39,7 @@ from rubricsvc.core.passport import (
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from rubricsvc.formats.passports import dump_passport
+from rubricsvc.formats.documents import dump_passport
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.files import replace_text, sync

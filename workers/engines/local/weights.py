@@ -15,7 +15,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.formats.passports import load_passport
+from rubricsvc.formats.documents import load_passport
 from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
 
 SHIPPED = Path(__file__).parent / "embedded_judge"

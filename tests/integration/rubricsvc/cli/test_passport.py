@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats.passports import dump_passport
+from rubricsvc.formats.documents import dump_passport
 from tests.cli import Cli, add_judge
 from tests.made_passport import WEIGHTS, made_passport
 

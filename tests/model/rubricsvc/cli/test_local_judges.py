@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rubricsvc.formats.passports import load_passport
+from rubricsvc.formats.documents import load_passport
 from tests.cli import Cli, stored
 from tests.made_passport import made_passport
 from tests.tiny_adapter import tiny_adapter

@@ -11,7 +11,7 @@ import torch
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.completions import CompletionLine
+from rubricsvc.formats.lines import CompletionLine
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, tiny_config, tiny_policy
 from tests.tiny_model import tiny_model
 from trainer import checkpoint

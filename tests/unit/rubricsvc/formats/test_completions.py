@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats import InputFile
-from rubricsvc.formats.completions import CompletionLine, matches, read
+from rubricsvc.formats.lines import CompletionLine, is_completion, read_completion
 
 
 def read_all(path: Path, text: str) -> tuple[list[CompletionLine], InputFile]:
     path.write_text(text)
     file = InputFile(path)
-    return [line for line, _ in file.parse(read)], file
+    return [line for line, _ in file.parse(read_completion)], file
 
 
 def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
     refs = [line.prompt_id for line in lines]
     assert texts == ["A", "", "last"]
     assert refs == [None, 7, "ext"]
-    assert matches(InputFile(tmp_path / "c.jsonl").first())
+    assert is_completion(InputFile(tmp_path / "c.jsonl").first())
 
 
 @pytest.mark.parametrize(

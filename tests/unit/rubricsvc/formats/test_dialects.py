@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, completions, detect, dump, load, native
+from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, dump, lines, load, native
 from rubricsvc.formats.writing import WRITERS
 from rubricsvc.formats.yaml_records import read
 from tests.unit.rubricsvc.formats.invalid import errors_of
@@ -153,8 +153,8 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
 
 def test_detect_distinguishes_truthfulqa_from_completions() -> None:
     row = CASES["truthfulqa"]["content"][0]
-    assert not completions.matches(row)
-    assert completions.matches(row | {"prompt": "Q: What is the sky?"})
+    assert not lines.is_completion(row)
+    assert lines.is_completion(row | {"prompt": "Q: What is the sky?"})
 
 
 @pytest.mark.parametrize(

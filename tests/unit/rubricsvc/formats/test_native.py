@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
-from rubricsvc.formats import InputFile, Record, load
-from rubricsvc.formats.invisible import HIDDEN
+from rubricsvc.formats import HIDDEN, InputFile, Record, load
 from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, rubric_name
 
 SHORT = """\

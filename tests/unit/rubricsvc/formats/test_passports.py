@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rubricsvc.formats.documents import dump_passport, load_passport
 from rubricsvc.formats.errors import InvalidFileError
-from rubricsvc.formats.passports import dump_passport, load_passport
 from tests.made_passport import made_passport
 
 

@@ -1,4 +1,4 @@
-"""Judge files: YAML or JSON with the fields of `rubricsvc.core.judge.Judge` (docs/judges.md)."""
+"""Files of judges (YAML or JSON) and passports (JSON), with the fields of the models in `rubricsvc.core`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TextIO
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.formats import yaml_records
+from rubricsvc.formats.errors import file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Entry
 
@@ -55,3 +57,26 @@ def dump_judge(judge: Judge, stream: TextIO) -> None:
     if not judge.members:
         fields = {"name": judge.name, "engine": judge.engine, "model": judge.model, "mode": judge.mode} | fields
     yaml_records.write(fields, stream)
+
+
+def load_passport(path: Path) -> Passport:
+    """Read the passport of a judge.
+
+    Raises:
+        InvalidFileError: the file or the passport is invalid.
+    """
+    file = InputFile(path)
+
+    def read(entry: Entry) -> Iterator[Passport]:
+        yield entry.build(Passport, entry.data)
+
+    passports = list(file.parse(read))
+    file.errors.raise_if_any("give the passport.json that was written with the judge's weights")
+    if len(passports) != 1:
+        raise file_error(file.location, "value_error", f"expected one passport, found {len(passports)}")
+    return passports[0]
+
+
+def dump_passport(passport: Passport, stream: TextIO) -> None:
+    """Write a passport so that `load_passport` reads an equal one."""
+    stream.write(passport.model_dump_json(exclude_none=True) + "\n")

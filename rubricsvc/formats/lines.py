@@ -1,9 +1,4 @@
-"""Completions without rubrics: JSONL or CSV, one a line, with the prompt that each answers or the id of that prompt.
-
-A line has ``prompt`` (text or messages) or ``prompt_id`` (text: a prompt's id in the file it was imported from, or else
-in the database; a number: in the database), the answer as ``completion`` or ``text`` or a whole trajectory as
-``messages``, and optionally ``policy``, ``step``, ``sampling`` and ``id``.
-"""
+"""Completions without rubrics, and labels without records: JSONL, YAML or CSV, one a line (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -12,15 +7,16 @@ from functools import partial
 from typing import Any
 
 from rubricsvc.core.base import Value
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.mapping import FORMATS
 from rubricsvc.formats.native import PROMPT, prompt_fields
-from rubricsvc.formats.record import Entry
-from rubricsvc.formats.registry import FORMATS
+from rubricsvc.formats.record import Entry, GivenLabel
 
-FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
+COMPLETION_FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
 
 
 class CompletionLine(Value):
@@ -31,7 +27,7 @@ class CompletionLine(Value):
     prompt_id: int | str | None = None
 
 
-def matches(first: Any) -> bool:
+def is_completion(first: Any) -> bool:
     """Return whether a file with this first record holds completions, and not records of another format."""
     if not isinstance(first, dict) or first.keys() & {"criteria", "rubrics", "rubric", "criterions"}:
         return False
@@ -46,16 +42,16 @@ def read_all(file: InputFile) -> list[CompletionLine]:
     Raises:
         InvalidFileError: the file is invalid, or has no completion.
     """
-    lines = [line for line, _ in file.parse(partial(read, needs_prompt=False))]
+    lines = [line for line, _ in file.parse(partial(read_completion, needs_prompt=False))]
     file.errors.raise_if_any()
     if not lines:
         raise file_error(file.location, "no_records", "has no completions")
     return lines
 
 
-def read(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tuple[CompletionLine, Location]]:
+def read_completion(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tuple[CompletionLine, Location]]:
     """Yield the completion; what is wrong with it is added to the entry."""
-    data = entry.mapping(FIELDS)
+    data = entry.mapping(COMPLETION_FIELDS)
     both = "prompt" in data and "prompt_id" in data
     if both or (needs_prompt and not data.keys() & {"prompt", "prompt_id"}):
         entry.add("missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
@@ -98,3 +94,53 @@ def read_trajectory(file: InputFile) -> Completion:
     if not any(message.role == "assistant" for message in completion.messages):
         raise InvalidError(f"{file.name} has no message with role: assistant, so there are no steps", hint=_TRAJECTORY)
     return completion
+
+
+_DIGESTS = ("prompt_digest", "completion_digest", "rubric_digest")
+_REFERENCES = ("completion_id", "prompt_id", "rubric", *_DIGESTS)
+LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
+
+
+class LabelLine(GivenLabel):
+    """A label, and the completion and the rubric that it belongs to.
+
+    A ``completion_id`` that is a number is an id in the database; a text is the one that the completion came with.
+    With digests of prompt and completion, these name the completion; the ids may be those of another database.
+    """
+
+    completion_id: int | str
+    prompt_id: int | str | None = None
+    rubric: int | str
+    prompt_digest: str | None = None
+    completion_digest: str | None = None
+    rubric_digest: str | None = None
+
+
+def is_label(first: Any) -> bool:
+    """Return whether a file with this first record holds labels by themselves."""
+    return isinstance(first, dict) and "annotator" in first and "completion_id" in first
+
+
+def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
+    """Yield the label; what is wrong with it is added to the entry."""
+    data = entry.mapping(LABEL_FIELDS)
+    if entry.is_csv and "prompt_id" not in data and (id_ := data.get("completion_id", "")).isdecimal():
+        data = data | {"completion_id": int(id_)}
+    if "value" not in data:
+        entry.add("missing", "is missing; write null if the person could not tell", ("value",))
+    if ("prompt_digest" in data) != ("completion_digest" in data):
+        missing = "completion_digest" if "prompt_digest" in data else "prompt_digest"
+        entry.add("missing", "is missing: a completion is named by both digests", (missing,))
+    if isinstance(completion_id := data.get("completion_id"), int | str):
+        if isinstance(completion_id, str) and data.get("prompt_id") is None:
+            entry.add("missing", "is missing beside a completion_id that is a text: an id of the file", ("prompt_id",))
+        elif isinstance(completion_id, int) and "prompt_id" in data:
+            message = f"{completion_id} is an id in the database; write it as a text, or remove prompt_id"
+            entry.add("invalid", message, ("completion_id",))
+    fields: dict[str, Any] = {name: data[name] for name in _REFERENCES if name in data}
+    label = {name: data[name] for name in Label.model_fields if name in data}
+    if isinstance(label.get("value"), str):
+        fields["level"] = label.pop("value")
+    elif isinstance(label.get("value"), bool):
+        label["value"] = float(label["value"])
+    yield entry.build(LabelLine, {**fields, "label": label}, nested={"label": {}}), entry.location
