@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.deepscholar import HEADING, read_deepscholar
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.collections.deepscholar import HEADING, read_deepscholar
-from rubricsvc.collections.page import Page
+from rubricsvc.collections.index import Page
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric

@@ -25,7 +25,7 @@ import numpy as np
 from rubricsvc import collections
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.collections import FaultyDocuments
-from rubricsvc.collections.python_reference import python_pages
+from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import Task, synthesize
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion
@@ -34,8 +34,8 @@ from rubricsvc.core.trajectory import steps_of
 from rubricsvc.stats.agreement_metrics import auroc
 from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from trainer.environments.episodes import EpisodeLimits, begin
-from trainer.environments.research import Research
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Research
 from workers.audit.trajectories import PROGRESS
 from workers.engines import make_engine
 from workers.engines.base import Engine

@@ -21,7 +21,7 @@ from recipes.embedded_judge.documents import document_answers, standard_library_
 from recipes.embedded_judge.everyday import everyday_answers
 from recipes.embedded_judge.statements import statements
 from recipes.embedded_judge.swapped import ON_TOPIC, swapped
-from rubricsvc.collections.python_reference import python_reference
+from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import UnavailableError

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from rubricsvc.collections.tasks import Task
 from rubricsvc.core.prompt import Completion
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
-from trainer.environments.research import Research
 from trainer.environments.scripted import demonstrate
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Research
 
 LIMITS = EpisodeLimits(max_turns=60)
 FILLER = (

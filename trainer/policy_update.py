@@ -16,7 +16,7 @@ from torch import Tensor
 from trainer import metrics
 from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
-from trainer.environments.bonus import centred, tool_bonus
+from trainer.environments.curriculum import centred, tool_bonus
 from trainer.history import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.run_questions.passage_index import PassageIndex
-from rubricsvc.collections.python_reference import python_reference
+from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Document, Message, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats import load

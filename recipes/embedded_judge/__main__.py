@@ -22,7 +22,7 @@ from recipes.embedded_judge.hard_negatives import hard_negatives
 from recipes.embedded_judge.scales import scales
 from recipes.embedded_judge.statements import statements
 from recipes.embedded_judge.swapped import swapped
-from rubricsvc.collections.python_reference import python_reference
+from rubricsvc.collections.sources import python_reference
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
 from trainer.judge_training.config import FileData, JudgeTrainConfig, QuestionData, load_config

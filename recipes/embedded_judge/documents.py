@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from recipes.embedded_judge.edits import sentences
-from rubricsvc.collections.python_reference import python_reference
+from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from trainer.judge_training.examples import Example
 from workers.authoring.alterations.frames import fillers, read

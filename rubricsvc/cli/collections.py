@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from rubricsvc.collections import FaultyDocuments, Page
-    from rubricsvc.collections.reading import Pages
+    from rubricsvc.collections.sources import Pages
 
 app = output.group("Collections of documents, to search and to quote.")
 
@@ -34,9 +34,6 @@ def add(
     debian: Annotated[
         str | None, typer.Option(metavar="PACKAGE", help="Add the HTML of an installed Debian package instead.")
     ] = None,
-    deepscholar: Annotated[
-        Path | None, typer.Option(help="Add the papers of DeepScholar-bench, of its folder with CSV files, instead.")
-    ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of files that do not name theirs.")] = "utf-8",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a collection of that name.")] = False,
     skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid documents and list them.")] = False,
@@ -48,13 +45,13 @@ def add(
     """
     from rubricsvc import collections
 
-    if [python, path is not None, debian is not None, deepscholar is not None].count(True) != 1:
-        message = "expected a PATH, --python, --debian or --deepscholar"
+    if [python, path is not None, debian is not None].count(True) != 1:
+        message = "expected a PATH, --python or --debian"
         raise InvalidError(message, hint="rubricsvc collections add NAME PATH")
     folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
     collections.check_new(folder, name, replace=replace)
     with output.progress_bar("documents") as bar:
-        (total, pages), source = _source(path, debian, deepscholar, faults, encoding)
+        (total, pages), source = _source(path, debian, faults, encoding)
         info = collections.add(
             folder,
             name,
@@ -71,21 +68,14 @@ def add(
     show(info._asdict() | {"skipped": faults.count}, as_json)
 
 
-def _source(
-    path: Path | None, debian: str | None, deepscholar: Path | None, faults: FaultyDocuments, encoding: str
-) -> tuple[Pages, str]:
+def _source(path: Path | None, debian: str | None, faults: FaultyDocuments, encoding: str) -> tuple[Pages, str]:
     """Return the pages of what is given, or else of CPython's reference, and where they come from."""
-    from rubricsvc.collections.debian import read_package
-    from rubricsvc.collections.deepscholar import read_deepscholar
-    from rubricsvc.collections.python_reference import python_pages
-    from rubricsvc.collections.reading import Pages, read
+    from rubricsvc.collections.sources import Pages, python_pages, read, read_package
 
     if path is not None:
         return read(path, faults, encoding=encoding), str(path.resolve())
     if debian is not None:
         return read_package(debian, faults, encoding=encoding), f"Debian package {debian}"
-    if deepscholar is not None:
-        return read_deepscholar(deepscholar), f"DeepScholar-bench in {deepscholar.resolve()}"
     pages = python_pages()
     return Pages(len(pages), pages), f"pydoc_data.topics of Python {platform.python_version()}"
 

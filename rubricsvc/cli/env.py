@@ -183,8 +183,8 @@ def demonstrate(
     The script searches, opens and cites, without a model. Prompts that it cannot answer are left out. Results of tools
     are those of a run only with the run's file as --environment.
     """
-    from trainer.environments.research import Research
     from trainer.environments.scripted import demonstrate as play
+    from trainer.environments.tools import Research
 
     acting = _acting(environment, collection, max_turns)
     research = acting.own_environment

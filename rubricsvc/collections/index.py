@@ -1,20 +1,26 @@
-"""One collection: an SQLite file with the parts of documents, searched by BM25."""
+"""Collections: SQLite files with the parts of documents, written as a whole or not at all, and searched by BM25."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sqlite3
+from array import array
 from collections.abc import Collection as Names
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self
+from urllib.parse import unquote, urlsplit
 
-from rubricsvc.collections.page import Link, Page
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
+from rubricsvc.core.shingles import Shingles, shingles
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, cut
 
 FORMAT = "1"
 MAX_TERMS = 64
@@ -178,15 +184,8 @@ class Collection:
         return tuple(Link(*row) for row in rows)
 
     def _terms(self, id_: str) -> tuple[str, ...]:
-        if not self._has_terms:
-            return ()
         rows = self._rows("SELECT term FROM terms WHERE document = ? ORDER BY term", (id_,))
         return tuple(term for (term,) in rows)
-
-    @cached_property
-    def _has_terms(self) -> bool:
-        """Whether the file has index entries: those that were made before there were any have no table of them."""
-        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'terms'"))
 
     def _number(self, id_: str) -> int | None:
         rows = self._rows("SELECT number FROM documents WHERE id = ?", (id_,))
@@ -226,3 +225,293 @@ def digest_of(page: Page) -> str:
 def digest_of_all(digests: list[str]) -> str:
     """Return the SHA-256 of a collection with documents of these digests."""
     return sha256("\n".join(sorted(digests)).encode()).hexdigest()
+
+
+class Link(NamedTuple):
+    """A reference from ``text[start:end]`` of one document to another. Several with the same place are alternatives."""
+
+    start: int
+    end: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document with its links; ``place`` says where it was read, for errors.
+
+    ``terms`` are the entries of an index that lead to it.
+    """
+
+    id: str
+    title: str
+    text: str
+    links: tuple[Link, ...] = ()
+    place: str = ""
+    terms: tuple[str, ...] = ()
+
+
+def linked_file(address: str, source: str) -> str | None:
+    """Return the path of a relative address on the page ``source``; None if it leads elsewhere, or to the page."""
+    try:
+        parts = urlsplit(address.strip())
+    except ValueError:
+        return None
+    if parts.scheme or parts.netloc or not parts.path:
+        return None
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), unquote(parts.path))).lstrip("/")
+    return None if path == source else path
+
+
+PART_CHARS = 1000
+"""Paragraphs are joined until a part has this length."""
+MAX_PART_CHARS = 3000
+"""A longer paragraph is split after a sentence, a line or a word."""
+
+_BREAK = re.compile(r"\n[ \t\r]*\n\s*")
+_HEADING = re.compile(r"#{1,6} |[^\n]{1,200}\n([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
+
+
+def split(text: str) -> Iterator[str]:
+    """Yield the parts of a text, in order. A heading begins a part."""
+    pending = ""
+    for piece in _pieces(text):
+        if pending and (len(pending) + len(piece) > PART_CHARS or _HEADING.match(piece)):
+            yield pending
+            pending = ""
+        pending += piece
+    if pending:
+        yield pending
+
+
+def _pieces(text: str) -> Iterator[str]:
+    start = 0
+    for end in [*(match.end() for match in _BREAK.finditer(text)), len(text)]:
+        while end - start > MAX_PART_CHARS:
+            cut = _cut(text, start + PART_CHARS, start + MAX_PART_CHARS)
+            yield text[start:cut]
+            start = cut
+        if end > start:
+            yield text[start:end]
+        start = end
+
+
+def _cut(text: str, low: int, high: int) -> int:
+    """Return where to cut between two places: after a sentence, a line or a word, or anywhere."""
+    for mark in (". ", "\n", " "):
+        if (at := text.rfind(mark, low, high)) >= 0:
+            return at + len(mark)
+    return high
+
+
+_SCHEMA = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, place TEXT NOT NULL,
+    characters INTEGER NOT NULL
+);
+CREATE TABLE places (part INTEGER PRIMARY KEY, document INTEGER NOT NULL, start INTEGER NOT NULL);
+CREATE INDEX places_document ON places (document);
+CREATE TABLE links (document TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, target TEXT NOT NULL);
+CREATE INDEX links_document ON links (document);
+CREATE TABLE terms (document TEXT NOT NULL, term TEXT NOT NULL, PRIMARY KEY (document, term)) WITHOUT ROWID;
+CREATE VIRTUAL TABLE parts USING fts5(
+    title, text, tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
+);
+"""
+_BRACKETS = re.compile(r"[\[\]]")
+
+
+class FaultyDocuments:
+    """Documents that cannot be added: how many, and what is wrong with the first ones."""
+
+    MOST = 20
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.messages: list[str] = []
+
+    def add(self, place: str, message: str) -> None:
+        """Count a fault."""
+        self.count += 1
+        if len(self.messages) < self.MOST:
+            self.messages.append(f"{place}: {message}")
+
+
+def build(path: Path, name: str, pages: Iterable[Page], faults: FaultyDocuments, *, source: str, keep: bool) -> int:
+    """Write the file of a collection and return how many documents it has; with faults only if ``keep`` is set.
+
+    Links to documents that do not exist are left out.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{name}.", dir=path.parent) as folder, sqlite_errors(name):
+        part = Path(folder) / path.name
+        with closing(sqlite3.connect(part)) as db, db:
+            db.executescript(_SCHEMA)
+            digests = [digest_of(page) for page in pages if _add(db, page, faults)]
+            db.execute("DELETE FROM links WHERE target NOT IN (SELECT id FROM documents)")
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            about = {"format": FORMAT, "digest": digest_of_all(digests), "source": source, "added": now}
+            db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+        if digests and (keep or not faults.count):
+            part.replace(path)
+    return len(digests)
+
+
+def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
+    """Insert a document, or say what is wrong with it."""
+    if problem := _problem(page):
+        faults.add(page.place, problem)
+        return False
+    row = db.execute("SELECT place FROM documents WHERE id = ?", (page.id,)).fetchone()
+    if row is not None:
+        faults.add(page.place, f"the id {page.id!r} is that of {row[0]} already")
+        return False
+    document = db.execute(
+        "INSERT INTO documents (id, title, place, characters) VALUES (?, ?, ?, ?)",
+        (page.id, page.title, page.place, len(page.text)),
+    ).lastrowid
+    start = 0
+    for text in split(page.text):
+        part = db.execute("INSERT INTO parts (title, text) VALUES (?, ?)", (page.title, text)).lastrowid
+        db.execute("INSERT INTO places VALUES (?, ?, ?)", (part, document, start))
+        start += len(text)
+    db.executemany("INSERT INTO links VALUES (?, ?, ?, ?)", [(page.id, *link) for link in page.links])
+    db.executemany("INSERT INTO terms VALUES (?, ?)", [(page.id, term) for term in dict.fromkeys(page.terms)])
+    return True
+
+
+def _problem(page: Page) -> str:
+    if not page.id.strip() or not page.id.isprintable() or _BRACKETS.search(page.id):
+        return f"the id {cut(repr(page.id), 80)} is blank, or has brackets or characters that cannot be printed"
+    if len(page.id) > MAX_NAME_LENGTH:
+        return f"the id has {len(page.id)} characters, expected {MAX_NAME_LENGTH} at most: {cut(page.id, 80)}"
+    return "" if page.text.strip() else "the document has no text"
+
+
+_ENDING = ".fts.db"
+_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,99}", re.ASCII)
+
+
+def add(
+    folder: Path,
+    name: str,
+    pages: Iterable[Page],
+    faults: FaultyDocuments,
+    *,
+    source: str,
+    replace: bool = False,
+    skip_invalid: bool = False,
+) -> CollectionInfo:
+    """Make a collection of pages, as a whole or not at all.
+
+    Args:
+        folder: Folder of all collections; it is created if need be.
+        name: Letters, digits, ``-`` and ``_``.
+        pages: The documents.
+        faults: Has what could not be read, and gets what cannot be added.
+        source: Where the documents come from, in words.
+        replace: Replace a collection of that name.
+        skip_invalid: Leave out what has faults.
+
+    Raises:
+        ConflictError: There is a collection of that name.
+        InvalidError: The name is invalid, or documents have faults and are not to be skipped.
+    """
+    path = check_new(folder, name, replace=replace)
+    count = build(path, name, pages, faults, source=source, keep=skip_invalid)
+    if faults.count and not (skip_invalid and count):
+        more = f"\n… and {faults.count - len(faults.messages)} more" * (faults.count > len(faults.messages))
+        message = "\n".join(faults.messages) + more
+        hint = "correct them, or leave them out with --skip-invalid" if count else "no document is valid"
+        raise InvalidError(f"invalid documents: {faults.count}\n{message}", hint=hint)
+    if not count:
+        raise InvalidError(f"{source} has no documents", hint="name a folder or a file with documents")
+    with open_collection(folder, name) as collection:
+        return collection.info
+
+
+def check_new(folder: Path, name: str, *, replace: bool = False) -> Path:
+    """Return the file of a collection that may be added.
+
+    Raises:
+        ConflictError: There is a collection of that name, which is not to be replaced.
+        InvalidError: The name is invalid.
+    """
+    path = path_of(folder, name)
+    if path.exists() and not replace:
+        hint = f"replace it with --replace, or delete it: rubricsvc collections delete {name}"
+        raise ConflictError(f"collection {name!r} exists already", hint=hint)
+    return path
+
+
+def open_collection(folder: Path, name: str) -> Collection:
+    """Open a collection.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        InvalidError: Its file cannot be read.
+    """
+    path = path_of(folder, name)
+    if not path.is_file():
+        hint = f"add it: rubricsvc collections add {name} PATH; or list them: rubricsvc collections list"
+        raise NotFoundError(f"no collection {name!r}", hint=hint)
+    return Collection(path, name)
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of all collections in a folder."""
+    files = folder.glob(f"*{_ENDING}") if folder.is_dir() else ()
+    return sorted(name for file in files if _NAME.fullmatch(name := file.name.removesuffix(_ENDING)))
+
+
+def delete(folder: Path, name: str) -> None:
+    """Delete a collection.
+
+    Raises:
+        NotFoundError: There is none of that name.
+    """
+    path = path_of(folder, name)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        hint = "list them: rubricsvc collections list"
+        raise NotFoundError(f"no collection {name!r}", hint=hint) from None
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """Return the file of a collection.
+
+    Raises:
+        InvalidError: The name cannot be that of a file.
+    """
+    if not _NAME.fullmatch(name):
+        hint = "expected letters, digits, - and _, at most 100"
+        raise InvalidError(f"invalid name of a collection: {name!r}", hint=hint, path="collection")
+    return folder / f"{name}{_ENDING}"
+
+
+THRESHOLD = 0.6
+
+
+class NearCopies:
+    """The near copies of the pages of a collection, whose shingles are computed once."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._shingles = {page.id: array("q", shingles(page.text)) for page in collection.pages()}
+        self._known: dict[str, frozenset[str]] = {}
+
+    def of(self, id_: str) -> frozenset[str]:
+        """Return the ids of the other pages that have most of a page, or of which it has most."""
+        if id_ not in self._known:
+            page = frozenset(self._shingles.get(id_, ()))
+            self._known[id_] = frozenset(
+                other
+                for other, found in self._shingles.items()
+                if other != id_ and len(page.intersection(found)) >= max(1.0, THRESHOLD * min(len(page), len(found)))
+            )
+        return self._known[id_]
+
+    def count(self, part: Shingles) -> int:
+        """Return how many pages have most of a text."""
+        least = max(1.0, THRESHOLD * len(part))
+        return sum(len(part.intersection(found)) >= least for found in self._shingles.values())

@@ -1,4 +1,4 @@
-"""Files as plain data: JSON, JSONL, CSV, TOML, Parquet and Arrow, with the line of each record (YAML: `yaml_records`)."""
+"""Files as plain data: JSON, JSONL, CSV, TOML, Parquet and Arrow, with the line of each record."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def writer(path: Path, schema: Any) -> Iterator[Callable[[list[Row]], None]]:
 
     with parquet.ParquetWriter(path, schema, compression="zstd") as file:
 
-        def write_parquet(rows: list[Row]) -> None:
+        def write(rows: list[Row]) -> None:
             try:
                 file.write_table(pa.Table.from_pylist(rows, schema=schema))
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:

@@ -59,11 +59,11 @@ class EnvironmentConfig(ConfigSection):
     calls of a turn take up to ``tool_timeout_s`` seconds.
 
     With ``notes`` the policy may write down what it needs of what it read, and sees nothing else afterwards;
-    ``max_tokens`` are then those since the last note. See `trainer.environments.notes`.
+    ``max_tokens`` are then those since the last note. See `trainer.environments.tool_calls`.
 
     ``tool_bonus`` is added to the advantages of a completion that uses its tools, less in each step, until it is 0
-    after ``tool_bonus_steps``; see `trainer.environments.bonus`. The stages of ``curriculum`` are of the first steps
-    (`trainer.environments.curriculum`); the steps after them, and evaluations, have the whole environment.
+    after ``tool_bonus_steps``. The stages of ``curriculum`` are of the first steps; the steps after them, and
+    evaluations, have the whole environment.
 
     The environment ``mcp`` has no tools but those of the table ``[tools]``.
     """

@@ -11,12 +11,17 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.trajectory import is_error, json_of, tool_results
 from rubricsvc.errors import InvalidError
 from trainer.environments.config import CurriculumStage, EnvironmentConfig
 from trainer.environments.environment import Environment, Episode, Tool
 from trainer.policies.episode_sampling import Acting
 from trainer.policies.policy import Policy
+from trainer.policies.rollouts import EpisodeRecord, Rollouts
 
 
 class SomeTools:
@@ -74,3 +79,30 @@ def in_stage(policy: Policy, config: EnvironmentConfig | None, step: int) -> Pol
     staged = copy(policy)
     staged.acting = limited(policy.acting, stage)
     return staged
+
+
+TOOLS = 2
+"""Different tools for the whole bonus, such as a search and an opened document. More calls earn no more."""
+
+
+def tool_bonus(rollouts: Rollouts, config: EnvironmentConfig | None, step: int) -> Tensor | None:
+    """Return the bonus of each completion [B] in a step (from 0); None without one, or once it has faded.
+
+    It is ``tool_bonus`` · (1 - step/steps) · min(1, tools/2): of tools that answered a call without an error.
+    """
+    if config is None or not rollouts.episodes or step >= config.tool_bonus_steps or not config.tool_bonus:
+        return None
+    size = config.tool_bonus * (1 - step / config.tool_bonus_steps)
+    return torch.tensor([size * min(1.0, _tools(one) / TOOLS) for one in rollouts.episodes], dtype=torch.float64)
+
+
+def centred(bonus_GM: Tensor, rewards_GM: Tensor) -> Tensor:
+    """Return the bonus less its mean over the scored completions of the group [G, M]; 0 for those without a reward."""
+    scored_GM = torch.where(rewards_GM.isnan(), torch.nan, bonus_GM)
+    return (scored_GM - scored_GM.nanmean(-1, keepdim=True)).nan_to_num(0.0)
+
+
+def _tools(episode: EpisodeRecord) -> int:
+    """Return how many different tools answered a call without an error."""
+    results = tool_results(episode.messages)
+    return len({call.name for call, result in results if call is not None and not is_error(json_of(result.content))})

@@ -18,15 +18,14 @@ from rubricsvc.core.untrusted import clean
 from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
 from trainer.environments.leaks import LeakGuard
-from trainer.environments.notes import KEPT, NOTE
-from trainer.environments.tool_calls import Turn, parse
+from trainer.environments.tool_calls import KEPT, NOTE, Turn, parse
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
     """Turns of the policy, characters of a tool's result, and seconds that the calls of one turn may take.
 
-    With ``notes`` the policy may take notes, after which it sees nothing else (`trainer.environments.notes`).
+    With ``notes`` the policy may take notes, after which it sees nothing else (`trainer.environments.tool_calls`).
     """
 
     max_turns: int = 8

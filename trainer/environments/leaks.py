@@ -16,7 +16,7 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from rubricsvc.collections import Collection, Page
-from rubricsvc.collections.near_copies import THRESHOLD, NearCopies
+from rubricsvc.collections.index import THRESHOLD, NearCopies
 from rubricsvc.core.prompt import Completion, Prompt, ToolCall
 from rubricsvc.core.shingles import Shingles, containment, shingles
 

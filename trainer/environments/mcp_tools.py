@@ -6,24 +6,48 @@ schema before they are sent, and a server that is lost costs the calls that it d
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import json
+import logging
+import os
 import re
+import shlex
+import sys
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
+import httpx2
+import structlog
 from jsonschema import validators
 from jsonschema.exceptions import SchemaError
-from mcp_types import CallToolResult, EmbeddedResource, TextContent, TextResourceContents
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    EmbeddedResource,
+    TextContent,
+    TextResourceContents,
+)
 from mcp_types import Tool as ServerTool
+from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.untrusted import clean
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.settings import secret
 from trainer.environments.config import McpServer
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
 from trainer.environments.leaks import LeakGuard
-from trainer.environments.mcp_connection import McpConnection, connect
+from trainer.event_loop import EventLoopThread
 
 _NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
@@ -148,3 +172,208 @@ def _check_names(server: McpServer, tools: Sequence[Tool]) -> None:
             hint=f'give its tools a prefix, such as prefix = "{server.name}_", or choose others with `allowed_tools`',
             path="tools.mcp",
         )
+
+
+START_TIMEOUT_S = 30.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 60.0
+"""Seconds without an attempt after a connection was lost: the first time, and at most; they double."""
+MAX_TOOLS = 1000
+MAX_PRINTED_CHARS = 80
+
+log = structlog.get_logger("trainer.mcp")
+
+_server_name: ContextVar[str] = ContextVar("server_name", default="")
+"""The server of the session that a task belongs to."""
+_printing = set[str]()
+"""Servers that print what is no message."""
+
+
+def _report_once(record: logging.LogRecord) -> bool:
+    """Report the first line of a server that is no message. The library logs each of them, with a traceback."""
+    if record.funcName != "_parse_line":
+        return True
+    if (name := _server_name.get()) not in _printing:
+        _printing.add(name)
+        error = record.exc_info[1] if record.exc_info else None
+        printed = error.errors()[0]["input"] if isinstance(error, ValidationError) else ""
+        message = "MCP server prints what is no message; its stdout is for messages alone"
+        log.warning(message, server=name, printed=cut(str(printed), MAX_PRINTED_CHARS))
+    return False
+
+
+logging.getLogger("mcp.client.stdio").addFilter(_report_once)
+
+
+class ServerUnavailable(Exception):  # noqa: N818 - the policy reads the name
+    """A call that the server did not answer, because the connection was lost or cannot be opened."""
+
+
+class McpConnection:
+    """A connection to a server; ``tools`` are those that it had when it was first opened."""
+
+    def __init__(self, server: McpServer) -> None:
+        """Open the connection.
+
+        Raises:
+            UnavailableError: The server cannot be reached.
+        """
+        self._server = server
+        self._pause_s, self._not_before = FIRST_PAUSE_S, 0.0
+        self._session: _Session | None = None
+        self.tools: list[ServerTool] = _loop().run(self._list_tools())
+
+    def call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> CallToolResult:
+        """Call a tool.
+
+        Raises:
+            ToolError: The server refuses the call.
+            ServerUnavailable: The connection was lost, or was a short time ago.
+            TimeoutError: The server did not answer in time.
+        """
+        return _loop().run(self._call(name, arguments, timeout_s))
+
+    def close(self) -> None:
+        """Close the connection; a command ends."""
+        if self._session is not None:
+            _loop().run(self._session.close())
+
+    async def _list_tools(self) -> list[ServerTool]:
+        session = self._session = _Session(self._server)
+        tools: list[ServerTool] = []
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                client, cursor = await session.client(), None
+                while len(tools) < MAX_TOOLS:
+                    page = await client.list_tools(cursor=cursor)
+                    tools += page.tools
+                    if (cursor := page.next_cursor) is None:
+                        break
+        except Exception as error:
+            await session.close()
+            target = f"command {shlex.join(self._server.command)}" if self._server.command else self._server.url
+            raise UnavailableError(
+                f"MCP server {self._server.name!r} cannot be reached: {target}: {_reason(error)}",
+                hint="start it, or correct `command` or `url` in `[tools] mcp`",
+            ) from error
+        return tools
+
+    async def _call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> CallToolResult:
+        if self._session is None:
+            if time.monotonic() < self._not_before:
+                raise ServerUnavailable(self._server.name)
+            self._session = _Session(self._server)
+        session = self._session
+        try:
+            async with asyncio.timeout(timeout_s):
+                result = await session.call(name, arguments)
+        except TimeoutError:
+            if not session.opened.done():
+                self._lose(session, TimeoutError(f"no connection within {timeout_s:g} s"))
+            raise
+        except Exception as error:
+            if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND, INTERNAL_ERROR):
+                raise ToolError(str(error)) from error
+            self._lose(session, error)
+            raise ServerUnavailable(self._server.name) from error
+        self._pause_s = FIRST_PAUSE_S
+        return result
+
+    def _lose(self, session: _Session, error: BaseException) -> None:
+        """Give a session up, and wait before the next; several calls may have been lost with it."""
+        if self._session is not session:
+            return
+        self._session, self._not_before = None, time.monotonic() + self._pause_s
+        log.warning("MCP server lost", server=self._server.name, reason=_reason(error), retry_s=self._pause_s)
+        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+        _closing.add(task := asyncio.ensure_future(session.close()))
+        task.add_done_callback(_closing.discard)
+
+
+_closing: set[asyncio.Task[None]] = set()  # else a task may be collected before it is done
+
+
+class _Session:
+    """One session, in a task of its own: a client must be closed by the task that opened it."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._ended = asyncio.Event()
+        self._task = asyncio.create_task(self._run(server))
+
+    async def _run(self, server: McpServer) -> None:
+        _server_name.set(server.name)
+        async with _client(server) as client:
+            self.opened.set_result(client)
+            await self._ended.wait()
+
+    async def client(self) -> Client:
+        """Return the client, once it is connected."""
+        either: set[asyncio.Future[Any]] = {self.opened, self._task}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self.opened.done():
+            self._task.result()
+        return self.opened.result()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool; the call ends with the session."""
+        client = await self.client()
+        call = asyncio.ensure_future(client.call_tool(name, arguments))
+        try:
+            await asyncio.wait({call, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise ConnectionError("the session ended")
+            return call.result()
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """End the session; whatever it fails with has been reported."""
+        self._ended.set()
+        if not self.opened.done():
+            self._task.cancel()
+        with suppress(BaseException):
+            await asyncio.wait_for(asyncio.shield(self._task), 10.0)
+
+
+@asynccontextmanager
+async def _client(server: McpServer) -> AsyncIterator[Client]:
+    if server.command:
+        command, *arguments = server.command
+        variables = {name: os.environ[name] for name in server.env if name in os.environ}
+        parameters = StdioServerParameters(command=command, args=arguments, env=variables)
+        # Not sys.stderr, which may be no file: the server writes to it by itself.
+        async with Client(stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)) as client:
+            yield client
+        return
+    key = secret(server.api_key_env)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    timeout = httpx2.Timeout(30.0, read=None)  # calls have a limit of their own
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        Client(streamable_http_client(str(server.url), http_client=http)) as client,
+    ):
+        yield client
+
+
+def _reason(error: BaseException) -> str:
+    """Return what is wrong, out of groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
+
+
+@cache
+def _loop() -> EventLoopThread:
+    return EventLoopThread("mcp")
+
+
+@cache
+def connect(server: McpServer) -> McpConnection:
+    """Return the connection to a server, which the process opens once and keeps.
+
+    Raises:
+        UnavailableError: The server cannot be reached.
+    """
+    connection = McpConnection(server)
+    atexit.register(connection.close)
+    return connection

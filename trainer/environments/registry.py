@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rubricsvc.errors import needs_extra
-from trainer.environments.calculator import Calculator
 from trainer.environments.config import EnvironmentConfig, ToolsConfig
 from trainer.environments.curriculum import limited
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
-from trainer.environments.research import SHOWN_CHARS, Research
+from trainer.environments.tools import SHOWN_CHARS, Calculator, Research
 from trainer.policies.episode_sampling import Acting
 
 NO_TOOLS = ToolsConfig()

@@ -14,9 +14,8 @@ from pydantic import JsonValue
 
 from rubricsvc.core.prompt import Completion, Prompt
 from trainer.environments.episodes import EpisodeLimits, begin
-from trainer.environments.notes import NOTE
-from trainer.environments.research import Research
-from trainer.environments.tool_calls import call_text
+from trainer.environments.tool_calls import NOTE, call_text
+from trainer.environments.tools import Research
 
 NAME = "script"
 """Policy of the completions."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Message, Prompt, ToolCall
+from rubricsvc.core.trajectory import tool_results
 from trainer.environments.environment import Tool
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -72,3 +73,30 @@ def with_tools(prompt: Prompt, tools: Sequence[Tool]) -> Prompt:
         return prompt.model_copy(update={"messages": (Message(role="system", content=text), head, *rest)})
     joined = head.model_copy(update={"content": f"{head.content}\n\n{text}"})
     return prompt.model_copy(update={"messages": (joined, *rest)})
+
+
+NOTE = Tool(
+    "note",
+    "Write down what you need of what you have read. Only your notes are kept; all else is forgotten.",
+    {"text": "The note."},
+)
+KEPT = "Noted. Only your notes are kept."
+
+
+def is_note(message: Message) -> bool:
+    """Return whether a tool's message answers a note, after which only notes are kept."""
+    return message.role == "tool" and message.name == NOTE.name and message.content == KEPT
+
+
+def notes_of(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the notes of a trajectory so far, each as its call and the answer."""
+    notes: list[Message] = []
+    for call, answer in tool_results(messages):
+        if call is not None and is_note(answer):
+            notes += Message(role="assistant", content="", tool_calls=(call,)), answer
+    return tuple(notes)
+
+
+def took_note(messages: Iterable[Message]) -> bool:
+    """Return whether one of these messages answers a note."""
+    return any(map(is_note, messages))

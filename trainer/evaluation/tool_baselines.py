@@ -15,9 +15,8 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import OF_TOOLS
 from trainer.config import SamplingConfig
 from trainer.data.demonstrations import rollouts_of
-from trainer.environments.empty_results import EmptyResults
-from trainer.environments.research import Research
 from trainer.environments.scripted import NAME, demonstrate
+from trainer.environments.tools import EmptyResults, Research
 from trainer.policies.episode_sampling import Acting
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts

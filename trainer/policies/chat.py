@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from rubricsvc.core.prompt import Completion, Message, Prompt, with_documents
 from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Tool
-from trainer.environments.notes import notes_of, took_note
-from trainer.environments.tool_calls import call_line, with_tools
+from trainer.environments.tool_calls import call_line, notes_of, took_note, with_tools
 
 
 def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:

@@ -53,7 +53,7 @@ class Rollouts:
     that the policy did not sample.
     ``nucleus_BTK`` holds the tokens that could be sampled at each position (`trainer.policies.tokens`); None means all.
     ``context_BT`` are the contexts of the tokens where there may be several: a token sees the prompt, and the tokens
-    before it in its context (`trainer.environments.notes`).
+    before it in its context (`trainer.environments.tool_calls`).
     ``sampled_logp_BT`` holds the log-probabilities that a server sampled with; None where the policy sampled itself.
     """
 

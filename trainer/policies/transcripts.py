@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Message
 from trainer.environments.episodes import RunningEpisode
-from trainer.environments.notes import took_note
+from trainer.environments.tool_calls import took_note
 from trainer.policies.chat import answer_ids, fresh_ids
 from trainer.policies.rollouts import EpisodeRecord, Rollouts
 

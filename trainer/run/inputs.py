@@ -16,7 +16,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats import load
-from rubricsvc.formats.completions import read_all
+from rubricsvc.formats.lines import read_all
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.local import LocalService
@@ -263,7 +263,7 @@ def data_tasks(config: RunConfig, progress: Progress) -> list[Task]:
 def _demonstrated(tasks: list[Task], config: RunConfig, progress: Progress) -> list[Task]:
     """Return the prompts with demonstrations of a file, or with those that the script of `research` plays."""
     from trainer.data.demonstrations import with_demonstrations
-    from trainer.environments.research import Research
+    from trainer.environments.tools import Research
     from trainer.environments.scripted import demonstrate
 
     path = config.demonstrations.path if config.demonstrations is not None else None

@@ -17,13 +17,13 @@ from structlog.testing import capture_logs
 from rubricsvc.core.prompt import Prompt, ToolCall
 from rubricsvc.errors import InvalidError, UnavailableError
 from tests.services import free_port
-from trainer.environments import mcp_connection
-from trainer.environments.calculator import Calculator
+from trainer.environments import mcp_tools
 from trainer.environments.config import McpServer
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.mcp_tools import McpTools, _tool
 from trainer.environments.tool_calls import call_line, with_tools
+from trainer.environments.tools import Calculator
 
 SCRIPT = str(Path(__file__).parents[3] / "mcp_server.py")
 STDIO = McpServer(name="tests", command=(sys.executable, SCRIPT))
@@ -91,7 +91,7 @@ def test_hanging_tool_ends_its_episode() -> None:
 
 
 def test_server_that_dies_is_counted_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_connection, "FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr(mcp_tools, "FIRST_PAUSE_S", 0.2)
     one = episode(McpServer(name="mortal", command=(sys.executable, SCRIPT)))
     for _ in range(2):
         assert "ServerUnavailable" in json.loads(result(one, "die"))["error"]
@@ -103,8 +103,8 @@ def test_server_that_dies_is_counted_and_started_again(monkeypatch: pytest.Monke
 
 
 def test_http_server_is_lost_and_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_connection, "FIRST_PAUSE_S", 0.2)
-    monkeypatch.setattr(mcp_connection, "MAX_PAUSE_S", 0.4)
+    monkeypatch.setattr(mcp_tools, "FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr(mcp_tools, "MAX_PAUSE_S", 0.4)
     port = free_port()
 
     def start() -> subprocess.Popen[bytes]:

@@ -17,9 +17,9 @@ from tests.tiny_model import tiny_model
 from trainer import checkpoint
 from trainer.data.demonstrations import demonstrated, with_demonstrations
 from trainer.data.tasks import Task
-from trainer.environments.calculator import Calculator
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Calculator
 from trainer.loop import train
 from trainer.policies.chat import transcript
 from trainer.policies.episode_sampling import Acting

@@ -8,9 +8,9 @@ from pathlib import Path
 from rubricsvc.core.prompt import Completion, Prompt
 from tests.model.trainer.tiny import TASKS, tiny_config, tiny_policy
 from trainer.data.demonstrations import demonstrated
-from trainer.environments.calculator import Calculator
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Calculator
 from trainer.policies.episode_sampling import Acting
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards

@@ -13,11 +13,9 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import SAMPLING, tiny_policy
 from tests.tiny_model import tiny_model
-from trainer.environments.calculator import Calculator
-from trainer.environments.empty_results import EmptyResults
 from trainer.environments.episodes import EpisodeLimits, begin
-from trainer.environments.research import Research
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Calculator, EmptyResults, Research
 from trainer.evaluation.tool_baselines import Script, with_empty_results, without_tools
 from trainer.policies.episode_sampling import Acting
 from trainer.policies.policy import Policy

@@ -14,7 +14,7 @@ import pytest
 from recipes.embedded_judge.documents import prose, standard_library_docstrings
 from recipes.embedded_judge.paraphrase import paraphrase
 from recipes.embedded_judge.statements import statements, topics
-from rubricsvc.collections.python_reference import python_reference
+from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics

@@ -1,7 +1,5 @@
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,10 +10,8 @@ from hypothesis import strategies as st
 
 from rubricsvc import collections
 from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
-from rubricsvc.collections.html_text import HtmlText
-from rubricsvc.collections.parts import MAX_PART_CHARS, split
-from rubricsvc.collections.python_reference import python_pages
-from rubricsvc.collections.reading import MAX_DOCUMENT_BYTES, read
+from rubricsvc.collections.index import MAX_PART_CHARS, path_of, split
+from rubricsvc.collections.sources import MAX_DOCUMENT_BYTES, HtmlText, python_pages, read
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 
 OPENED = ExitStack()
@@ -142,46 +138,8 @@ def test_add_is_whole_or_not_at_all(tmp_path: Path, pages: list[Page], place: st
     assert added(tmp_path, *pages, skip_invalid=True).ids() == ["a"]
 
 
-ADD = """
-import sys, time
-from pathlib import Path
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Page
-
-def pages():
-    yield Page("a", "a", "Some text.", place="a")
-    print("begun", flush=True)
-    time.sleep(600)
-
-collections.add(Path(sys.argv[1]), sys.argv[2], pages(), FaultyDocuments(), source="a test")
-"""
-
-
-def test_add_removes_what_a_killed_process_left_and_nothing_of_a_live_one(tmp_path: Path) -> None:
-    processes = [
-        subprocess.Popen([sys.executable, "-c", ADD, tmp_path, name], stdout=subprocess.PIPE)
-        for name in ("some", "some", "other")
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None and process.stdout.readline() == b"begun\n"
-        killed, live, of_other = processes
-        for process in (killed, of_other):
-            process.kill()
-            process.wait()
-        assert len(list(tmp_path.glob(".some.*"))) == 2
-        assert added(tmp_path, page("a")).ids() == ["a"]
-        (left,) = tmp_path.glob(".some.*")
-        assert (left / "some.fts.db").is_file() and live.poll() is None
-        assert len(list(tmp_path.glob(".other.*"))) == 1
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
 def test_open_collection_refuses_other_files(tmp_path: Path) -> None:
-    path = collections.path_of(tmp_path, "some")
+    path = path_of(tmp_path, "some")
     path.write_bytes(b"no database, " * 100)
     with pytest.raises(InvalidError):
         collections.open_collection(tmp_path, "some")
@@ -259,7 +217,7 @@ def test_read_refuses_encodings_that_no_page_has(tmp_path: Path, name: str) -> N
 def test_read_gives_up_on_a_page_whose_tags_never_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    monkeypatch.setattr("rubricsvc.collections.html_text.MAX_SECONDS", 0.05)
+    monkeypatch.setattr("rubricsvc.collections.sources.MAX_SECONDS", 0.05)
     (tmp_path / "broken.html").write_text("<p>text " + broken * 30_000)
     (tmp_path / "sound.html").write_text("<p>text")
     found, (fault,) = pages_at(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from rubricsvc import collections
 from rubricsvc.collections import Collection, FaultyDocuments, Page
-from rubricsvc.collections.debian import read_package
+from rubricsvc.collections.sources import read_package
 from rubricsvc.collections.tasks import synthesize
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
-from rubricsvc.collections.near_copies import NearCopies
+from rubricsvc.collections.index import NearCopies
 from rubricsvc.core.shingles import shingles
 
 WORDS = [f"word{number}" for number in range(200)]

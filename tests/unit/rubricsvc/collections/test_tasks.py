@@ -10,9 +10,8 @@ import pytest
 from rubricsvc import collections
 from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
 from rubricsvc.collections.index import SearchHit
-from rubricsvc.collections.python_reference import python_pages
-from rubricsvc.collections.tasks import CAPABILITIES, Capability, Task, comparing, synthesize
-from rubricsvc.collections.tasks.links import GAP
+from rubricsvc.collections.sources import python_pages
+from rubricsvc.collections.tasks import CAPABILITIES, GAP, Capability, Task, synthesize
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from rubricsvc.lint import lint
@@ -163,7 +162,7 @@ def test_compare_gives_up_after_so_many_pages_in_vain(tmp_path: Path, monkeypatc
     lead = "Every page of this collection begins with the very same sentence."
     pages = [Page(f"p{n}", f"Page {n}", lead) for n in range(30)] + [Page(f"q{n}", "Other", "None.") for n in range(5)]
     collections.add(tmp_path, "same", pages, FaultyDocuments(), source="a test")
-    monkeypatch.setattr(comparing, "MAX_IN_VAIN", 4)
+    monkeypatch.setattr("rubricsvc.collections.tasks.MAX_IN_VAIN", 4)
     with collections.open_collection(tmp_path, "same") as opened:
         queries: list[str] = []
         search = opened.search

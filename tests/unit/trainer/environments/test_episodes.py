@@ -12,10 +12,10 @@ import pytest
 
 from rubricsvc.core.prompt import Message, Prompt
 from rubricsvc.errors import InvalidError
-from trainer.environments.calculator import Calculator
 from trainer.environments.environment import Tool, ToolError
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Calculator
 
 PROMPT = Prompt.of("What is 6 * 7?")
 

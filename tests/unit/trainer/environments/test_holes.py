@@ -9,12 +9,12 @@ import pytest
 
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments
-from rubricsvc.collections.python_reference import python_pages
+from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import Capability, Task, synthesize
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from tests.report_holes import HOLES, Report, answer, completion, script
-from trainer.environments.research import Research
+from trainer.environments.tools import Research
 from workers import checks
 
 CAPABILITIES: tuple[Capability, ...] = ("define", "changes")

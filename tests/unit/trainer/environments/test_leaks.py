@@ -14,8 +14,8 @@ from rubricsvc.core.prompt import Prompt
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.leaks import LeakGuard
-from trainer.environments.research import Research
 from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Research
 
 ANSWER = "A dead row is removed from every index by the command vacuum, which also updates the visibility map."
 OTHER = "Rows that a transaction has deleted stay in the file until no transaction can see them."

@@ -13,10 +13,9 @@ from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, NotFoundError
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
-from trainer.environments.notes import notes_of
-from trainer.environments.research import SHOWN_CHARS, Research
 from trainer.environments.scripted import demonstrate
-from trainer.environments.tool_calls import call_text
+from trainer.environments.tool_calls import call_text, notes_of
+from trainer.environments.tools import SHOWN_CHARS, Research
 from workers.checks.citations import sources
 
 LONG = "\n\n".join(f"Paragraph {number} about vacuum and tables. " + "More words follow. " * 50 for number in range(4))

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from rubricsvc.core.prompt import Message, Prompt
-from trainer.environments.calculator import Calculator
 from trainer.environments.tool_calls import call_text, parse, with_tools
+from trainer.environments.tools import Calculator
 
 
 def test_parse_reads_what_call_text_writes() -> None:

@@ -309,8 +309,8 @@ def test_poisoned_documents_about_the_question_may_steer_a_model_that_obeys_them
 
 
 def test_addresses_model_finds_known_injections_and_no_page_of_the_language_reference() -> None:
-    from rubricsvc.collections.parts import split
-    from rubricsvc.collections.python_reference import python_pages
+    from rubricsvc.collections.index import split
+    from rubricsvc.collections.sources import python_pages
 
     assert [name for name, text in INJECTIONS.items() if not addresses_model(text)] == []
     assert [one.id for one in python_pages() for part in split(one.text) if addresses_model(part)] == []

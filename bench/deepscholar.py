@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
-from rubricsvc.collections.page import Link, Page
-from rubricsvc.collections.reading import MAX_TITLE, Pages
+from rubricsvc.collections.index import Link, Page
+from rubricsvc.collections.sources import MAX_TITLE, Pages
 from rubricsvc.core.base import storable
 from rubricsvc.errors import InvalidError, NotFoundError
 

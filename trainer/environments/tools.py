@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from rubricsvc.collections import open_collection
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
-from trainer.environments.environment import Tool, ToolError
+from trainer.environments.environment import Environment, Episode, Tool, ToolError
 from trainer.environments.leaks import LeakGuard, LeakGuards
 
 RESULTS = 5
@@ -154,3 +158,74 @@ def _best(text: str, query: str, chars: int) -> str:
         counts = [len(words & set(_WORD.findall(one.casefold()))) for one in paragraphs]
         text = "\n\n".join(paragraphs[counts.index(max(counts)) :])
     return text[:chars]
+
+
+MAX_CHARS = 200
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+class Calculator:
+    """Evaluates sums, differences, products and quotients."""
+
+    tools = (Tool("calculate", "Evaluate an expression.", {"expression": "An expression, such as 2 * (3 + 4)."}),)
+    report = None
+
+    def reset(self, prompt: Prompt) -> Calculator:
+        """Return the episode: it has no state."""
+        return self
+
+    def step(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the value of the expression."""
+        text = arguments["expression"]
+        try:
+            if len(text) > MAX_CHARS:
+                raise ValueError(f"at most {MAX_CHARS} characters")
+            return f"{_value(ast.parse(text.strip(), mode='eval').body):.10g}"
+        except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+            raise ToolError(f"{text[:MAX_CHARS]!r} has no value: {error}") from error
+
+
+def _value(node: ast.expr) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return float(number)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left), _value(right))
+    raise ValueError("expected numbers, + - * / and parentheses")
+
+
+class EmptyResults:
+    """An environment with the same tools, whose results are empty until one ends the episode. Calls are made."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools of the environment."""
+        return self._environment.tools
+
+    def reset(self, prompt: Prompt) -> Episode:
+        """Begin an episode."""
+        return _EmptyEpisode(self._environment.reset(prompt))
+
+
+class _EmptyEpisode:
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+
+    @property
+    def report(self) -> str | None:
+        return self._episode.report
+
+    def step(self, name: str, arguments: Mapping[str, Any]) -> str:
+        with suppress(ToolError):  # "no such document" would be a result, too
+            self._episode.step(name, arguments)
+        return ""

@@ -1,0 +1,519 @@
+"""Where documents come from: folders and files, Debian's documentation packages, and CPython's language reference."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from rubricsvc.collections.index import FaultyDocuments, Link, Page, linked_file
+from rubricsvc.core import strict_json
+from rubricsvc.core.base import storable
+from rubricsvc.core.prompt import Document
+from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError, cut
+
+HTML, MARKDOWN, TEXT = (".html", ".htm", ".xhtml"), (".md", ".markdown"), (".txt", ".rst", ".text")
+JSONL = (".jsonl", ".ndjson")
+MAX_DOCUMENT_BYTES = 10 * 2**20
+MAX_TITLE = 200
+
+_CHARSET = re.compile(
+    rb"""(?:<meta[^>]{0,200}charset|^\s*<\?xml[^>]{0,100}\sencoding)\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE
+)
+_NO_ENCODINGS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
+"""Codecs of Python that no document names in good faith."""
+_MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]\n]{1,500}\]\(<?([^()\s<>]{1,500})>?(?:\s[^()\n]{0,500})?\)")
+_MARKDOWN_TITLE = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins with that of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+class Pages(NamedTuple):
+    """The pages of a source, and about how many there are."""
+
+    total: int
+    pages: Iterable[Page]
+
+
+def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pages:
+    """Return the pages at a path, which are read one by one. What cannot be read is added to the faults.
+
+    Args:
+        path: A folder, whose files with other endings and whose hidden files are left out; or a file.
+        faults: Gets what cannot be read.
+        encoding: Of files that do not name theirs.
+
+    Raises:
+        NotFoundError: There is nothing at the path.
+        InvalidError: It is a file of another kind, a folder without documents, or the encoding is unknown.
+    """
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise InvalidError(f"unknown encoding {encoding!r}", hint="for example utf-8, latin-1 or cp1252") from None
+    known = ", ".join((*TEXT, *MARKDOWN, *HTML))
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*")) if _is_document(file, path)]
+        if not files:
+            raise InvalidError(f"{path} has no documents", hint=f"expected files that end in {known}")
+        return Pages(len(files), read_files(files, path, faults, encoding))
+    if not path.exists():
+        raise NotFoundError(f"there is no file or folder {path}")
+    if path.suffix.lower() in JSONL:
+        with path.open("rb") as stream:
+            total = sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+        return Pages(total, _lines(path, faults))
+    if path.suffix.lower() in (*TEXT, *MARKDOWN, *HTML):
+        return Pages(1, read_files([path], path.parent, faults, encoding))
+    raise InvalidError(f"{path} has an unknown ending", hint=f"expected a folder, .jsonl, or a file ending in {known}")
+
+
+def _is_document(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    if hidden or file.suffix.lower() not in (*TEXT, *MARKDOWN, *HTML) or not file.is_file():
+        return False
+    return file.resolve().is_relative_to(folder.resolve())  # a link must not bring in what lies elsewhere
+
+
+def read_files(files: Iterable[Path], folder: Path, faults: FaultyDocuments, encoding: str = "utf-8") -> Iterator[Page]:
+    """Yield the pages of files, whose ids are their paths in a folder. What cannot be read is added to the faults."""
+    for file in files:
+        place = storable(str(file))
+        try:
+            with file.open("rb") as stream:
+                data = stream.read(MAX_DOCUMENT_BYTES + 1)
+            if len(data) > MAX_DOCUMENT_BYTES:
+                raise ValueError(_too_large())
+            html = file.suffix.lower() in HTML
+            text = storable(_decoded(data, encoding, html=html)).replace("\r\n", "\n")
+            id_ = file.relative_to(folder).as_posix()
+            yield (_html if html else _plain)(storable(id_), text, place)
+        except (OSError, ValueError) as error:
+            faults.add(place, getattr(error, "strerror", None) or str(error))
+
+
+def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
+    named = next((name for mark, name in _BOMS if data.startswith(mark)), None)
+    if named is None and html and (match := _CHARSET.search(data[:2048])):
+        named = match[1].decode("ascii")
+    try:
+        if named and codecs.lookup(named).name.replace("_", "-") in _NO_ENCODINGS:
+            raise LookupError(named)
+        return data.decode(named or encoding)
+    except LookupError:
+        raise ValueError(f"names the unknown encoding {named or encoding!r}") from None
+    except UnicodeDecodeError as error:
+        found = " ".join(f"0x{byte:02X}" for byte in data[error.start : error.start + 1])
+        raise ValueError(
+            f"is not {error.encoding}: {found} at byte {error.start}; name its encoding with --encoding"
+        ) from None
+
+
+def _html(id_: str, text: str, place: str) -> Page:
+    page = HtmlText(text)
+    found = [(start, end, linked_file(address, id_)) for start, end, address in page.links]
+    links = tuple(Link(start, end, target) for start, end, target in found if target)
+    return Page(id_, _title(page.title, page.text, id_), page.text, links, place)
+
+
+def _plain(id_: str, text: str, place: str) -> Page:
+    title, links = "", []
+    if id_.lower().endswith(MARKDOWN):
+        heading = _MARKDOWN_TITLE.search(text)
+        title = heading[1] if heading else ""
+        for match in _MARKDOWN_LINK.finditer(text):
+            if target := linked_file(match[1], id_):
+                links.append(Link(match.start(), match.end(), target))
+    return Page(id_, _title(title, text, id_), text, tuple(links), place)
+
+
+def _title(given: str, text: str, id_: str) -> str:
+    """Return the title, or else the first line of the text if it is short, or the id."""
+    if title := " ".join(given.split()):
+        return title[:MAX_TITLE]
+    line = text.lstrip()[: MAX_TITLE + 1].partition("\n")[0].strip()
+    return line if 0 < len(line) <= MAX_TITLE // 2 else id_
+
+
+def _lines(path: Path, faults: FaultyDocuments) -> Iterator[Page]:
+    """Yield the documents of a JSONL file: ``id`` (or ``_id``, as in BEIR), ``text``, ``title``; ignore the rest."""
+    with path.open("rb") as stream:
+        number = 0
+        while line := stream.readline(MAX_DOCUMENT_BYTES + 1):
+            number += 1
+            place = f"{storable(str(path))}, line {number}"
+            if len(line) > MAX_DOCUMENT_BYTES:
+                faults.add(place, _too_large())
+                while line and not line.endswith(b"\n"):
+                    line = stream.readline(MAX_DOCUMENT_BYTES)
+            elif line.strip():
+                try:
+                    yield _record(strict_json.parse(line.decode("utf-8-sig")), place)
+                except ValueError as error:
+                    faults.add(place, cut(str(error), 300))
+
+
+def _record(data: Any, place: str) -> Page:
+    if not isinstance(data, dict):
+        raise ValueError(f"expected an object with id and text, found {cut(repr(data), 60)}")
+    id_ = data.get("id", data.get("_id"))
+    id_ = str(id_) if isinstance(id_, int) and not isinstance(id_, bool) else id_
+    for name, value, expected in (("id", id_, "a text or a number"), ("text", data.get("text"), "a text")):
+        if not isinstance(value, str):
+            raise ValueError(f"{name}: expected {expected}, found {cut(repr(value), 60)}")
+    title = data.get("title") or ""
+    if not isinstance(title, str):
+        raise ValueError(f"title: expected a text, found {cut(repr(title), 60)}")
+    return Page(str(id_), _title(title, data["text"], str(id_)), data["text"], place=place)
+
+
+def _too_large() -> str:
+    return f"the document has more than {MAX_DOCUMENT_BYTES >> 20} MiB; split it"
+
+
+_HIDDEN = frozenset(
+    {"script", "style", "template", "noscript", "svg", "nav", "footer", "head", "button", "select", "textarea"}
+)
+_HIDDEN_ROLES = frozenset({"navigation", "search", "banner", "contentinfo"})
+_HIDDEN_NAMES = frozenset({"footer", "headerlink", "navfooter", "navheader", "nosearch"})
+"""Classes and ids of navigation: of DocBook, Sphinx, AsciiDoc and SQLite's documentation."""
+_PARAGRAPHS = frozenset({"blockquote", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table"})
+_LINES = frozenset(
+    {"address", "article", "aside", "body", "br", "caption", "dd", "details", "div", "dt", "fieldset", "figcaption"}
+    | {"figure", "form", "header", "hr", "li", "main", "summary", "tbody", "tfoot", "thead", "tr", "ul"}
+)
+_CELLS = frozenset({"td", "th"})
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+MAX_SECONDS = 20.0
+"""Processor time for a page. The parser takes quadratic time for tags that never end; 10 MiB of sound HTML take 3 s."""
+_BLANKS = re.compile(r"\s+")
+
+
+class HtmlText(HTMLParser):
+    """Reads a page: ``text``, ``title``, and ``links`` as (start, end, address).
+
+    White space is that of the page as it is shown: paragraphs are separated by empty lines. Scripts, styles and
+    navigation are left out; where the page marks its main part, so is all around it.
+
+    Raises:
+        ValueError: It takes more than `MAX_SECONDS`.
+    """
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self._deadline = time.thread_time() + MAX_SECONDS
+        self._pieces: list[str] = []
+        self._length = 0
+        self._gap = ""  # white space before the next word
+        self._hidden: list[str] = []
+        self._pre = 0
+        self._in_title = False
+        self._title: list[str] = []
+        self._heading: tuple[int, int] | None = None
+        self._link: tuple[int, str] | None = None
+        self._links: list[tuple[int, int, str]] = []
+        self._main: list[str] | None = None  # tags within the main part that are open
+        self._main_part: tuple[int, int] | None = None
+        self.feed(page)
+        self.close()
+        text = "".join(self._pieces)
+        start, end = self._main_part or (0, len(text))
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+        self.text = text[start:end].rstrip()
+        end = start + len(self.text)
+        spans = [(b - len(text[a:b].lstrip()), b, address) for a, b, address in self._links]
+        self.links = [(a - start, b - start, address) for a, b, address in spans if start <= a < b <= end]
+        heading = text[slice(*self._heading)] if self._heading else ""
+        self.title = " ".join("".join(self._title).split()) or " ".join(heading.split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin an element."""
+        given = dict(attrs)
+        if tag == "title" and "svg" not in self._hidden and not self._title:
+            self._in_title = True
+        if tag not in _VOID and (tag in _HIDDEN or tag in self._hidden or _is_navigation(given)):
+            self._hidden.append(tag)
+        self._break(tag)
+        self._pre += tag == "pre"
+        if self._main is not None and tag not in _VOID:
+            self._main.append(tag)
+        elif self._main_part is None and (tag == "main" or given.get("role") == "main"):
+            self._flush()
+            self._main, self._main_part = [tag], (self._length, self._length)
+        if tag == "h1" and self._heading is None:
+            self._flush()
+            self._heading = (self._length, self._length)
+        if tag == "a" and given.get("href"):
+            self._end_link()
+            gap = len(self._gap) if self._length else 0
+            self._link = (self._length + gap, given["href"] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        """End an element."""
+        if tag == "title":
+            self._in_title = False
+        if tag in self._hidden:
+            while self._hidden.pop() != tag:
+                pass
+        if tag == "a":
+            self._end_link()
+        if tag == "h1" and self._heading and self._heading[0] == self._heading[1]:
+            self._heading = (self._heading[0], self._length)
+        if self._main is not None and tag in self._main:
+            while self._main.pop() != tag:
+                pass
+            if not self._main:
+                start = self._main_part[0] if self._main_part else 0
+                self._main, self._main_part = None, (start, self._length)
+        self._break(tag)
+        self._pre -= tag == "pre" and self._pre > 0
+
+    def handle_data(self, data: str) -> None:
+        """Add text."""
+        if time.thread_time() > self._deadline:
+            raise ValueError(f"the HTML is not read within {MAX_SECONDS:g} s: it has many broken tags")
+        if self._in_title:
+            self._title.append(data)
+        if self._hidden or self._in_title or not data:
+            return
+        if self._pre:
+            self._flush()
+            self._put(data)
+            return
+        words = _BLANKS.sub(" ", data)
+        if words.startswith(" ") and not (self._pieces and self._pieces[-1][-1].isspace()):
+            self._gap = self._gap or " "
+        if core := words.strip():
+            self._flush()
+            self._put(core)
+            self._gap = " " if words.endswith(" ") else ""
+
+    def close(self) -> None:
+        """End the page, and the main part with it if that is open."""
+        super().close()
+        self._end_link()
+        if self._main is not None and self._main_part:
+            self._main_part = (self._main_part[0], self._length)
+
+    def _break(self, tag: str) -> None:
+        if self._hidden:
+            return
+        breaks = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else " " if tag in _CELLS else ""
+        if len(breaks.strip(" ")) >= len(self._gap.strip(" ")):
+            self._gap = breaks or self._gap
+
+    def _flush(self) -> None:
+        if self._length and self._gap:
+            self._put(self._gap)
+        self._gap = ""
+
+    def _put(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+
+    def _end_link(self) -> None:
+        if self._link and self._length > self._link[0]:  # not an image
+            self._links.append((self._link[0], self._length, self._link[1]))
+        self._link = None
+
+
+def _is_navigation(attributes: Mapping[str, str | None]) -> bool:
+    names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".split()
+    return attributes.get("role") in _HIDDEN_ROLES or not _HIDDEN_NAMES.isdisjoint(names)
+
+
+_INDEX = re.compile(r"(?:genindex(?:-.+)?|bookindex|keyword_index)")
+_NO_DOCUMENT = re.compile(r"(?:search|py-modindex|doclist|doc_keyword_crossref|(?:book)?toc)")
+_SPHINX_TITLE = re.compile(r" [—-] [^—]* documentation$")
+_NUMBER = re.compile(r"(?:(?:Chapter|Appendix|Part) )?(?:[A-Z]|[IVXLC]+|\d+)(?:\.\d+)*\. (?=\S)")
+_QUERY = "${db:Status-Status}\t${Package}\t${Provides}\t${Depends}\n"
+
+
+def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pages:
+    """Return the pages of a package, which are read one by one. What cannot be read is added to the faults.
+
+    Args:
+        package: Name of a package, of what it provides, or without its version: ``postgresql-doc`` is any installed
+            ``postgresql-doc-15``.
+        faults: Gets what cannot be read.
+        encoding: Of pages that do not name theirs.
+
+    Raises:
+        NotFoundError: It is not installed.
+        InvalidError: It has no HTML.
+        UnavailableError: The machine has no dpkg.
+    """
+    files = _html_of(package)
+    root = Path(os.path.commonpath([file.parent for file in files]))
+    indexes = [file for file in files if _INDEX.fullmatch(file.stem)]
+    documents = [file for file in files if not _INDEX.fullmatch(file.stem) and not _NO_DOCUMENT.fullmatch(file.stem)]
+    return Pages(len(documents), _pages(documents, indexes, root, faults, encoding))
+
+
+def _pages(
+    documents: list[Path], indexes: list[Path], root: Path, faults: FaultyDocuments, encoding: str
+) -> Iterator[Page]:
+    terms = _terms(read_files(indexes, root, FaultyDocuments(), encoding))
+    for page in read_files(documents, root, faults, encoding):
+        id_ = _without_ending(page.id)
+        links = tuple(link._replace(target=_without_ending(link.target)) for link in page.links)
+        title = (
+            _SPHINX_TITLE.sub("", page.title[number.end() if (number := _NUMBER.match(page.title)) else 0 :])
+            or page.title
+        )
+        yield replace(page, id=id_, title=title, links=links, terms=tuple(terms.get(id_, ())))
+
+
+def _terms(indexes: Iterator[Page]) -> Mapping[str, Mapping[str, None]]:
+    """Return what the indexes name, by the document that they lead to.
+
+    An entry is a line. Its term is what stands before its links (DocBook), or else the first link (Sphinx, SQLite).
+    """
+    terms: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for page in indexes:
+        for start, links in groupby(sorted(page.links), key=lambda link: page.text.rfind("\n", 0, link.start) + 1):
+            entry = list(links)
+            term = page.text[start : entry[0].start] or page.text[entry[0].start : entry[0].end]
+            if term := " ".join(term.split()).rstrip(" ,"):
+                for link in entry:
+                    terms[_without_ending(link.target)][term] = None
+    return terms
+
+
+def _without_ending(path: str) -> str:
+    return str(PurePosixPath(path).with_suffix("")) if path.lower().endswith(HTML) else path
+
+
+def _html_of(package: str) -> list[Path]:
+    """Return the HTML files of an installed package, or else of those that it stands for."""
+    installed = _installed()
+    candidates = [name for name in _candidates(package, installed) if name in installed]
+    for name in candidates:
+        listed = map(Path, _dpkg("--listfiles", name).splitlines())
+        if files := sorted(file for file in listed if file.suffix.lower() in HTML and file.is_file()):
+            return files
+    if not candidates:
+        raise NotFoundError(f"Debian package {package!r} is not installed", hint=f"apt-get install {package}")
+    raise InvalidError(f"package {candidates[0]} has no HTML", hint="name its documentation package, such as NAME-doc")
+
+
+def _candidates(package: str, installed: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """Yield the package, those that provide it, documentation that it depends on, and names with a version."""
+    yield package
+    yield from (name for name, (provides, _) in installed.items() if package in _names(provides))
+    yield from (name for name in _names(installed.get(package, ("", ""))[1]) if "-doc" in name)
+    version = re.compile(rf"{re.escape(package)}-\d[\d.]*")
+    yield from sorted(filter(version.fullmatch, installed), key=_version, reverse=True)
+
+
+def _version(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
+
+
+def _names(field: str) -> list[str]:
+    """Return the packages that a field of dpkg names, without their versions."""
+    return [one.split()[0].partition(":")[0] for one in re.split(r"[,|]", field) if one.strip()]
+
+
+def _installed() -> dict[str, tuple[str, str]]:
+    """Return the installed packages, each with what it provides and what it depends on."""
+    rows = (line.split("\t") for line in _dpkg("--show", "--showformat", _QUERY).splitlines())
+    return {name: (provides, depends) for status, name, provides, depends in rows if status == "installed"}
+
+
+def _dpkg(*arguments: str) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and names are of installed packages
+            ["dpkg-query", *arguments],  # noqa: S607 - Debian's, on the path
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except OSError as error:
+        hint = "name a folder of HTML: rubricsvc collections add NAME PATH"
+        raise UnavailableError("this machine has no dpkg-query", hint=hint) from error
+    except subprocess.CalledProcessError as error:
+        raise UnavailableError(f"dpkg-query failed: {error.stderr.strip()}", hint="dpkg --audit") from error
+    return done.stdout
+
+
+_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+_HEADING = re.compile(r"^(\S.*)\n([*=~^-])\2{2,}$", re.MULTILINE)
+
+
+def python_reference() -> Iterator[Document]:
+    """Yield CPython's language reference, about 80 long documents, the shortest first: chapters repeat their sections.
+
+    Code, which ``pydoc`` sets in double quotes, is set in backticks, so that double quotes remain for quotations.
+
+    Raises:
+        UnavailableError: this Python was installed without it.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise UnavailableError("this Python has no pydoc_data.topics", hint="install CPython's full library") from error
+    for name, text in sorted(topics.items(), key=lambda item: (len(item[1]), item[0])):
+        plain = "\n\n".join(_code_in_backticks(paragraph) for paragraph in _PARAGRAPH_BREAK.split(text.strip()))
+        yield Document(id=name, text=plain, title=plain.splitlines()[0])
+
+
+def _code_in_backticks(paragraph: str) -> str:
+    if paragraph.count('"') % 2:
+        return paragraph  # a quote inside the code: the pairs are ambiguous
+    return re.sub(r'"([^"]+)"', r"`\1`", paragraph)
+
+
+def python_pages() -> list[Page]:
+    """Return the language reference as pages. A mention ``section TITLE`` is a link to the pages with that heading.
+
+    Chapters repeat their sections: a link has several targets where several pages have the heading, but none within
+    its page.
+
+    Raises:
+        UnavailableError: this Python was installed without it.
+    """
+    documents = list(python_reference())
+    by_heading: dict[str, list[str]] = {}
+    for document in documents:
+        for title in {match[1] for match in _HEADING.finditer(document.text)}:
+            by_heading.setdefault(title, []).append(document.id)
+    titles = sorted(by_heading, key=len, reverse=True)
+    words = "|".join(r"\s+".join(map(re.escape, title.split())) for title in titles)
+    mention = re.compile(rf"\b[Ss]ections?\s+({words})(?!\w)")
+    return [
+        Page(
+            document.id,
+            document.title,
+            document.text,
+            tuple(
+                Link(match.start(1), match.end(1), target)
+                for match in mention.finditer(document.text)
+                for target in sorted(_targets(by_heading, match[1], document.id))
+            ),
+            f"topic {document.id}",
+        )
+        for document in documents
+    ]
+
+
+def _targets(by_heading: dict[str, list[str]], mentioned: str, page: str) -> list[str]:
+    """Return the pages with a heading; none if the mentioning page has it too."""
+    pages = by_heading[" ".join(mentioned.split())]
+    return [] if page in pages else pages

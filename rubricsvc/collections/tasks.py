@@ -1,0 +1,508 @@
+"""Prompts with rubrics, made of a collection without a model: what answers them is known exactly.
+
+To add a capability, write a function that yields tasks of a library, and name it in `Capability` and `CAPABILITIES`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Ids
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Literal, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from rubricsvc.collections.index import Collection, NearCopies, Page, split
+from rubricsvc.collections.screening import addresses_model
+from rubricsvc.core.prompt import Document, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
+
+LEADS = 2
+"""Paragraphs among whose first sentences the one is that says what a page is about."""
+MAX_COPIED = 50
+"""Words that a report may copy, besides the passages that answer."""
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
+_NO_PROSE = re.compile(r"::=|^\s*(?:>>>|\+-|\||```|#{1,6} |[*-] )|^([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
+_POINTING = re.compile(r"(?:This|These|The following|They|It|See|To|In this|For)\b")
+_WORD = re.compile(r"\w{3,}")
+_INNER_QUOTES = str.maketrans(dict.fromkeys('"“”„«»', "'"))
+
+
+OnPage = Callable[[int, int], None]
+"""Receives how many pages of how many a capability has read."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A prompt with its rubric.
+
+    Attributes:
+        pages: Ids of the documents that answer it: alternatives together.
+        source: Id of a document that the prompt shows without its links, and that is not attached to it.
+    """
+
+    id: str
+    prompt: Prompt
+    rubric: Rubric
+    pages: tuple[tuple[str, ...], ...]
+    source: str | None = None
+
+
+class Library:
+    """The pages of a collection, with what tasks are made of."""
+
+    def __init__(self, collection: Collection, on_page: OnPage = lambda _done, _total: None) -> None:
+        self.collection, self._on_page = collection, on_page
+
+    @cached_property
+    def pages(self) -> Mapping[str, Page]:
+        """All pages, by id."""
+        return {page.id: page for page in self.collection.pages()}
+
+    @cached_property
+    def _joined(self) -> Mapping[str, str]:
+        return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
+
+    @cached_property
+    def _near_copies(self) -> NearCopies:
+        return NearCopies(self.collection)
+
+    def near_copies(self, id_: str) -> frozenset[str]:
+        """Return the near copies of a page, which are withheld from a policy that is shown a section of it."""
+        return self._near_copies.of(id_)
+
+    def pages_with(self, passage: str) -> tuple[str, ...]:
+        """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
+        words = " ".join(passage.split())
+        found = [id_ for id_, text in self._joined.items() if words in text]
+        return tuple(sorted(found, key=lambda id_: (len(self._joined[id_]), id_)))
+
+    def first_sentence(self, id_: str) -> str | None:
+        """Return the first sentence of prose on a page that is complete by itself, if it has a word of the title."""
+        page = self.pages[id_]
+        title = {word.casefold() for word in _WORD.findall(page.title)}
+        for sentence in islice(_first_sentences(page.text[:5000]), LEADS):
+            if not _POINTING.match(sentence):
+                return sentence if {word.casefold() for word in _WORD.findall(sentence)} & title else None
+        return None
+
+    def shuffled(self, rng: random.Random) -> Iterator[Page]:
+        """Yield all pages in a random order."""
+        ids = sorted(self.pages)
+        rng.shuffle(ids)
+        for number, id_ in enumerate(ids):
+            self._on_page(number, len(ids))
+            yield self.pages[id_]
+
+    def prompt(
+        self, capability: str, text: str, reference: str, pages: Iterable[tuple[str, ...]], source: str | None = None
+    ) -> Prompt:
+        """Return a prompt that names the collection, the documents that answer it, and the one that it shows."""
+        item: dict[str, JsonValue] = {"capability": capability, "collection": self.collection.name}
+        item |= {"digest": self.collection.digest, "pages": cast("JsonValue", [list(one) for one in pages])}
+        item |= {"source": source} if source is not None else {}
+        return Prompt.of(text, reference=reference, tags=(capability,), item=item)
+
+
+def _first_sentences(text: str) -> Iterator[str]:
+    """Yield the first sentence of each paragraph of prose."""
+    yield from (sentences[0] for sentences in _paragraphs(text) if _is_complete(sentences[0]))
+
+
+def prose_sentences(text: str) -> Iterator[str]:
+    """Yield the complete sentences of prose in a text, on one line each."""
+    yield from (sentence for sentences in _paragraphs(text) for sentence in sentences if _is_complete(sentence))
+
+
+def _paragraphs(text: str) -> Iterator[list[str]]:
+    """Yield the sentences of each paragraph of prose."""
+    for paragraph in _PARAGRAPH.split(text):
+        if not _NO_PROSE.search(paragraph) and not paragraph.startswith(("  ", "\t")):
+            yield _SENTENCE.split(" ".join(paragraph.split()))
+
+
+def _is_complete(sentence: str) -> bool:
+    """Return whether a sentence has enough words to stand by itself, and an end."""
+    return len(sentence.split()) >= 8 and len(sentence) <= 400 and sentence.endswith((".", ":"))
+
+
+def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.0) -> Criterion:
+    """Return a criterion for a judge about a fact, which quotes the passage that states it.
+
+    The passage is no evidence of the criterion: a judge would find in it what the completion does not say.
+    """
+    source = Source(document=document, passage=passage)
+    return Criterion(key=key, text=text, weight=weight, sources=(source,))
+
+
+def cites(
+    pages: Sequence[Iterable[str]], titles: Iterable[str], *, weight: float = 2.0, required: bool = True
+) -> Criterion:
+    """Return a criterion that a check decides: these documents, given or opened, are cited, and no others.
+
+    If it is required, a report without them gets no reward: a judge may find in it what it does not say.
+    """
+    alternatives = [list(one) for one in pages]
+    named = (
+        f"“{title}” ({' or '.join(f'[{id_}]' for id_ in one)})" for title, one in zip(titles, alternatives, strict=True)
+    )
+    text = f"Cites {' and '.join(named)}, which it was given or has opened, and nothing else."
+    check = Check(name="cites_pages", args={"pages": [[*one] for one in alternatives]})
+    return Criterion(key="cites", text=text, weight=weight, required=required, check=check)
+
+
+def quotes(passages: Iterable[str], *, weight: float = 3.0) -> Criterion:
+    """Return a criterion that a check decides: these passages are quoted, each with its document."""
+    check = Check(name="quotes", args={"passages": [*passages]})
+    text = "Quotes what answers word for word, with the page that it is from."
+    return Criterion(key="quotes", text=text, weight=weight, check=check)
+
+
+def faults(passages: Iterable[str]) -> tuple[Criterion, ...]:
+    """Return the faults, which checks decide, that leave a report without a reward; it may quote these passages."""
+    words = MAX_COPIED + sum(len(passage.split()) for passage in passages)
+    found = {
+        "copied": ("Copies its sources at length.", Check(name="copied", args={"max": words})),
+        "invented": ("Claims actions that never happened.", Check(name="invented_actions", args={})),
+    }
+    return tuple(
+        Criterion(key=key, text=text, weight=-5.0, required=True, check=check) for key, (text, check) in found.items()
+    )
+
+
+def quotation(passage: str, document: str) -> str:
+    """Return a passage in quotation marks, those in it as apostrophes, with its citation."""
+    return f"“{passage.translate(_INNER_QUOTES)}” [{document}]"
+
+
+def attach(task: Task, library: Library, count: int, rng: random.Random) -> Task:
+    """Return the task with ``count`` documents in its prompt: those that answer it, and others that are like them."""
+    gold = [alternatives[0] for alternatives in task.pages]
+    known = {id_ for alternatives in task.pages for id_ in alternatives} | {task.source}
+    found = (hit.id for hit in library.collection.search(task.prompt.text, count + len(known)))
+    chosen = [*dict.fromkeys(gold), *(id_ for id_ in found if id_ not in known)][: max(count, len(set(gold)))]
+    rng.shuffle(chosen)
+    pages = (library.pages[id_] for id_ in chosen)
+    documents = tuple(Document(id=page.id, title=page.title, text=page.text) for page in pages)
+    return replace(task, prompt=task.prompt.model_copy(update={"documents": documents}))
+
+
+MAX_LINKS = 8
+MIN_WORDS = 15
+"""Words of a section for each link: fewer are a list of links."""
+GAP = "[…]"
+
+
+def find_links(library: Library, rng: random.Random) -> Iterator[Task]:
+    """Yield a task for each section with links to other pages, in a random order of the pages."""
+    for page in library.shuffled(rng):
+        start = 0
+        for number, text in enumerate(split(page.text), start=1):
+            links = _links_between(page, start, start + len(text), library.near_copies(page.id))
+            shown = _without(text, start, links)
+            start += len(text)
+            if 1 <= len(links) <= MAX_LINKS and len(shown.split()) >= MIN_WORDS * len(links):
+                ranked = (sorted(one, key=lambda id_: (len(library.pages[id_].text), id_)) for one in links.values())
+                targets = tuple(dict.fromkeys(map(tuple, ranked)))
+                yield _find_links_task(library, page, number, shown, targets)
+
+
+def _links_between(page: Page, start: int, end: int, withheld: Ids[str]) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the targets of the links between two places, by the place of the link, in order; no withheld ones."""
+    found: dict[tuple[int, int], tuple[str, ...]] = {}
+    for link in sorted(page.links):
+        if start <= link.start and link.end <= end and link.target not in withheld:
+            found[link.start, link.end] = (*found.get((link.start, link.end), ()), link.target)
+    return found
+
+
+def _without(text: str, start: int, links: Iterable[tuple[int, int]]) -> str:
+    """Return a text that begins at ``start`` without its links."""
+    shown, last = "", 0
+    for first, end in links:
+        shown += text[last : first - start] + GAP
+        last = end - start
+    return (shown + text[last:]).strip()
+
+
+def _find_links_task(
+    library: Library, page: Page, number: int, shown: str, targets: tuple[tuple[str, ...], ...]
+) -> Task:
+    question = (
+        f"The section below is of the page “{page.title}”. Its links to other pages are replaced by {GAP}. Find the"
+        " pages that it links to, say for each what the section takes from it, and cite each one as [id], in brackets"
+        f" of its own.\n\n{shown}"
+    )
+    reference = "The section links to " + ", ".join(f"“{library.pages[one[0]].title}” [{one[0]}]" for one in targets)
+    cited = cites(targets, [library.pages[alternatives[0]].title for alternatives in targets], required=False)
+    prompt = library.prompt("find-links", question, f"{reference}.", targets, page.id)
+    return Task(
+        f"find-links-{page.id}-{number}", prompt, Rubric(criteria=(cited, *faults([]))), targets, source=page.id
+    )
+
+
+MAX_IN_VAIN = 200
+"""Pages in a row without another one to compare after which no more are tried: each is a search."""
+
+
+def compare(library: Library, rng: random.Random) -> Iterator[Task]:
+    """Yield a task for each page with another one that it links to, or else with the one whose text is most alike.
+
+    It ends after `MAX_IN_VAIN` pages in a row without one.
+    """
+    done: set[frozenset[str]] = set()
+    in_vain = 0
+    for page in library.shuffled(rng):
+        if (first := library.first_sentence(page.id)) is None:
+            continue
+        if in_vain == MAX_IN_VAIN:
+            return
+        in_vain += 1
+        for other in _others(library, page):
+            second, pair = library.first_sentence(other), frozenset((page.id, other))
+            if second is None or pair in done:
+                continue
+            if pair <= set(library.pages_with(first)) or pair <= set(library.pages_with(second)):
+                continue  # one page repeats the other
+            done.add(pair)
+            in_vain = 0
+            yield _compare_task(library, (page, library.pages[other]), (first, second))
+            break
+
+
+def _others(library: Library, page: Page) -> Iterator[str]:
+    yield from sorted({link.target for link in page.links})
+    yield from (hit.id for hit in library.collection.search(page.title, 10) if hit.id != page.id)
+
+
+def _compare_task(library: Library, pages: tuple[Page, Page], leads: tuple[str, str]) -> Task:
+    a, b = (page.title for page in pages)
+    alternatives = tuple(library.pages_with(lead) or (page.id,) for page, lead in zip(pages, leads, strict=True))
+    question = (
+        f"Compare “{a}” and “{b}”, as the pages of these titles describe them: what each one is, what they have in"
+        " common, and where they differ. Quote a sentence of each page in quotation marks, and cite each page as [id],"
+        " in brackets of its own."
+    )
+    sides = list(zip(("first", "second"), pages, leads, alternatives, strict=True))
+    reference = " ".join(quotation(lead, found[0]) for _, _, lead, found in sides)
+    stated = [
+        fact(name, f"Says of “{page.title}”, in its own words or quoted: “{lead}”", lead, page.id)
+        for name, page, lead, _ in sides
+    ]
+    criteria = (
+        *stated,
+        Criterion(key="difference", text=f"Names a difference between “{a}” and “{b}”.", weight=3.0),
+        Criterion(key="in-common", text=f"Names something that “{a}” and “{b}” have in common.", weight=2.0),
+        Criterion(key="mixed-up", text=f"Says of “{a}” what is true only of “{b}”, or the reverse.", weight=-3.0),
+        cites(alternatives, (a, b)),
+        Criterion(
+            key="quotes",
+            text="Quotes two sentences word for word, each with the page that it is from.",
+            weight=2.0,
+            check=Check(name="quotes", args={"min": 2}),
+        ),
+        *faults(leads),
+    )
+    prompt = library.prompt("compare", question, reference, alternatives)
+    return Task(f"compare-{pages[0].id}-{pages[1].id}", prompt, Rubric(criteria=criteria), alternatives)
+
+
+MAX_NOTES = 8
+_NOTE = re.compile(
+    r"\b(?:New|Added|Changed|Deprecated|Removed) (?:in|since) version (\d+(?:\.\d+)*):\s+\S.{10,600}?(?=\n\s*\n|\Z)",
+    re.DOTALL,
+)
+_PRODUCT = r"(?:the )?(?:PostgreSQL|SQLite|Git|Python|MySQL|MariaDB|Linux|GCC)"
+_SINCE = r"(?:as of|since|prior to|before|starting (?:in|with)|beginning (?:in|with)|versions? before|releases? before)"
+_PROSE = re.compile(
+    rf"\b{_SINCE}\s+(?:{_PRODUCT}\s+(?:versions?\s+|releases?\s+)?|(?:versions?|releases?)\s+)v?(\d+(?:\.\d+)*)(?![\w.]*\w)",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"`([^`\n]{2,40})`")
+
+
+class Note(NamedTuple):
+    """One note of a page, on one line."""
+
+    version: str
+    text: str
+
+
+def changes(library: Library, rng: random.Random) -> Iterator[Task]:
+    """Yield a task for each page and version; of pages that repeat each other's notes only for the shortest."""
+    done: set[tuple[Note, ...]] = set()
+    for page in library.shuffled(rng):
+        by_version: dict[str, dict[Note, None]] = {}
+        for match in _NOTE.finditer(page.text):
+            by_version.setdefault(match[1], {})[Note(match[1], " ".join(match[0].split()))] = None
+        for version, sentence in _in_prose(page.text):
+            by_version.setdefault(version, {})[Note(version, sentence)] = None
+        for version, found in by_version.items():
+            notes = tuple(found)
+            alternatives = _alternatives(library, notes)
+            if len(notes) <= MAX_NOTES and alternatives and alternatives[0] == page.id and notes not in done:
+                done.add(notes)
+                yield _changes_task(library, page, version, notes, alternatives)
+
+
+def _in_prose(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the sentences that name one version since which something holds, each with the version."""
+    for sentence in prose_sentences(text):
+        if len(versions := _PROSE.findall(sentence)) == 1:
+            yield versions[0], sentence
+
+
+def _alternatives(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:
+    """Return the pages that have all of the notes, the shortest first."""
+    first, *others = (library.pages_with(note.text) for note in notes)
+    return tuple(id_ for id_ in first if all(id_ in other for other in others))
+
+
+def _changes_task(
+    library: Library, page: Page, version: str, notes: tuple[Note, ...], alternatives: tuple[str, ...]
+) -> Task:
+    question = (
+        f"What is new, changed or deprecated in version {version} in what the page “{page.title}” describes? Name"
+        " everything that the documentation names, and nothing of other versions. Quote the notes on it in quotation"
+        " marks, and cite the page as [id]."
+    )
+    stated = [
+        fact(f"note-{place}", f"Says what this note says: “{note.text}”", note.text, page.id)
+        for place, note in enumerate(notes, start=1)
+    ]
+    terms = list(dict.fromkeys(term for note in notes for term in _CODE.findall(note.text)))
+    named = Criterion(
+        key="terms",
+        text="Names " + ", ".join(terms) + ".",
+        weight=2.0,
+        check=Check(name="mentions", args={"terms": [*terms]}),
+    )
+    wrong = f"Presents a change as one of version {version} that its note says is of another version."
+    criteria = (
+        *stated,
+        *([named] if terms else []),
+        Criterion(key="other-version", text=wrong, weight=-3.0),
+        quotes([note.text for note in notes]),
+        cites([alternatives], [page.title]),
+        *faults([note.text for note in notes]),
+    )
+    reference = " ".join(quotation(note.text, page.id) for note in notes)
+    prompt = library.prompt("changes", question, reference, [alternatives])
+    return Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (alternatives,))
+
+
+MIN_TERM_CHARS = 3
+_DEFINES = re.compile(r"\b(?:is|are|was|means?|refers? to|consists? of|denotes?|describes?)\b")
+_DANGLING = re.compile(r"\b(?:following|below|above)\b", re.IGNORECASE)
+
+
+def define(library: Library, rng: random.Random) -> Iterator[Task]:
+    """Yield a task for each page that begins with a sentence that says what its title is, and for terms of an index.
+
+    A term is taken if a page that the index names for it says “TERM is …”.
+    """
+    for page in library.shuffled(rng):
+        defined = {sentence: term for term, sentence in (*_of_title(library, page), *_of_terms(page))}
+        for sentence, term in defined.items():
+            alternatives = library.pages_with(sentence)
+            if alternatives and alternatives[0] == page.id:
+                yield _define_task(library, page, term, sentence, alternatives)
+
+
+def _of_title(library: Library, page: Page) -> Iterator[tuple[str, str]]:
+    lead = library.first_sentence(page.id)
+    if lead is not None and _DEFINES.search(lead) and not _DANGLING.search(lead):
+        yield page.title, lead
+
+
+def _of_terms(page: Page) -> Iterator[tuple[str, str]]:
+    """Yield the terms by which an index leads to a page, each with the sentence of the page that defines it."""
+    names = {term.casefold(): term for term in page.terms if term != page.title and len(term) >= MIN_TERM_CHARS}
+    if not names:
+        return
+    named = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    defines = re.compile(
+        rf"(?:(?:An?|The) )?({named})s? (?:is|are|means?|refers? to|consists? of|denotes?) ", re.IGNORECASE
+    )
+    for sentence in prose_sentences(page.text):
+        match = defines.match(sentence)
+        if match and not _DANGLING.search(sentence) and (term := names.pop(match[1].casefold(), None)):
+            yield term, sentence
+
+
+def _define_task(library: Library, page: Page, term: str, sentence: str, alternatives: tuple[str, ...]) -> Task:
+    question = (
+        f"What does “{term}” mean in these documents? Quote the sentence that defines it in quotation marks,"
+        " explain it in your own words, and cite the page as [id]."
+    )
+    criteria = (
+        fact("definition", f"Says what this sentence says: “{sentence}”", sentence, page.id, weight=3.0),
+        Criterion(key="explains", text="Explains the definition in words of its own.", weight=2.0),
+        quotes([sentence]),
+        cites([alternatives], [page.title]),
+        *faults([sentence]),
+    )
+    prompt = library.prompt("define", question, quotation(sentence, page.id), [alternatives])
+    name = page.id if term == page.title else f"{page.id}-{term}"
+    return Task(f"define-{name}", prompt, Rubric(criteria=criteria), (alternatives,))
+
+
+Capability = Literal["find-links", "compare", "changes", "define"]
+
+
+class Synthesis(NamedTuple):
+    """The function that yields tasks of a capability, and what of a collection they are made of."""
+
+    tasks: Callable[[Library, random.Random], Iterator[Task]]
+    made_of: str
+
+
+CAPABILITIES: dict[Capability, Synthesis] = {
+    "find-links": Synthesis(find_links, "sections of prose with links to other pages"),
+    "compare": Synthesis(
+        compare, "two pages that are linked or alike, each with a first sentence that has a word of its title"
+    ),
+    "changes": Synthesis(changes, "notes such as “Changed in version 3.8: …”"),
+    "define": Synthesis(define, "a first sentence that has a word of the title"),
+}
+
+
+def synthesize(
+    collection: Collection,
+    capabilities: Iterable[Capability] = tuple(CAPABILITIES),
+    *,
+    limit: int | None = None,
+    documents: int = 0,
+    seed: int = 0,
+    on_page: OnPage = lambda _done, _total: None,
+) -> Iterator[Task]:
+    """Yield tasks of a collection, the same ones for the same seed.
+
+    A task is left out if its prompt or one of its criteria addresses a model: they may quote a document, and the policy
+    and a judge read them.
+
+    Args:
+        collection: The collection.
+        capabilities: What the tasks ask for.
+        limit: Maximum number of tasks for each capability.
+        documents: Documents that are attached to each prompt: those that answer it, and others that are like them.
+        seed: Seed of the choice.
+        on_page: Receives how many pages of how many a capability has read.
+    """
+    library, prompts = Library(collection, on_page), set[str]()
+
+    def is_new(task: Task) -> bool:
+        known = task.prompt.text in prompts
+        prompts.add(task.prompt.text)
+        texts = (task.prompt.text, *(criterion.text for criterion in task.rubric.criteria))
+        return not known and not any(map(addresses_model, texts))
+
+    for name in capabilities:
+        rng = random.Random(f"{seed} {name}")
+        for task in islice(filter(is_new, CAPABILITIES[name].tasks(library, rng)), limit):
+            yield attach(task, library, documents, random.Random(f"{seed} {task.id}")) if documents else task
