@@ -16,8 +16,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats import load
-from rubricsvc.formats.lines import read_all
 from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.lines import read_all
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
@@ -263,8 +263,8 @@ def data_tasks(config: RunConfig, progress: Progress) -> list[Task]:
 def _demonstrated(tasks: list[Task], config: RunConfig, progress: Progress) -> list[Task]:
     """Return the prompts with demonstrations of a file, or with those that the script of `research` plays."""
     from trainer.data.demonstrations import with_demonstrations
-    from trainer.environments.tools import Research
     from trainer.environments.scripted import demonstrate
+    from trainer.environments.tools import Research
 
     path = config.demonstrations.path if config.demonstrations is not None else None
     if path is not None:
