@@ -1,4 +1,4 @@
-"""Calls to one server with OpenAI's API, and the parsing of what comes back, of which nothing is trusted."""
+"""OpenAI's client for one server, and the parsing of what comes back, of which nothing is trusted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import httpx2
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
@@ -39,17 +41,65 @@ _MAX_TOKENS = 1e9
 _OVER_CONTEXT = re.compile(r"context.{0,3}(length|size|window)|maximum model length|max_model_len", re.IGNORECASE)
 
 
+class _BoundedTransport(httpx2.AsyncClient):
+    """The HTTP client of OpenAI's SDK, over aiohttp: httpx's own pipeline costs as much as the rest of a call.
+
+    It reads at most one byte over ``MAX_BODY_BYTES``. Redirects and the environment's proxies are followed.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        super().__init__(trust_env=False, transport=httpx2.AsyncBaseTransport())  # unused: `send` is replaced
+        parts = urlsplit(base_url)  # once: the lookup takes as long as a call
+        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        self._session: aiohttp.ClientSession | None = None
+
+    def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
+        """Return a request without httpx's merging of defaults."""
+        return httpx2.Request(method, url, headers=parts.get("headers"), content=parts.get("content"))
+
+    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+        """Send a request and return its response, with a bounded body."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The throttle limits the number of connections.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(),
+            )
+        headers, content = request.headers.multi_items(), bytearray()
+        async with self._session.request(
+            request.method, str(request.url), data=request.content, headers=headers, proxy=self._proxy
+        ) as response:
+            async for part in response.content.iter_any():
+                content += part[: MAX_BODY_BYTES + 1 - len(content)]
+                if len(content) > MAX_BODY_BYTES:
+                    response.close()
+                    break
+            # Not of the body in transit: here it is decoded, may be cut, and is read as UTF-8 whatever is declared.
+            kept = {"Retry-After": response.headers.get("Retry-After", "")}
+            return httpx2.Response(response.status, headers=kept, content=bytes(content), request=request)
+
+    async def aclose(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        await super().aclose()
+
+
 class HttpClient:
-    """One server, over aiohttp. Each call has one deadline; redirects and the environment's proxies are followed."""
+    """OpenAI's client for one server. Each call has one deadline."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
         self._timeout_s = endpoint.timeout_s
-        key = secret(endpoint.key_variable) or "none"  # self-hosted servers need no key
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        parts = urlsplit(self._base)  # once: the lookup takes as long as a call
-        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        self._session: aiohttp.ClientSession | None = None
+        self._client = AsyncOpenAI(
+            base_url=self._base,  # not OPENAI_BASE_URL
+            api_key=secret(endpoint.key_variable) or "none",  # self-hosted servers need no key
+            max_retries=0,  # the throttle retries
+            timeout=None,  # `call` has the deadline
+            http_client=_BoundedTransport(self._base),
+        )
 
     @property
     def root(self) -> str:
@@ -62,55 +112,40 @@ class HttpClient:
         return not isinstance(content, RequestFailed) or 0 < content.status < 500
 
     async def aclose(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        """Close the connections."""
+        await self._client.close()
 
     async def call(
         self, path: str, body: dict[str, Any] | None = None, *, quick: bool = False
     ) -> bytes | RequestFailed:
         """Return the body of the response to ``POST path``, or without ``body`` to ``GET path``.
 
-        At most one byte over ``MAX_BODY_BYTES`` is read, whatever the status. The path is under the base URL, or a
-        whole URL. A ``quick`` call does not use the model.
+        The path is under the base URL, or a whole URL. A ``quick`` call does not use the model.
         """
-        url = path if "://" in path else self._base + path
+        url = path if "://" in path else self._base + path  # the SDK takes a tenth of a call to join it
         timeout_s = min(self._timeout_s, PROBE_TIMEOUT_S) if quick else self._timeout_s
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # The throttle limits the number of connections.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(),
-                headers=self._headers,
-            )
-        content = bytearray()
         try:
-            data = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-            async with (
-                asyncio.timeout(timeout_s),
-                self._session.request("GET" if body is None else "POST", url, data=data, proxy=self._proxy) as response,
-            ):
-                async for part in response.content.iter_any():
-                    content += part[: MAX_BODY_BYTES + 1 - len(content)]
-                    if len(content) > MAX_BODY_BYTES:
-                        response.close()
-                        break
+            async with asyncio.timeout(timeout_s):
+                # A raw response: building the SDK's response models costs as much as the request.
+                if body is None:
+                    response = await self._client.get(url, cast_to=httpx2.Response)
+                else:
+                    response = await self._client.post(url, cast_to=httpx2.Response, body=body)
         except TimeoutError:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)
-        except aiohttp.ClientError as error:
-            cause = getattr(error, "os_error", error)  # aiohttp's own message mentions ssl even without TLS
+        except APIStatusError as error:
+            return _refusal(error.status_code, error.response.content, retry_after(error.response.headers))
+        except (APIConnectionError, aiohttp.ClientError) as error:
+            source = error.__cause__ if isinstance(error, APIConnectionError) else error  # the SDK wraps timeouts only
+            cause = getattr(source, "os_error", source)  # aiohttp's own message mentions ssl even without TLS
             refused = isinstance(cause, ConnectionRefusedError)
             detail = "connection refused" if refused else getattr(cause, "strerror", None) or error_message(cause)
             failure = Failure(Reason.UNREACHABLE, f"{self._base}: {detail}")
-            return RequestFailed(failure, retry=True, billable=not isinstance(error, aiohttp.ClientConnectorError))
+            return RequestFailed(failure, retry=True, billable=not isinstance(source, aiohttp.ClientConnectorError))
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a server
             return RequestFailed(Failure(Reason.ENGINE_ERROR, error_message(error)))
-        if 200 <= response.status < 300:
-            return bytes(content)
-        return _refusal(response.status, bytes(content), retry_after(response.headers))
+        return response.content
 
 
 def _refusal(status: int, content: bytes, pause_s: float | None) -> RequestFailed:
