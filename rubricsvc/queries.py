@@ -9,7 +9,6 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from rubricsvc.core.base import MAX_ID, Name
-from rubricsvc.core.job_comparison import PairedBy
 from rubricsvc.core.states import ItemSort, JobStatus, Outcome, RubricState
 
 MAX_LIMIT = 1000
@@ -74,12 +73,6 @@ class RescoreQuery(BaseModel):
     budget: float | None = Field(None, gt=0, allow_inf_nan=False, description="Maximum cost in US dollars.")
     min_coverage: float | None = Field(None, ge=0, le=1, description="Used instead of the rubrics' own; asks no judge.")
     allow_drafts: bool = Field(False, description="Use given rubrics that are not approved.")
-
-
-class CompareQuery(BaseModel):
-    """Parameters of a comparison of two jobs."""
-
-    by: PairedBy | None = Field(None, description="What to pair; by default completions, or prompts if none is shared.")
 
 
 class ItemFilters(Paging):

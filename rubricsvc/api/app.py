@@ -12,22 +12,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
-from rubricsvc.api import (
-    completions,
-    errors,
-    evolutions,
-    graders,
-    health,
-    imports,
-    jobs,
-    judges,
-    labels,
-    prompts,
-    rewards,
-    rubrics,
-    runs,
-    verdicts,
-)
+from rubricsvc.api import errors, graders, health, imports, jobs, judges, rewards, routes, rubrics
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import BodyLimit, RequestContext
@@ -73,9 +58,9 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    nouns = (prompts, rubrics, completions, judges, jobs, rewards, verdicts, labels, evolutions, runs)
-    for noun in (*nouns, imports, graders):
-        app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
+    known = [noun.router for noun in (rubrics, judges, jobs, rewards, imports, graders)]
+    for router in (*known, routes.router()):
+        app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     _name_operations(app)
     app.openapi = partial(_openapi, app)  # type: ignore[method-assign]
@@ -93,7 +78,7 @@ def _name_operations(app: FastAPI) -> None:
             tag = str(route.tags[0])
             noun = tag if verb == "page" and not what else tag.removesuffix("s")
             words = [route.name] if tag == "health" else ["list" if verb == "page" else verb, noun, what]
-            route.operation_id = "_".join(filter(None, words))
+            route.operation_id = route.operation_id or "_".join(filter(None, words))
             route.summary = route.operation_id.replace("_", " ").capitalize()
 
 

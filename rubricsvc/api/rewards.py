@@ -11,8 +11,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.jobs import IdempotencyKey, with_key
 from rubricsvc.api.request import IdInPath, Service
+from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import NewRewards, Rewards
 from rubricsvc.schemas.waiting import polling
@@ -36,7 +36,7 @@ async def submit(
     After an error nothing is stored, and `path` says what is wrong: 404 for something unknown, 422 for a rubric of
     another prompt or a wrong number of completions or rubrics, 409 as for POST /v1/jobs.
     """
-    at_once = with_key(new, idempotency_key).model_copy(update={"timeout": 0.0})
+    at_once = new.model_copy(update={"timeout": 0.0, "key": new.key or idempotency_key})
     submitted = await run_in_threadpool(service.rewards.submit, at_once)
     found = await _waited(service, submitted.job_id, new.timeout, response)
     by_id = {one.id: one for one in found.rewards}

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from rubricsvc.api.auth import Caller
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.jobs import IdempotencyKey
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath, Service, SettingsDep, ValidatorsDep
+from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError

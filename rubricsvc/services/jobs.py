@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
 from rubricsvc.core.job_comparison import JobComparison, PairedBy
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+
+By = Annotated[PairedBy | None, Field(description="What to pair; by default completions, else prompts.")]
 
 
 class Jobs:
@@ -112,7 +116,13 @@ class Jobs:
             rows, following = jobs.pairs(session, job_id, **query.model_dump())
         return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
 
-    def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
+    def compare(
+        self,
+        a: int,
+        b: int,
+        *,
+        by: By = None,
+    ) -> JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         with self.db.read() as session:
             return comparing.compare(session, a, b, by=by)

@@ -9,6 +9,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.lint import EmptyValue
+from rubricsvc.services.completions import Completions, Labels, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.prompts import Prompts
@@ -58,6 +59,7 @@ class LocalService:
         self.db, self.caller, self.approval = db, caller, approval
         self.validators = validators or Validators()
         self.prompts = Prompts(db)
+        self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
         self.evolutions = Evolutions(db)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import mean_known
@@ -69,6 +69,9 @@ TRANSCRIPTS = 3
 EXAMPLES = 2
 """Rollouts of an alarm."""
 _LOOKED_AT = 500
+
+
+Most = Annotated[int, Field(ge=0, le=1000, description="Maximum number of transcripts of each kind.")]
 
 
 class Runs:
@@ -251,7 +254,7 @@ class Runs:
             run = runs.get(session, run_id).id
             return Page.cut(_completions(session, run, verdicts=query.verdicts, **selection), query.limit)
 
-    def report(self, run_id: int, transcripts: int = TRANSCRIPTS) -> RunReport:
+    def report(self, run_id: int, transcripts: Most = TRANSCRIPTS) -> RunReport:
         """Return what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
         run = self.get(run_id)
         with self.db.read() as session:

@@ -1,0 +1,150 @@
+"""Routes made from the methods of services: a row of `ROUTES` is a method, and where it is found over HTTP.
+
+A method's last argument, a request model, is the query of a GET and the body of a POST; arguments before it are in the
+path. Its docstring is the operation's description, its annotations are the types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from inspect import Parameter, Signature, getattr_static, isclass, signature
+from typing import Annotated, Any, cast, get_args, get_type_hints
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import BaseModel
+
+from rubricsvc.api.body import Json, StrictRoute
+from rubricsvc.api.errors import error_responses
+from rubricsvc.api.request import IdInPath, RefInPath, Service
+from rubricsvc.schemas import Page
+from rubricsvc.schemas.methods import Attribute
+from rubricsvc.services.completions import Completions, Labels, Verdicts
+from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.prompts import Prompts
+from rubricsvc.services.runs import Runs
+
+CREATED, OK = 201, 200
+
+ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
+    (Prompts, "add", "POST", "", CREATED),
+    (Prompts, "page", "GET", "", OK),
+    (Prompts, "get", "GET", "/{ref:path}", OK),
+    (Completions, "add", "POST", "", CREATED),
+    (Completions, "page", "GET", "", OK),
+    (Completions, "get", "GET", "/{completion_id}", OK),
+    (Jobs, "submit", "POST", "", CREATED),
+    (Jobs, "page", "GET", "", OK),
+    (Jobs, "get", "GET", "/{job_id}", OK),
+    (Jobs, "items", "GET", "/{job_id}/items", OK),
+    (Jobs, "pairs", "GET", "/{job_id}/pairs", OK),
+    (Jobs, "compare", "GET", "/{a}/compare/{b}", OK),
+    (Jobs, "cancel", "POST", "/{job_id}/cancel", OK),
+    (Jobs, "rescore", "POST?", "/{job_id}/rescore", CREATED),
+    (Jobs, "retry", "POST?", "/{job_id}/retry", OK),
+    (Verdicts, "page", "GET", "", OK),
+    (Labels, "add", "POST", "", CREATED),
+    (Labels, "page", "GET", "", OK),
+    (Evolutions, "page", "GET", "", OK),
+    (Evolutions, "get", "GET", "/{evolution_id}", OK),
+    (Runs, "create", "POST", "", CREATED),
+    (Runs, "page", "GET", "", OK),
+    (Runs, "get", "GET", "/{run_id}", OK),
+    (Runs, "report", "GET", "/{run_id}/report", OK),
+    (Runs, "delete", "DELETE", "/{run_id}", HTTPStatus.NO_CONTENT),
+    (Runs, "heartbeat", "POST", "/{run_id}/heartbeat", OK),
+    (Runs, "stop", "POST", "/{run_id}/stop", OK),
+    (Runs, "record", "POST", "/{run_id}/steps", CREATED),
+    (Runs, "steps", "GET", "/{run_id}/steps", OK),
+    (Runs, "rollouts", "GET", "/{run_id}/rollouts", OK),
+    (Runs, "record_evaluation", "POST", "/{run_id}/evaluations", CREATED),
+    (Runs, "evaluations", "GET", "/{run_id}/evaluations", OK),
+    (Runs, "evaluation_completions", "GET", "/{run_id}/evaluations/completions", OK),
+)
+"""Service, method, HTTP method (with ``?`` the request model is the query), path below the noun, and status."""
+
+IdempotencyKey = Annotated[
+    str | None, Header(min_length=1, max_length=200, description="The same key returns the same job, with 200.")
+]
+
+
+def router() -> APIRouter:
+    """Return the router of `ROUTES`."""
+    made = APIRouter(route_class=StrictRoute)
+    for service, name, method, path, status in ROUTES:
+        noun, plain = service.__name__.lower(), getattr_static(service, name)
+        function = plain.function if isinstance(plain, Attribute) else plain
+        hints = get_type_hints(function, include_extras=True)
+        returns = hints["return"]
+        statuses = [404] if "{" in path or method.startswith("POST") else []
+        responses = error_responses(*statuses, *([409] if method != "GET" else []))
+        if _makes_job(returns):
+            responses |= {OK: {"model": returns}}
+        made.add_api_route(
+            f"/{noun}{path}",
+            _endpoint(noun, name, function, hints, in_query=not method.isalpha() or method == "GET"),
+            methods=[method.rstrip("?")],
+            status_code=status,
+            response_model=None if returns is type(None) else returns,
+            responses=responses,
+            tags=[noun],
+            operation_id=_operation(noun, name, method, returns),
+        )
+    return made
+
+
+def _makes_job(returns: Any) -> bool:
+    return isclass(returns) and issubclass(returns, BaseModel) and "is_new" in returns.model_fields
+
+
+def _operation(noun: str, name: str, method: str, returns: Any) -> str:
+    """Return the name of an operation: ``list_jobs``, ``submit_job``, ``list_job_items``."""
+    single = noun.removesuffix("s")
+    if getattr(returns, "__pydantic_generic_metadata__", {}).get("origin") is Page:
+        return f"list_{noun}" if name == "page" else f"list_{single}_{name}"
+    if method == "GET":
+        return f"get_{single}" if name == "get" else f"get_{single}_{name}"
+    verb, _, what = name.partition("_")
+    return "_".join(filter(None, (verb, single, what)))
+
+
+def _endpoint(
+    noun: str, name: str, function: Callable[..., Any], hints: dict[str, Any], *, in_query: bool
+) -> Callable[..., Any]:
+    """Return the function that FastAPI calls: it passes what the path, query and body have to the method."""
+    parameters, given = [Parameter("service", Parameter.KEYWORD_ONLY, annotation=Service)], []
+    for one in list(signature(function).parameters.values())[1:]:
+        kind, default = hints[one.name], one.default
+        if isclass(kind) and issubclass(kind, BaseModel):
+            kind = Annotated[kind, Query()] if in_query else cast(Any, Json)[kind]
+        elif default is not Parameter.empty:
+            plain, field = get_args(kind)  # of Annotated, with a pydantic Field
+            kind = Annotated[plain, *field.metadata, Query(description=field.description)]
+        else:
+            kind = IdInPath if kind is int else RefInPath
+        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, annotation=kind, default=default))
+        given.append((one.name, one.kind is Parameter.KEYWORD_ONLY))
+    makes_job = _makes_job(hints["return"])
+    if makes_job:
+        parameters.append(Parameter("response", Parameter.KEYWORD_ONLY, annotation=Response))
+        if not in_query and "key" in getattr(hints[given[-1][0]], "model_fields", ()):
+            parameters.append(
+                Parameter("idempotency_key", Parameter.KEYWORD_ONLY, annotation=IdempotencyKey, default=None)
+            )
+
+    def call(service: Any, response: Any = None, idempotency_key: str | None = None, **values: Any) -> Any:
+        if idempotency_key is not None and values[given[-1][0]].key is None:
+            values[given[-1][0]] = values[given[-1][0]].model_copy(update={"key": idempotency_key})
+        arguments = [values[key] for key, named in given if not named]
+        named = {key: values[key] for key, named in given if named}
+        result = getattr(getattr(service, noun), name)(*arguments, **named)
+        if makes_job and not result.is_new and response is not None:
+            response.status_code = OK
+        return Response(status_code=HTTPStatus.NO_CONTENT) if result is None else result
+
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__name__, call.__annotations__ = name, {}
+    call.__doc__ = re.split(r"\n\s*\n\s*(?:Args|Raises):\n", function.__doc__ or "")[0]
+    return call

@@ -1,0 +1,73 @@
+"""`Completions`, and what was found about them: `Verdicts` of judges, `Labels` of people."""
+
+from __future__ import annotations
+
+from rubricsvc.queries import CompletionFilters, LabelFilters, VerdictFilters
+from rubricsvc.schemas import NewCompletions, NewLabels, Page, StoredCompletion, StoredIds, StoredLabel, StoredVerdict
+from rubricsvc.schemas.methods import takes
+from rubricsvc.store import completions, labels, prompts, rubrics, verdicts
+from rubricsvc.store.session import Database
+
+
+class Completions:
+    """Completions, by id."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @takes(NewCompletions)
+    def add(self, new: NewCompletions) -> StoredIds:
+        """Store completions of one or several prompts. Identical content for a prompt is stored once."""
+        with self.db.write() as session:
+            for prompt_id in {item.prompt_id for item in new.completions}:
+                prompts.get(session, prompt_id)
+            pairs = ((item.prompt_id, item.completion) for item in new.completions)
+            return StoredIds(ids=tuple(completions.add_many(session, pairs)))
+
+    @takes(CompletionFilters)
+    def page(self, query: CompletionFilters) -> Page[StoredCompletion]:
+        """List completions, oldest first."""
+        with self.db.read() as session:
+            rows = completions.page(session, **query.model_dump() | {"limit": query.limit + 1})
+            return Page.cut([StoredCompletion.of(row) for row in rows], query.limit)
+
+    def get(self, completion_id: int) -> StoredCompletion:
+        """Get a completion."""
+        with self.db.read() as session:
+            return StoredCompletion.of(completions.get(session, completion_id))
+
+
+class Verdicts:
+    """Verdicts of judges, by criterion."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @takes(VerdictFilters)
+    def page(self, query: VerdictFilters) -> Page[StoredVerdict]:
+        """List verdicts, oldest first. Filter by job, completion or outcome."""
+        with self.db.read() as session:
+            rows = verdicts.page(session, **query.model_dump() | {"limit": query.limit + 1})
+            return Page.cut([StoredVerdict.of(row) for row in rows], query.limit)
+
+
+class Labels:
+    """People's verdicts."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @takes(NewLabels)
+    def add(self, new: NewLabels) -> StoredIds:
+        """Store labels. 409 if the annotator has a different label there, unless ``replace`` is true."""
+        with self.db.write() as session:
+            rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.labels}}
+            rows = ((item.completion_id, rubric_ids[item.rubric], item.label) for item in new.labels)
+            return StoredIds(ids=tuple(labels.add_many(session, rows, replace=new.replace)))
+
+    @takes(LabelFilters)
+    def page(self, query: LabelFilters) -> Page[StoredLabel]:
+        """List labels, oldest first. Filter by completion, rubric version, annotator or job."""
+        with self.db.read() as session:
+            rows = labels.page(session, **query.model_dump() | {"limit": query.limit + 1})
+            return Page.cut([StoredLabel.of(row) for row in rows], query.limit)
