@@ -2,8 +2,8 @@
 
     python -m bench.bench_faults [--untrained]
 
-The examples and what they must get are in the presets; a rule plants the faults (`workers.authoring.faults.rules`). The
-false alarms are good examples in which the judge sees the fault before it is planted; the verdicts on the bad examples
+The examples and what they must get are in the presets; a rule plants the faults (`workers.authoring.planted_faults`).
+The false alarms are good examples in which the judge sees the fault before it is planted; the verdicts on the bad ones
 are printed beside. Last come rubrics of statements ("says that …", `fault_rubrics.yaml`), which the judge was trained
 for. The last line is JSON.
 """
@@ -29,9 +29,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_test import ExampleTest, FaultReport
 from rubricsvc.formats import InputFile, load, stream
 from rubricsvc.stats.intervals import rate
-from workers.authoring.faults.catching import catch_faults, fault_report
-from workers.authoring.faults.rules import faults_by_rule, good_examples
-from workers.authoring.rubric_tests import RubricTester
+from workers.authoring.planted_faults import RubricTester, catch_faults, fault_report, faults_by_rule, good_examples
 from workers.engines.base import Engine
 
 FIELDS = ("caught", "false_alarms", "noticed", "verdicts_as_expected")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench import judge_sets
 from bench.judge_sets import LONGEST, SETS, sampled
+from recipes.embedded_judge.alterations.alter import ALTERATIONS
 from recipes.embedded_judge.checks import checks_in_words
 from recipes.embedded_judge.documents import document_answers, standard_library_docstrings
 from recipes.embedded_judge.everyday import everyday_answers
@@ -28,7 +29,6 @@ from rubricsvc.errors import UnavailableError
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
 from trainer.judge_training.evaluation import By
 from trainer.judge_training.examples import Example, Part, Question, side_of
-from workers.authoring.alterations.alter import ALTERATIONS
 
 SEED = 2026
 """Of the questions; a training's own seed makes others of the same texts."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from recipes.embedded_judge.alterations.frames import invented_documents
 from recipes.embedded_judge.arithmetic import arithmetic
 from recipes.embedded_judge.checks import checks_in_words
 from recipes.embedded_judge.damaged import damaged
@@ -28,7 +29,6 @@ from rubricsvc.formats import load
 from trainer.judge_training.config import FileData, JudgeTrainConfig, QuestionData, load_config
 from trainer.judge_training.data import load_dataset, question_line
 from trainer.judge_training.examples import Example, side_of
-from workers.authoring.alterations.frames import invented_documents
 
 RECIPE = Path(__file__).with_name("embedded.toml")
 COUNTS = {

@@ -11,12 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+from recipes.embedded_judge.alterations.frames import fillers, read
+from recipes.embedded_judge.alterations.tables import base_forms, third_person, words_of
 from recipes.embedded_judge.edits import sentences
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from trainer.judge_training.examples import Example
-from workers.authoring.alterations.frames import fillers, read
-from workers.authoring.alterations.tables import base_forms, third_person, words_of
 
 SHORTEST, LONGEST = 6, 30
 """Words of a sentence."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from recipes.embedded_judge.documents import lower_first
-from workers.authoring.alterations.frames import restated
-from workers.authoring.alterations.tables import (
+from recipes.embedded_judge.alterations.frames import restated
+from recipes.embedded_judge.alterations.tables import (
     NUMBERS,
     exchanges,
     lines,
@@ -16,6 +15,7 @@ from workers.authoring.alterations.tables import (
     phrase_pattern,
     replaced,
 )
+from recipes.embedded_judge.documents import lower_first
 
 _WORD = re.compile(r"(?:a |[a-z]{2,} |`|[A-Z])")
 _CLAUSE = re.compile(

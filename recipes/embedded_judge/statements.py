@@ -10,15 +10,15 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 from recipes.embedded_judge import load_yaml
+from recipes.embedded_judge.alterations.alter import ALTERATIONS, alterations, code_names
+from recipes.embedded_judge.alterations.frames import read
+from recipes.embedded_judge.alterations.tables import words_of
 from recipes.embedded_judge.documents import lower_first, plain_title, proper_names, prose
 from recipes.embedded_judge.paraphrase import paraphrase
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.examples import Example, Target
-from workers.authoring.alterations.alter import ALTERATIONS, alterations, code_names
-from workers.authoring.alterations.frames import read
-from workers.authoring.alterations.tables import words_of
 
 _CONDITION = re.compile(
     r"\b(?:if|when|while|where|whether|unless|until|which|that|who|whose|may|some|other|any)\b", re.IGNORECASE

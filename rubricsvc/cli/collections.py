@@ -210,7 +210,7 @@ def verify(
     from rubricsvc.store import generation, prompts
     from rubricsvc.store import rubrics as stored
     from workers.authoring.evidence import EvidenceVerifier
-    from workers.authoring.methods.shown import documents_of
+    from workers.authoring.templates import documents_of
 
     with open_collection(get_settings().collections_dir, name) as collection:
         verifier = EvidenceVerifier(collection)

@@ -25,7 +25,7 @@ def askable_judge(name: str, model: str | None, api_key_env: str | None) -> Judg
     Raises:
         InvalidError: It does not judge texts one by one.
     """
-    from workers.authoring.rubric_tests import check_askable
+    from workers.authoring.planted_faults import check_askable
 
     judge = judge_of(name, model, "readout", api_key_env)
     check_askable(judge)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,20 +13,17 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, input_file
 from rubricsvc.cli.job_waiting import end
 from rubricsvc.cli.jobs import Budget, Wait
-from rubricsvc.cli.output import MAX_SEED, Json, echo, show
-from rubricsvc.core.authoring import AuthoringTask
+from rubricsvc.cli.output import MAX_SEED, Json, echo
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method, Specification
-from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.judge import Sampling
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InputFile
 from rubricsvc.services import generating
 from rubricsvc.services.importing import import_prompts
-from rubricsvc.settings import get_settings
 from rubricsvc.store import judges
 from rubricsvc.store import prompts as stored_prompts
-from rubricsvc.store.generation import inputs_of_prompt
 from rubricsvc.store.session import PUBLISHED, every
 
 _FILE = "File with prompts; - is stdin."
@@ -71,7 +65,6 @@ def generate(
     name: Annotated[str, typer.Option(help="Name of the job.")] = "",
     budget: Budget = None,
     wait: Wait = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print calls, tokens and cost; submit nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Generate a rubric for each prompt, as a job: of a file, or stored ones.
@@ -91,14 +84,8 @@ def generate(
             options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=most, seed=seed)
             generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
             ids = _prompt_ids(session, source, format, prompts)[:limit]
-            if dry_run:
-                estimate = _estimate(session, judge, generation, ids)
-            else:
-                job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
-                is_new = PUBLISHED in session.info
-        if dry_run:
-            show(estimate, as_json)
-            return
+            job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
+            is_new = PUBLISHED in session.info
         if not is_new:
             echo(f"job {job_id} exists already; nothing is submitted")
         end(db, job_id, wait, as_json)
@@ -126,21 +113,3 @@ def _prompt_ids(session: Session, file: InputFile | None, format: str | None, re
     if refs:
         return [stored_prompts.get(session, ref).id for ref in refs]
     return [row.id for row in every(stored_prompts.page, session)]
-
-
-def _estimate(session: Session, judge_ref: str, generation: Generation, ids: list[int]) -> dict[str, Any]:
-    """Return the estimate; nothing of the session is stored."""
-    from workers.authoring.estimate import estimate_generation
-
-    folder = get_settings().collections_dir
-    generation = generating.prepared(session, generation)
-    judge: Judge = judges.get(session, judge_ref).value
-    tried_by = judges.get(session, generation.gate_judge).value if generation.gate_judge is not None else judge
-
-    def tasks() -> Iterator[AuthoringTask]:
-        for id_ in ids:
-            yield inputs_of_prompt(session, id_, generation, collections_dir=folder)
-
-    estimate = asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))
-    session.rollback()
-    return estimate

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.audit import Rate
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, TestOutcome
-    from workers.authoring.faults.testing import FaultOptions
+    from workers.authoring.planted_faults import FaultOptions
 
 MOST_MISSED = 10
 _RATES = ("caught", "95%", "false alarms", "95%", "noticed", "95%")
@@ -33,7 +33,6 @@ _MARK = {True: "pass", False: "FAIL", None: "not measured"}
 
 _FAULTS = "Plant faults by rule into good examples, and count those that are caught."
 _FAULTS_BY = "Judge whose model writes the faults instead."
-_GOOD_BY = "Judge whose model writes one more good example to plant faults into."
 _MIN_CATCH = "Least catch rate of each criterion that passes."
 
 
@@ -43,7 +42,6 @@ def test(
     judge: JudgeOption = None,
     faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
     faults_by: Annotated[str | None, typer.Option(help=_FAULTS_BY, show_default=False)] = None,
-    good_by: Annotated[str | None, typer.Option(help=_GOOD_BY, show_default=False)] = None,
     min_catch: Annotated[float | None, typer.Option(min=0, max=1, help=_MIN_CATCH, show_default=False)] = None,
     name: OfSeveral = None,
     model: Model = None,
@@ -58,17 +56,16 @@ def test(
     approved only after it passed. Exits with 1 if anything fails, and with 3 if nothing fails and something could not
     be measured.
     """
-    targets = [one for one in targets_of(target, name) if one.rubric.examples or good_by is not None]
+    targets = [one for one in targets_of(target, name) if one.rubric.examples]
     if not targets:
-        hint = "add some (docs/testing-rubrics.md), or have one written: --good-by JUDGE"
-        raise InvalidError(f"{target} has no examples", hint=hint, path="examples")
+        raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
     given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
     judges = [given or no_judge(found.rubric) for found in targets]
     options = None
-    if faults or faults_by is not None or good_by is not None or min_catch is not None:
-        from workers.authoring.faults.testing import FaultOptions
+    if faults or faults_by is not None or min_catch is not None:
+        from workers.authoring.planted_faults import FaultOptions
 
-        options = FaultOptions(_writer(faults_by, api_key_env), _writer(good_by, api_key_env), min_catch)
+        options = FaultOptions(_writer(faults_by, api_key_env), min_catch)
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
         for found, one in zip(targets, judges, strict=True):
@@ -83,9 +80,9 @@ def _writer(name: str | None, api_key_env: str | None) -> Judge | None:
 
 
 def _run(found: RubricTarget, judge: Judge, faults: FaultOptions | None) -> RubricTest:
-    from workers.authoring.faults.testing import RubricTestRun
+    from workers.authoring.planted_faults import RubricTestRun
 
-    return RubricTestRun(found.rubric, found.prompt, judge, ask=ask, progress=_progress, on_note=echo).run(faults)
+    return RubricTestRun(found.rubric, found.prompt, judge, ask=ask, progress=_progress).run(faults)
 
 
 @contextmanager

@@ -26,9 +26,8 @@ from rubricsvc.lint import lint
 from rubricsvc.lint.duplicates import near_duplicates
 from workers import checks
 from workers.authoring.author import Author, GenerationError
-from workers.authoring.methods.shown import shown, shown_all
 from workers.authoring.rubric_replies import criteria_texts, read_rubric
-from workers.authoring.templates import read
+from workers.authoring.templates import read, shown, shown_all
 from workers.engines.base import Engine
 from workers.engines.budget import SpendingLimit, current_budget
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+from itertools import pairwise
 
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import GateFindings, Generation, PreferenceAgreement, ProbeReward
@@ -21,7 +23,6 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.stats.ranking import preference_agreement
 from workers.authoring.author import GenerationError
-from workers.authoring.sentences import sentences
 from workers.engines.base import Engine
 from workers.scoring.completions import score
 
@@ -35,6 +36,9 @@ ASKABLE = frozenset({"readout", "written"})
 """Modes that judge one completion by itself."""
 _REPORTED = frozenset({"shuffled", "truncated"})
 """Probes that do not decide."""
+
+
+_BREAK = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))(?<!\n\d\.)(?<!\A\d\.)[ \t]+|\s*\n\s*")
 
 
 def judge_of_gate(judge: Judge) -> Judge:
@@ -125,3 +129,15 @@ def refusals(
     if not measured or (found.keys() - _REPORTED) - values.keys():
         reasons.append("unmeasured")
     return tuple(reasons)
+
+
+def sentence_places(text: str) -> list[tuple[int, int]]:
+    """Return the places of the sentences, which end at ``.!?…`` before a blank, and at line breaks."""
+    ends = [(0, 0), *(found.span() for found in _BREAK.finditer(text)), (len(text), len(text))]
+    places = [(before[1], after[0]) for before, after in pairwise(ends)]
+    return [(start, end) for start, end in places if text[start:end].strip()]
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [text[start:end] for start, end in sentence_places(text)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from statistics import fmean
 from typing import Annotated
@@ -18,11 +18,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricsvc.core import strict_json
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.base import numbered_names
 from rubricsvc.core.rubric import Criterion, Ordinal, Rubric
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.lint.duplicates import near_duplicates
+from workers.authoring.author import Author, Draft, GenerationError
 from workers.authoring.rubric_replies import HARD_RULE, PRINCIPLE, body_of
+from workers.authoring.templates import read, shown, shown_all
 
 _NEGATION = re.compile(
     r"\b(?:no|not|nor|never|without|(?:fail|omit|neglect|lack|avoid|miss|wrong|false|in(?:correct|accura|complete))\w*)\b"
@@ -204,3 +207,35 @@ def groups_in(text: str, count: int) -> list[list[int]]:
         if times > 1:
             raise ValueError(f"same: criterion {number} is named {times} times, expected one group")
     return groups
+
+
+TEMPLATE = "merge"
+NO_RUBRICS = "no_rubrics"
+UNMERGEABLE = "unmergeable"
+
+
+async def merge(author: Author, task: AuthoringTask) -> Draft:
+    """Return the rubric of all criteria of the parents, each once.
+
+    Raises:
+        GenerationError: The prompt has fewer than two rubrics, or they cannot be one.
+    """
+    parents = tuple(parent.ref for parent in task.parents)
+    if len(parents) < 2:
+        found = f"only {parents[0]}" if parents else "none"
+        raise GenerationError(NO_RUBRICS, f"expected two or more rubrics of the prompt, found {found}")
+    try:
+        merged = union([parent.rubric for parent in task.parents])
+    except UnmergeableError as error:
+        raise GenerationError(UNMERGEABLE, str(error)) from error
+    if not (left := merged.undecided()):
+        return Draft(merged.rubric(), read(TEMPLATE), raw_reply="", redraws=0, repairs=0, parents=parents)
+    numbered = {str(number): described(one.criterion) for number, one in enumerate(left, start=1)}
+    values = {"prompt": shown("question", task.prompt.text), "criteria": shown_all("criterion", numbered)}
+
+    def reader(text: str, _truncated: bool) -> Rubric:
+        groups = groups_in(text, len(left))
+        return merged.joined([[left[number - 1] for number in group] for group in groups]).rubric()
+
+    draft = await author.write(TEMPLATE, values, reader=reader)
+    return replace(draft, parents=parents)

@@ -19,7 +19,7 @@ from rubricsvc.core.rubric import Binary, Criterion, Ordinal, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.lint import Finding, Rule
 from rubricsvc.lint.registry import Subject
-from workers.authoring.rubric_tests import reason_of
+from workers.authoring.planted_faults import reason_of
 from workers.engines.base import Engine
 from workers.packaged_yaml import load_yaml
 from workers.scoring.completions import score

@@ -20,6 +20,8 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.untrusted import clean, fence, fence_all
 from workers.judges.template import TextTemplate, sections
 
 _FOLDER = Path(__file__).parent / "prompts"
@@ -62,3 +64,23 @@ def _text(name: str) -> str:
     """Return the text of a file with what it includes; an included file may include others."""
     text = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     return _INCLUDED.sub(lambda match: _text(match[1]).strip(), text)
+
+
+SMALL_MODELS = frozenset({"embedded"})
+"""Models that cannot write JSON: they are asked for a numbered list."""
+
+
+def shown(name: str, text: str) -> str:
+    """Return one text, cleaned and fenced."""
+    return fence(name, clean(text).text)
+
+
+def shown_all(name: str, texts: Mapping[str, str]) -> str:
+    """Return several texts, each cleaned, fenced and under its name."""
+    fenced = fence_all(name, [f"[{clean(key).text}]\n{clean(text).text}" for key, text in texts.items()])
+    return "\n\n".join(fenced)
+
+
+def documents_of(prompt: Prompt) -> dict[str, str]:
+    """Return the texts of the prompt's documents, by id."""
+    return {document.id: document.text for document in prompt.documents}

@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import InputFile, load, stream
 from workers import checks
-from workers.authoring.faults.rules import faults_by_rule, good_examples
+from workers.authoring.planted_faults import faults_by_rule, good_examples
 
 PROMPTS = ["Why?", "a: 'b' \"c\" # d\n- e\n", "-", "{x}", "é\u2028x", "1"]
 

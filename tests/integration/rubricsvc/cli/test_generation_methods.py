@@ -96,8 +96,6 @@ def test_contrastive_fails_prompts_without_completions_of_different_quality(cli:
 
 def test_principles_cite_clauses_of_a_stored_specification(cli: Cli, server: ScriptedServer, tmp_path: Path) -> None:
     options = ("--method", "principles", "--specification", tmp_path / "style.md")
-    planned = cli("rubrics", "generate", "--judge", "writer", *options, "--dry-run", "--json")
-    assert planned.code == 0 and planned.json["calls"] > 1, planned.err
     assert generate(cli, *options)["rubrics"] == 1
     written = criteria(cli, "sky-principles@1")
     cited = [(source["document"], source["clause"]) for one in written for source in one["sources"]]
@@ -143,5 +141,4 @@ def test_generate_refuses_options_of_other_methods(cli: Cli, server: ScriptedSer
         ("--method", "merge", "--rubric", "unknown"),
         ("--better", "new", "--worse", "old"),
     ):
-        for dry in ((), ("--dry-run",)):
-            assert cli("rubrics", "generate", "--judge", "writer", *args, *dry).code == 2, args
+        assert cli("rubrics", "generate", "--judge", "writer", *args).code == 2, args

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.tested_rubric import RUBRIC, reader
 
 
@@ -126,38 +126,6 @@ def test_test_counts_planted_faults_by_rule(cli: Cli, rubric: Path) -> None:
         ("who", "deleted"),
         ("away", "planted"),
         ("short", "check"),
-    }
-
-
-def test_test_has_faults_and_a_good_example_written_by_a_model(cli: Cli, rubric: Path) -> None:
-    good = "Wait. The vaccines must not be used; ask the manufacturer."
-
-    def writer(number: int, request: dict[str, Any]) -> ScriptedReply:
-        content = request["messages"][-1]["content"]
-        if request.get("logprobs"):
-            return reader(number, request)
-        if "Demands:" in content:
-            return text_reply(good)
-        return text_reply(
-            "They can all be used as they are, at once."
-            if "no longer does" in content
-            else "The vaccines must be thrown away."
-        )
-
-    rubric.write_text(RUBRIC.partition("examples:")[0])
-    with scripted_server(writer) as server:
-        add_judge(cli, server.url)
-        refused = cli("rubrics", "test", rubric, "--judge", "reader")
-        options = ("--good-by", "reader", "--faults-by", "reader", "--json")
-        ran = cli("rubrics", "test", rubric, "--judge", "reader", *options)
-    assert refused.code == 2, ran.err
-    assert (ran.code, ran.json["examples"]) == (0, []), ran.err
-    faults = {(one["example"], one["criterion"], one["kind"], one["caught"]) for one in ran.json["faults"]["faults"]}
-    assert faults == {
-        ("written", "wait", "written", True),
-        ("written", "who", "written", True),
-        ("written", "away", "written", True),
-        ("written", "short", "check", True),
     }
 
 

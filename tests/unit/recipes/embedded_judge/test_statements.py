@@ -11,6 +11,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from recipes.embedded_judge.alterations.alter import ALTERATIONS, alterations
+from recipes.embedded_judge.alterations.frames import read, restated
 from recipes.embedded_judge.documents import prose, standard_library_docstrings
 from recipes.embedded_judge.paraphrase import paraphrase
 from recipes.embedded_judge.statements import statements, topics
@@ -19,8 +21,6 @@ from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics
 from trainer.judge_training.examples import Example, questions
-from workers.authoring.alterations.alter import ALTERATIONS, alterations
-from workers.authoring.alterations.frames import read, restated
 
 
 @cache

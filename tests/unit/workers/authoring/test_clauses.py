@@ -1,9 +1,9 @@
-"""`workers.authoring.clauses`: the clauses of a specification."""
+"""`workers.authoring.methods`: the clauses of a specification."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.authoring.clauses import clauses_of
+from workers.authoring.methods import clauses_of
 
 HOUSE = """What we want.
 

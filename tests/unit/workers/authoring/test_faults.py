@@ -15,10 +15,17 @@ from rubricsvc.formats import InputFile, stream
 from rubricsvc.stats.intervals import rate
 from tests.tested_rubric import RUBRIC
 from workers import checks
-from workers.authoring.faults.catching import NO_RULE, fault_report, is_worse
-from workers.authoring.faults.check_faults import violations
-from workers.authoring.faults.rules import GoodExample, faults_by_rule, good_examples
-from workers.authoring.sentences import sentences, without
+from workers.authoring.planted_faults import (
+    NO_RULE,
+    GoodExample,
+    fault_report,
+    faults_by_rule,
+    good_examples,
+    is_worse,
+    sentences,
+    violations,
+    without,
+)
 
 TEXT = """\
 # Report

@@ -22,11 +22,11 @@ from rubricsvc.core.prompt import Document, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
 from tests.injections import HELD_OUT, INJECTIONS, MARK, TARGETED, TARGETED_HELD_OUT
 from tests.instant_engine import InstantEngine
+from workers.authoring import research as researching
+from workers.authoring import templates as showing
 from workers.authoring.author import Author, Draft, GenerationError
-from workers.authoring.grounding import Grounding
-from workers.authoring.methods import research as researching
-from workers.authoring.methods import shown as showing
 from workers.authoring.methods import write_rubric
+from workers.authoring.research import Grounding
 from workers.engines.base import EngineRequest, Failure, Reply
 
 QUESTION = Prompt.of("What does yield from do in a generator?")

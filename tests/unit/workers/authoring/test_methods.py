@@ -33,7 +33,7 @@ def test_templates_include_the_checks_and_leave_no_placeholder_of_a_file() -> No
     folder = Path(templates.__file__).parent / "prompts"
     names = [path.stem for path in folder.glob("*.txt") if "=== system ===" in path.read_text(encoding="utf-8")]
     shared = {name: templates.read(name).shared for name in names}
-    assert {"one_shot", "grounded", "online"} <= shared.keys()
+    assert {"one_shot", "grounded", "evolve"} <= shared.keys()
     assert not [name for name, text in shared.items() if "{checks}" in text or "{format}" in text]
     writing = ("one_shot", "reference_guided", "contrastive", "principles", "traces", "grounded")
     assert all("words, sentences, paragraphs, characters:" in shared[name] for name in writing)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
+from recipes.embedded_judge.alterations.tables import NUMBERS, with_articles
 from rubricsvc.core.prompt import Document
-from workers.authoring.alterations.tables import NUMBERS, with_articles
 from workers.packaged_yaml import load_yaml
 
 _SLOT = re.compile(r"\{(\w)\}")

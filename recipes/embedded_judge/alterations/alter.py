@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
-from workers.authoring.alterations.frames import altered, read
-from workers.authoring.alterations.tables import (
+from recipes.embedded_judge.alterations.frames import altered, read
+from recipes.embedded_judge.alterations.tables import (
     NUMBERS,
     base_forms,
     exchanges,
