@@ -42,7 +42,7 @@ def test_reporter_renews_and_removes_its_row(db: Database) -> None:
 
 
 def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
-    migrate.downgrade(db, "0002")
+    migrate.downgrade(db, "base")
     with capture_logs() as logs:
         reporter = WorkerReporter(db).start()
         time.sleep(0.2)
