@@ -6,7 +6,7 @@ A mode is a module with a ``VERSION`` and, where it asks questions itself, ``bui
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -15,10 +15,10 @@ from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.panel import aggregate
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
-from workers.engines.base import EngineRequest, Failure, Question, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.judges import comparative, custom_prompt, readout, trajectory, written
 from workers.judges.calls import (
     AskedCriterion,
@@ -68,29 +68,39 @@ class JudgePlan:
             thinking=thinking is not None,
         )
 
-    def parse(self, replies: Sequence[Reply | Failure]) -> list[Parsed]:
-        """Parse the replies to a request, in order."""
-        return [self._parse(call, reply) for call, reply in zip(self._asked, replies, strict=True)]
+    async def ask(self, engine: Engine, shown: SharedPrompt) -> list[Verdict]:
+        """Ask about one completion; return one verdict for each open criterion, in the rubric's order. Never raises.
 
-    def repairs(self, parsed: Sequence[Parsed]) -> dict[int, Question]:
-        """Return the repair questions by index: replies that cannot be parsed, sent back with their error."""
-        return {
-            index: question
+        A reply that cannot be parsed is sent back once with its error.
+        """
+
+        async def replies(request: EngineRequest) -> list[Reply | Failure]:
+            try:
+                answers = await engine.ask(request)
+                if len(answers) != len(request.questions):
+                    raise ValueError(f"{len(answers)} replies to {len(request.questions)} questions")
+            except Exception as error:  # noqa: BLE001 - an engine is foreign code; its fault must not lose the checks
+                return [Failure(Reason.ENGINE_ERROR, error_message(error))] * len(request.questions)
+            return list(answers)
+
+        request = self.request(shown)
+        parsed = self.parse(await replies(request))
+        repairs = {
+            index: (one, question)
             for index, (call, one) in enumerate(zip(self._asked, parsed, strict=True))
             if not isinstance(one, Failure) and (question := repair_question(call, one, self.template))
         }
+        if repairs:
+            again = replace(request, questions=tuple(question for _, question in repairs.values()))
+            for (index, (first, _)), second in zip(repairs.items(), await replies(again), strict=True):
+                reply = with_repaired_reply(first.reply, second)
+                failed = isinstance(second, Failure)
+                parsed[index] = replace(first, reply=reply) if failed else self._parse(self._asked[index], reply)
+        return self.verdicts(parsed, shown)
 
-    def with_repairs(self, parsed: Sequence[Parsed], repaired: Mapping[int, Reply | Failure]) -> list[Parsed]:
-        """Return the parsed replies with those to the repair questions in their places."""
-        result = list(parsed)
-        for index, second in repaired.items():
-            first = result[index]
-            if isinstance(first, Failure):
-                continue
-            reply = with_repaired_reply(first.reply, second)
-            failed = isinstance(second, Failure)
-            result[index] = replace(first, reply=reply) if failed else self._parse(self._asked[index], reply)
-        return result
+    def parse(self, replies: Sequence[Reply | Failure]) -> list[Parsed]:
+        """Parse the replies to a request, in order."""
+        return [self._parse(call, reply) for call, reply in zip(self._asked, replies, strict=True)]
 
     def verdicts(self, parsed: Sequence[Parsed], shown: SharedPrompt) -> list[Verdict]:
         """Return one verdict for each open criterion, in the rubric's order."""
@@ -136,10 +146,6 @@ class JudgePlan:
             verdict if verdict.criterion in self.answered else verdict.model_copy(update={"usage": next(shares)})
             for verdict in verdicts
         ]
-
-
-Asker = Callable[[JudgePlan, SharedPrompt], Awaitable[list[Verdict]]]
-"""Asks a plan's questions about a completion and returns the plan's verdicts. Never raises."""
 
 
 def validate(judge: Judge) -> None:

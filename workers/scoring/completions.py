@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from statistics import fmean, pstdev
@@ -26,7 +26,7 @@ from rubricsvc.core.untrusted import CleanText, clean, fence_all
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
-from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message, member_engines
+from workers.engines.base import Engine, member_engines
 from workers.judges import comparative
 from workers.judges.calls import join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt, inner_judge, load
@@ -93,7 +93,7 @@ async def score_group(
         *(case.checked(questions.answered(had)) for case, had in zip(cases, before, strict=True))
     )
     answered = questions.answered(frozenset[str]().union(*before).intersection(*before))
-    comparing = GroupComparison(judge, rubric, prompt, group, answered, partial(_ask, engine))
+    comparing = GroupComparison(judge, rubric, prompt, group, answered, engine)
     try:
         compared = await comparing.verdicts()
     except InvalidError as error:
@@ -140,14 +140,14 @@ async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset
         return []
     if judge.members:
         return await _by_members(engine, judge, judge.members, case, answered)
-    rubric, prompt, completion, ask = case.rubric, case.prompt, case.completion, partial(_ask, engine)
+    rubric, prompt, completion = case.rubric, case.prompt, case.completion
 
     async def together(asked: list[Criterion]) -> list[Verdict]:
         try:
             if judge.mode == "trajectory":
-                return await score_trajectory(judge, rubric, prompt, completion, answered=answered, ask=ask)
+                return await score_trajectory(judge, rubric, prompt, completion, answered=answered, engine=engine)
             plan = judges.plan(judge, rubric, answered)
-            return await ask(plan, plan.template.shared(prompt, completion))
+            return await plan.ask(engine, plan.template.shared(prompt, completion))
         except InvalidError as error:
             return _unasked(asked, error)
 
@@ -155,8 +155,9 @@ async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset
         """Ask about a criterion with a custom prompt, or about each claim, in requests of their own."""
         try:
             if criterion.each:
-                return [await score_claims(judge, criterion, prompt, completion, ask=ask)]
-            return await ask(*judges.custom_prompt_plan(judge, criterion, prompt, completion))
+                return [await score_claims(judge, criterion, prompt, completion, engine=engine)]
+            plan, shown = judges.custom_prompt_plan(judge, criterion, prompt, completion)
+            return await plan.ask(engine, shown)
         except PlaceholderError as error:
             return [Verdict.failed(criterion.key, error.reason, detail=str(error))]
         except InvalidError as error:
@@ -196,24 +197,6 @@ async def _by_members(
             if is_confident(verdict, judge.band or (0.0, 1.0)):
                 answered |= {verdict.criterion}
     return [resolve_cascade(given) for given in votes.values()]
-
-
-async def _ask(engine: Engine, plan: judges.JudgePlan, shown: SharedPrompt) -> list[Verdict]:
-    async def replies(request: EngineRequest) -> list[Reply | Failure]:
-        try:
-            answers = await engine.ask(request)
-            if len(answers) != len(request.questions):
-                raise ValueError(f"{len(answers)} replies to {len(request.questions)} questions")
-        except Exception as error:  # noqa: BLE001 - an engine is foreign code, and its fault must not lose the checks
-            return [Failure(Reason.ENGINE_ERROR, error_message(error))] * len(request.questions)
-        return list(answers)
-
-    request = plan.request(shown)
-    parsed = plan.parse(await replies(request))
-    if repairs := plan.repairs(parsed):
-        repaired = await replies(replace(request, questions=tuple(repairs.values())))
-        parsed = plan.with_repairs(parsed, dict(zip(repairs, repaired, strict=True)))
-    return plan.verdicts(parsed, shown)
 
 
 class ComparedGroup:
@@ -256,7 +239,7 @@ class GroupComparison:
     prompt: Prompt
     group: ComparedGroup
     answered: frozenset[str]
-    ask: judges.Asker
+    engine: Engine
 
     @property
     def criteria(self) -> list[Criterion]:
@@ -302,7 +285,7 @@ class GroupComparison:
 
         async def compare(order: tuple[int, int]) -> list[Verdict]:
             async with limit:
-                return await self.ask(plan, self.group.shown(plan.template, self.prompt, order))
+                return await plan.ask(self.engine, self.group.shown(plan.template, self.prompt, order))
 
         by_order = dict(zip(orders, await asyncio.gather(*map(compare, orders)), strict=True))
         return [
@@ -346,7 +329,7 @@ class GroupComparison:
             """Return a verdict for each place, criterion by criterion."""
             calls = comparative.group_calls(self.criteria, len(places), template)
             plan = judges.JudgePlan(self.judge, comparative, template, calls, Voting())
-            return await self.ask(plan, self.group.shown(template, self.prompt, places))
+            return await plan.ask(self.engine, self.group.shown(template, self.prompt, places))
 
         by_part = await asyncio.gather(*map(part, divided))
         by_criterion = []

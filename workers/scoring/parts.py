@@ -21,6 +21,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from workers import judges
 from workers.checks.citations import PART_SEPARATOR, sources
 from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain, sentences
+from workers.engines.base import Engine
 from workers.judges import trajectory
 from workers.judges.calls import join_notes
 from workers.judges.template import inner_judge
@@ -77,7 +78,7 @@ def nearest_passage(text: str, claim: str, size: int = _PASSAGE_WORDS) -> str:
 
 
 async def score_claims(
-    judge: Judge, criterion: Criterion, prompt: Prompt, completion: Completion, *, ask: judges.Asker
+    judge: Judge, criterion: Criterion, prompt: Prompt, completion: Completion, *, engine: Engine
 ) -> Verdict:
     """Return the verdict whose votes are those on the claims, with their mean as its value; 0 without a claim.
 
@@ -96,7 +97,7 @@ async def score_claims(
         about = criterion.model_copy(update={"each": None, "passages": claim.passages})
         plan = judges.plan(inner, Rubric(criteria=(about,)))
         question = prompt.model_copy(update={"documents": ()})  # the passage alone is what the claim must follow from
-        (verdict,) = await ask(plan, plan.template.shared(question, Completion(text=claim.text)))
+        (verdict,) = await plan.ask(engine, plan.template.shared(question, Completion(text=claim.text)))
         return verdict
 
     votes = await asyncio.gather(*map(vote, claims(prompt, completion)))
@@ -121,7 +122,7 @@ async def score_trajectory(
     completion: Completion,
     *,
     answered: frozenset[str],
-    ask: judges.Asker,
+    engine: Engine,
 ) -> list[Verdict]:
     """Return a verdict on each open criterion, whose votes are the verdicts on the steps.
 
@@ -141,7 +142,7 @@ async def score_trajectory(
         shown = so_far.extend(name, piece)
         if name in asked:
             if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
-                last = await ask(plan, shown)
+                last = await plan.ask(engine, shown)
             by_step[name] = last
     rule, repetition = judge.effective_trajectory.value, LoopDetector(tuple(steps)).text[:_MAX_CHARS]
     whole = []
