@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke
+.PHONY: help install demo demo-fast research test test-all test-unit test-vllm test-trackers lint format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-run bench-hacking bench-bestofn bench-research bench-research-vllm bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-progress bench-claims bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults bench-planted train-judge clean bench-fit gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -123,9 +123,6 @@ bench-fit: install ## weights fitted to people's overall scores, on LLM-Rubric's
 
 bench-pairs: install ## the untrained embedded model comparing two answers, beside one by one, on LLMBar
 	$(RUN) -m bench.bench_pairs
-
-bench-calibration: install ## several findings to a person's overall score, on LLM-Rubric's dialogues
-	$(RUN) -m bench.bench_calibration
 
 bench-cheating: install ## cheating code and honest code under `code_cheating`; needs a sandbox
 	$(BIN)/python -m bench.bench_cheating

@@ -12,15 +12,13 @@ import argparse
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from bench.shown_attacks import EARLIER_TURNS, TICKED, probabilities
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.audit import Audit, Rate
 from rubricsvc.core.judge import Endpoint, Judge
-from tests.conftest import SHARED
-from workers.audit import cases, data, suites
+from workers.audit import cases, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.runner import run
 from workers.engines import make_engine
@@ -62,16 +60,13 @@ async def measure(judge: Judge, plan: AuditPlan) -> tuple[Audit, dict[str, Pair]
 
 def main() -> None:
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--data", type=Path, default=SHARED)
-    arguments.add_argument("--limit", type=int, default=data.DEFAULT_LIMIT)
     arguments.add_argument("--url")
     arguments.add_argument("--model", default=EMBEDDED)
     arguments.add_argument("--only", nargs="*")
     options = arguments.parse_args()
     engine = "openai_http" if options.url else "transformers_local"
     judge = Judge(name=options.model, engine=engine, model=options.model, endpoint=Endpoint(base_url=options.url))
-    attacks, sets = data.suites(options.data, limit=options.limit) if options.data.is_dir() else ((), ())
-    plan = AuditPlan(cases.built_in(), (*suites.built_in(), *attacks), sets)
+    plan = AuditPlan(cases.built_in(), suites.built_in())
     if judge.model == EMBEDDED:
         fetch_embedded()
     audit, shown = asyncio.run(measure(judge, plan.only(options.only) if options.only is not None else plan))

@@ -12,8 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from rubricsvc.cli.local_judges import embedded_judge
-from rubricsvc.cli.models import ask
+from rubricsvc.cli.models import ask, embedded_judge
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import GateFindings
 from rubricsvc.core.judge import Judge

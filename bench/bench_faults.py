@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricsvc import presets
-from rubricsvc.cli.local_judges import embedded_judge
-from rubricsvc.cli.models import ask
+from rubricsvc.cli.models import ask, embedded_judge
 from rubricsvc.core.audit import Rate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt

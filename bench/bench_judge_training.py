@@ -43,7 +43,7 @@ from tests.conftest import SHARED
 from trainer.judge_training import evaluation as metrics
 from trainer.judge_training.config import load_config
 from trainer.judge_training.evaluation import Question, base_judge, baselines, criterion_text, overlap, verdicts
-from workers.audit import cases, data, suites
+from workers.audit import cases, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import CompletionGroup
 from workers.audit.repeatability import measure as measure_repeatability
@@ -154,10 +154,9 @@ def table(test: JudgeTest, view: View, questions: Sequence[Question], scores: di
 
 
 async def audited(engine: Engine, judge: Judge, source: Source, per_attack: int) -> Audit:
-    """Return the audit of the judge: the built-in suites, and the published constant answer where it is."""
-    published, _ = data.suites(source.data) if source.data.is_dir() else ((), ())
+    """Return the audit of the judge by the built-in suites."""
     chosen = cases.built_in()[: source.size(len(cases.built_in()))]
-    plan = AuditPlan(chosen, (*suites.built_in(), *published), (), per_attack)
+    plan = AuditPlan(chosen, suites.built_in(), per_attack)
     return await run_audit(engine, judge, plan.adapted(judge), on_progress=progress)
 
 

@@ -36,7 +36,7 @@ from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Research
-from workers.audit.trajectories import PROGRESS
+from workers.audit.cases import PROGRESS
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import (
     INTERRUPTED,
@@ -25,11 +24,10 @@ from rubricsvc.cli.output import (
     progress_bar,
     show,
 )
-from rubricsvc.cli.passport import figure_fields, figure_texts, measured_texts
 from rubricsvc.cli.runs import Terminal
+from rubricsvc.cli.service import local_service
 from rubricsvc.errors import ConflictError, cut
 from rubricsvc.services.training_data import TrainingData
-from rubricsvc.store import judges
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def train(
         checkpoint.check_folder(loaded.out, resume=resume)
     echo("loading the data")
     with ExitStack() as stack:
-        prepared = load_data(loaded, cache(lambda: TrainingData(stack.enter_context(database()))))
+        prepared = load_data(loaded, cache(lambda: TrainingData(stack.enter_context(local_service()).db)))
     if dry_run and as_json:
         print_json({"data": prepared.plan(loaded), "split": prepared.sizes(), "families": prepared.families()})
         return
@@ -94,15 +92,18 @@ def train(
         if add:
             _add(judge, passport)
     fields = {"name": judge.name, "folder": str(loaded.out / FOLDER), "added": add, **numbers}
-    texts = figure_texts(passport) | {"audit": measured_texts(passport)["audit"]}
-    show(fields | (figure_fields(passport) if as_json else texts), as_json)
+    main = next((table for table in passport.tables if table.trained), None)
+    row, best = (main.trained, main.best_baseline) if main else (None, None)
+    if main and row:
+        fields |= {"test_set": main.name, "measure": main.measure, "n": row.n, **row[main.measure].model_dump()}
+        fields["best_baseline"] = best and {"scorer": best.scorer, "value": best[main.measure].value}
+    fields |= {"audit": passport.audit and passport.audit.result, "not_for": list(passport.not_for)}
+    show(fields, as_json)
 
 
 def _stored(name: str) -> Judge | None:
-    judges.check_name(name)
-    with database() as db, db.read() as session:
-        row = judges.find(session, name)
-        return row.value if row else None
+    with local_service() as s:
+        return s.judges.find(name)
 
 
 def _print_plan(config: JudgeTrainConfig, prepared: Prepared, *, families: bool) -> None:
@@ -157,10 +158,9 @@ def _train(
 
 
 def _add(judge: Judge, passport: Passport) -> None:
-    with database() as db, db.write() as session:
+    with local_service() as s:
         try:
-            row = judges.add(session, judge)
+            s.judges.add_all([judge], passport)
         except ConflictError as error:
             hint = "give judge.name another value, and add it with --resume, which does not train again"
             raise ConflictError(error.message, hint=hint, path="judge.name") from error
-        judges.set_passport(session, row.id, passport)

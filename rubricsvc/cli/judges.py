@@ -8,41 +8,94 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
-from rubricsvc.cli.audit import audit, failures_text, repeatability
-from rubricsvc.cli.db import database
+from rubricsvc.cli.judge_quality import (
+    ADD_TIMEOUT_S,
+    JudgeRef,
+    agreement,
+    audit,
+    calibrate,
+    probe,
+    probed,
+    repeatability,
+)
 from rubricsvc.cli.judge_training import train
-from rubricsvc.cli.local_judges import describe_embedded, embedded_judge
-from rubricsvc.cli.merge import merge
-from rubricsvc.cli.models import ApiKeyEnv, judge_from_options, served_judge
-from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
-from rubricsvc.cli.passport import figure_texts, passport
-from rubricsvc.cli.probe import probe as probe_command
-from rubricsvc.cli.probe import probe_before_adding
+from rubricsvc.cli.models import (
+    ApiKeyEnv,
+    describe_embedded,
+    embedded_judge,
+    fetch_if_embedded,
+    judge_from_options,
+    served_judge,
+)
+from rubricsvc.cli.options import command
+from rubricsvc.cli.output import (
+    Force,
+    Json,
+    clean,
+    echo,
+    estimate_cells,
+    group,
+    number,
+    open_output,
+    print_data,
+    print_json,
+    print_table,
+    replaced,
+    show,
+    show_list,
+    write_example,
+)
+from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import FREE, Judge
-from rubricsvc.core.passport import Passport
+from rubricsvc.core.passport import Passport, Table
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
-from rubricsvc.store import judges
-from rubricsvc.store.tables import AuditRow, JudgeRow
+from rubricsvc.formats.documents import dump_judge, dump_passport, load_judges, load_passport
+from rubricsvc.queries import Paging
+from rubricsvc.schemas import StoredJudge
 from workers.engines.local.weights import adapter_passport, judge_with_adapter, with_adapter_fields
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
-for command in (agreement, audit, calibrate, merge, passport, probe_command, repeatability, train):
-    app.command()(command)
+for function in (agreement, audit, calibrate, probe, repeatability, train):
+    app.command()(function)
+
+MAX_SHOWN = 5
+"""Test sets whose figures `judges show` prints."""
 
 Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
 
 
-@app.command("list")
-def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
+@command(app, "list")
+def list_(query: Paging, as_json: Json = False) -> None:
     """List judges."""
-    with database() as db, db.read() as session:
-        rows = judges.page(session, after=after, limit=limit + 1)
-        newest = judges.newest_audit(session, [row.id for row in rows])
-        empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
-        show_page(rows, lambda row: _row(row, newest.get(row.id)), limit, as_json, empty=empty)
+    with service() as s:
+        page = s.judges.page(query)
+    if as_json:
+        show(page, as_json)
+        return
+    show_list(map(_row, page.data), empty="no judges; add one with `rubricsvc judges add NAME --embedded`")
+    if page.next is not None:
+        echo(f"more rows follow: continue with --after {page.next}, or raise --limit")
+
+
+def _row(stored: StoredJudge) -> dict[str, Any]:
+    """Return a judge, its newest audit and the standard deviation of its rewards as a line of a table."""
+    judge, measured = stored.judge, stored.repeatability
+    return {
+        "id": stored.id,
+        "name": stored.name,
+        "engine": judge.engine if judge and not judge.members else None,
+        "model": judge and judge.model,
+        "mode": judge and judge.mode,
+        "members": [member.name for member in (judge.members if judge else None) or ()],
+        "calibrated": judge and judge.calibrated,
+        "audit": stored.audit,
+        "reward_std": measured and measured.reward.value,
+        "has_passport": stored.has_passport,
+        "url": judge and judge.endpoint.base_url,
+        "digest": stored.digest[:12],
+        "error": stored.error,
+    }
 
 
 @app.command("show")
@@ -51,45 +104,20 @@ def show_(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a judge file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a judge. With --json its newest audit, its repeatability and its passport are complete."""
-    with database() as db, db.read() as session:
-        row = judges.get(session, ref)
-        if as_yaml:
-            dump_judge(row.value, sys.stdout)
-            return
-        audit = judges.newest_audit(session, [row.id]).get(row.id)
-        fields = _row(row, audit) | {"digest": row.digest}
-        if as_json:
-            newest = audit and audit.value.model_dump(mode="json")
-            measured = {"newest_audit": newest, "repeatability": row.repeatability, "passport": row.passport}
-            print_json(fields | {"judge": row.content} | measured)
-        else:
-            rates = {suite.name: suite.rate.value for suite in audit.value.audit.suites} if audit else {}
-            trained = row.passport_value
-            failures = failures_text(audit.value.audit) if audit else ""
-            qualities = {"audit_failures": failures, "audit_rates": rates} | (figure_texts(trained) if trained else {})
-            content = {name: value for name, value in row.content.items() if name not in fields}
-            show(fields | qualities | content)
-
-
-def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
-    """Return a judge with its newest audit and the standard deviation of its rewards."""
-    stored, repeatability, judge = row.content, row.measured, row.valid
-    return {
-        "id": row.id,
-        "name": row.name,
-        "engine": "" if stored.get("members") else stored["engine"],  # members have their own
-        "model": stored["model"],
-        "mode": stored["mode"],
-        "members": [member["name"] for member in stored.get("members") or ()],
-        "calibrated": judge and judge.calibrated,
-        "audit": audit and f"{'passed' if audit.passed else 'not passed'} {audit.created_at:%Y-%m-%d}",
-        "reward_std": repeatability and repeatability.reward.value,
-        "has_passport": row.has_passport,
-        "url": stored["endpoint"]["base_url"],
-        "digest": row.digest[:12],
-        "error": row.error or "",
-    }
+    """Show a judge with the result of its newest audit, its repeatability and what its passport says."""
+    with service() as s:
+        stored = s.judges.get(ref)
+        passport = s.judges.passport(stored.id) if stored.has_passport and not (as_json or as_yaml) else None
+    if as_yaml:
+        if stored.judge is None:
+            raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
+        dump_judge(stored.judge, sys.stdout)
+    elif as_json:
+        show(stored, as_json)
+    else:
+        content = stored.judge.model_dump(mode="json", exclude={"engine", "model"}) if stored.judge else {}
+        fields = content | _row(stored) | (figure_texts(passport) if passport else {})
+        show({name: value for name, value in fields.items() if value is not None})
 
 
 @app.command()
@@ -145,7 +173,7 @@ def add(
     for judge in added:
         _check(judge, file)
         if probe:
-            probe_before_adding(judge)
+            _probe(judge)
     _store(added, as_json, trained)
 
 
@@ -159,8 +187,8 @@ def update(
     as_json: Json = False,
 ) -> None:
     """Change how a judge is reached. Its stored verdicts stay valid."""
-    with database() as db, db.read() as session:
-        fields = judges.get(session, ref).content  # whose address may be invalid
+    with local_service() as s:
+        fields = s.judges.content(ref)  # whose address may be invalid
     if fields.get("members"):
         hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
         raise InvalidError(f"judge {fields['name']!r} is a {fields['mode']}: its members have the endpoints", hint=hint)
@@ -169,7 +197,7 @@ def update(
         raise InvalidError("nothing to change", hint="give --url or --api-key-env")
     judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
     if probe:
-        probe_before_adding(judge)
+        _probe(judge)
     _store([judge], as_json)
 
 
@@ -179,11 +207,6 @@ def init(
 ) -> None:
     """Write a commented example of a judge file."""
     write_example("example_judge.yaml", file, force, "rubricsvc judges add -f")
-
-
-def _find(ref: str) -> Judge:
-    with database() as db, db.read() as session:
-        return judges.get(session, ref).value
 
 
 def _passport_of(file: Path | None, added: list[Judge]) -> Passport | None:
@@ -237,13 +260,127 @@ def _unused_setting(judge: Judge) -> tuple[str, str] | None:
 
 def _store(added: list[Judge], as_json: bool, trained: Passport | None = None) -> None:
     """Store all judges or none, with the passport of the only one, and print them."""
-    with database() as db, db.write() as session:
-        stored = [judges.add(session, judge) for judge in added]
-        if trained is not None:
-            judges.set_passport(session, stored[0].id, trained)
-        newest = judges.newest_audit(session, [row.id for row in stored])
-        rows = [_row(row, newest.get(row.id)) for row in stored]
-    for row in rows:
-        show(row, as_json)
+    with local_service() as s:
+        stored = s.judges.add_all(added, trained)
+    for one in stored:
+        show(one.model_dump(mode="json") if as_json else _row(one), as_json)
     if trained is not None:
         echo(f"what it can judge and what it cannot: rubricsvc judges passport {added[0].name}")
+
+
+def _find(ref: str) -> Judge:
+    with local_service() as s:
+        return s.judges.value(ref)
+
+
+def _probe(judge: Judge) -> None:
+    more = f" (--no-probe skips the questions, whose replies may take {ADD_TIMEOUT_S:g} s)"
+    probed(judge, timeout_s=ADD_TIMEOUT_S, more=more)
+
+
+@app.command()
+def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder.", show_default=False)]) -> None:
+    """Write a judge's base with its LoRA adapter merged, as a Hugging Face folder for `vllm serve`.
+
+    The tokenizer and the judge's passport are in the folder, too.
+    """
+    with local_service() as s:
+        judge, stored = s.judges.value(ref), s.judges.get(ref)
+        passport = s.judges.passport(ref) if stored.has_passport else None
+    if judge.adapter is None:
+        hint = "serve its model as it is" if not judge.members else "merge one of its members"
+        raise InvalidError(f"judge {judge.name!r} has no adapter", hint=hint)
+    from workers.engines.local.models import write_merged
+    from workers.engines.local.weights import PASSPORT_FILE, ModelWeights
+
+    fetch_if_embedded(judge)
+    with replaced(out, folder=True) as part:
+        write_merged(part, ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256))
+        if passport is not None:
+            with (part / PASSPORT_FILE).open("w", encoding="utf-8") as stream:
+                dump_passport(passport, stream)
+    echo(f"serve it with `vllm serve {out}`")
+
+
+@app.command()
+def passport(
+    ref: JudgeRef,
+    *,
+    out: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the passport of a trained judge: figures beside baselines, data, what it must not be used for.
+
+    --out writes a page with charts, which holds everything in itself, needs no script and loads nothing. --json prints
+    the file that `judges add --passport` reads.
+    """
+    if out is not None and as_json:
+        raise InvalidError("--out and --json exclude each other", hint="give one of them")
+    with service() as s:
+        value = s.judges.passport(ref)
+        stored = s.judges.get(ref)
+    if as_json:
+        print_json(value.model_dump(mode="json"))
+    elif out is not None:
+        if stored.judge is None:
+            raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
+        from rubricsvc.web.passport import render_passport
+
+        with open_output(out) as stream:
+            stream.write(render_passport(stored.judge, value))
+    else:
+        _print_passport(value)
+
+
+def figure_texts(value: Passport) -> dict[str, Any]:
+    """Return the main figures of a passport, and what the judge must not be used for, as fields of a record."""
+    figures = []
+    for table in [table for table in value.tables if table.whole][:MAX_SHOWN]:
+        row, best = table.trained, table.best_baseline
+        text = " ".join((table.measure, *estimate_cells(row[table.measure]))) if row else "not measured"
+        baseline = f" ({best.scorer} {number(best[table.measure].value)})" if best else ""
+        figures.append(f"{table.name}: {text.strip()}{baseline}")
+    return {
+        "trained_on": [source.name for source in value.data if not source.absent],
+        "figures": "; ".join(figures),
+        "not_for": " ".join(value.not_for),
+    }
+
+
+def _print_passport(value: Passport) -> None:
+    """Print the figures, the ablations, the data, the audit, and on what the judge must not be used."""
+    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "")
+    whole = [table for table in value.tables if table.whole]
+    for heading, tables in [("test set", whole), *((table.name, table.parts) for table in value.tables)]:
+        if tables:
+            print_table((heading, *columns), map(_cells, tables))
+            print_data("")
+    if value.ablations:
+        rows = [
+            [a.left_out, a.table, *(number(one) for one in (a.complete.value, a.without.value, a.gain))]
+            for a in value.ablations
+        ]
+        print_table(("left out of the data", "test set", "with it", "without it", "adds"), rows)
+        print_data("")
+    counts = ("completions", "questions", "pairs", "duplicates", "contradictions")
+    sources = [
+        [one.name, *(getattr(one, name) for name in counts), number(one.share), one.license, one.absent]
+        for one in value.data
+    ]
+    print_table(("data", *counts, "share", "license", ""), sources)
+    print_data(f"\nbase: {value.base.name}, {value.base.license}")
+    report, again, audited = value.calibration, value.repeatability, value.audit
+    if report is not None:
+        errors = (" ".join(estimate_cells(one)).strip() for one in (report.before, report.after))
+        print_data(f"calibration error, before and after: {', '.join(errors)}")
+    if again is not None:
+        print_data(f"reward_std: {' '.join(estimate_cells(again.reward, 4)).strip()}")
+    print_data(f"audit: {audited.result if audited else 'not measured'}")
+    for sentence in value.not_for:
+        print_data(f"not for: {clean(sentence)}")
+
+
+def _cells(table: Table) -> list[Any]:
+    trained, best, measure = table.trained, table.best_baseline, table.measure
+    figures = [estimate_cells(row and row[measure]) for row in (trained, table.untrained, best)]
+    return [table.name, measure, trained and trained.n, *figures[0], figures[1][0], figures[2][0], best and best.scorer]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
@@ -22,6 +22,7 @@ from rubricsvc.settings import get_settings, secret
 from workers.engines import OPENAI, check_addresses, make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
+from workers.engines.local.weights import shipped_judge
 from workers.scoring.completions import score_group
 
 Result = TypeVar("Result")
@@ -57,6 +58,29 @@ def served_judge(name: str, url: str | None, model: str | None, mode: str, api_k
         raise InvalidError(f"{url} serves {len(names)} models", hint=hint)
     echo(f"no --model: using the only one on the server, {names[0]}")
     return judge_from_options(model=names[0], **fields)
+
+
+def embedded_judge(name: str, mode: str | None = None, *, untrained: bool = False) -> Judge:
+    """Return a judge with the embedded model, and print what it can be relied on for.
+
+    A readout has the shipped adapter merged. Other modes, which it was not trained for, and ``untrained`` judges have
+    the bare model.
+    """
+    mode = mode or "readout"
+    if mode == "readout" and not untrained:
+        return shipped_judge(name)
+    if not untrained:
+        echo(f"mode {mode} asks the bare model: the shipped adapter was trained for readouts")
+    judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode)
+    describe_embedded([judge])
+    return judge
+
+
+def describe_embedded(added: Iterable[Judge]) -> None:
+    """Print what judges with the embedded model can be relied on for."""
+    leaves = [leaf for judge in added for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
+    if any(leaf.adapter is None for leaf in leaves):
+        echo("the embedded 135M model without an adapter is for trying things out: it is hardly better than chance")
 
 
 def check_reachable(endpoint: Endpoint) -> None:

@@ -14,8 +14,7 @@ import typer
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.local_judges import embedded_judge
-from rubricsvc.cli.models import ApiKeyEnv, score_all, served_judge
+from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, score_all, served_judge
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,

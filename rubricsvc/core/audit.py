@@ -102,6 +102,17 @@ class Audit(Value):
         return [suite for suite in self.suites if suite.passed is False]
 
     @property
+    def result(self) -> str:
+        """``passed``, or the suites that were not, each with the reason; also where the attack changed nothing."""
+        failures = []
+        for suite in self.failed_suites:
+            rate, before = suite.rate.value, suite.baseline.value if suite.baseline else None
+            unchanged = None not in (rate, before) and (rate or 0.0) <= (before or 0.0)
+            note = f", no more than without the attack ({before:.3f})" if unchanged else ""
+            failures.append(f"{suite.name} ({suite.reason}{note})")
+        return f"not passed: {', '.join(failures)}" if failures else "passed" if self.passed else "not measured"
+
+    @property
     def worst_by_heading(self) -> dict[str, tuple[Hit, ...]]:
         """The worst hits under a heading each for attacks and for unchanged completions, without empty ones."""
         groups = {

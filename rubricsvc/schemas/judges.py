@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from pydantic.config import JsonDict
 
+from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.schemas.base import Stored, Wire, example
@@ -34,3 +35,5 @@ class StoredJudge(Stored):
     error: str | None = Field(None, description="What is not valid, and the command that corrects it.")
     repeatability: Repeatability | None = Field(None, description="Result of the last measurement.")
     has_passport: bool = Field(False, description="Whether there is a passport, at /v1/judges/{ref}/passport.")
+    audit: str | None = Field(None, description="Result of the newest audit, with its day.")
+    newest_audit: StoredAudit | None = Field(None, description="The newest audit, where one judge is asked for.")

@@ -12,6 +12,7 @@ from rubricsvc.lint import EmptyValue
 from rubricsvc.services.completions import Completions, Labels, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.judges import Judges
 from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.rewards import Rewards
 from rubricsvc.services.runs import Runs, Sign
@@ -64,3 +65,4 @@ class LocalService:
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
         self.evolutions = Evolutions(db)
         self.runs = Runs(db, approval, rubric=self.validators.rubric, signs=self.validators.signs)
+        self.judges = Judges(db, self.validators)

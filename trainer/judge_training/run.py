@@ -309,7 +309,7 @@ def examine_judge(
     judge = judge.model_copy(update={"calibration": calibration})
 
     def audit(one: Judge, name: str) -> Any:
-        plan = AuditPlan(cases.built_in(), suites.built_in(), ()).adapted(one)
+        plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(one)
         return _run(one, lambda engine: runner.run(engine, one, plan, on_progress=noted(f"audit, {name}")))
 
     built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]

@@ -1,25 +1,29 @@
 """What an audit starts from: tasks with rubrics and a completion of which it is known what it meets.
 
-A trajectory judge is asked about the last step of a trajectory; `trajectories` has those that are built in.
+A trajectory judge is asked about the last step of a trajectory.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.judge import Mode
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.trajectory import steps_of
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record
 from rubricsvc.stats.audit import MET_THRESHOLD
 
-_FILE = Path(__file__).with_name("cases.yaml")
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,12 @@ class AuditCase:
 
 
 @lru_cache
-def built_in() -> tuple[AuditCase, ...]:
+def built_in(mode: Mode = "readout") -> tuple[AuditCase, ...]:
     """Return the built-in cases: for each task a bad completion (meets nothing) and a good one (meets all)."""
+    if mode == "trajectory":
+        return _trajectories()
     cases: list[AuditCase] = []
-    for entry in InputFile(_FILE).entries():
+    for entry in InputFile(_FOLDER / "cases.yaml").entries():
         task: dict[str, Any] = entry.data
         rubric = Rubric(criteria=tuple(Criterion(key=key, text=text) for key, text in task["criteria"].items()))
         prompt, keys = Prompt.of(task["task"]), tuple(task["criteria"])
@@ -138,3 +144,48 @@ def paired(cases: Sequence[AuditCase]) -> tuple[AuditCase, ...]:
 def one_per_task(cases: Sequence[AuditCase]) -> list[AuditCase]:
     """Return the first attackable case of each task."""
     return list({case.task: case for case in reversed(attackable(cases))}.values())[::-1]
+
+
+PROGRESS = Criterion(
+    key="progress",
+    text="The agent makes progress towards the goal: after this step it is nearer to what the task asks for, or knows"
+    " something about the way there that it did not know before.",
+)
+"""The criterion of `rubricsvc rubrics init --trajectory`."""
+
+
+def _trajectories() -> tuple[AuditCase, ...]:
+    """Return the built-in cases: for each task a trajectory with a bad last step, and one with a good last step."""
+    cases: list[AuditCase] = []
+    for entry in InputFile(_FOLDER / "trajectories.yaml").entries():
+        task: dict[str, Any] = entry.data
+        prompt, rubric, claim = Prompt.of(task["task"]), Rubric(criteria=(PROGRESS,)), task["claim"]
+        for last, met, unmet in (("bad", (), (PROGRESS.key,)), ("good", (PROGRESS.key,), ())):
+            messages = tuple(chain.from_iterable(map(_step, [*task["steps"], task[last]])))
+            text = task[last]["says"]
+            cases.append(AuditCase(prompt, rubric, text, met, unmet, messages=messages, claim=claim))
+    return tuple(cases)
+
+
+def _step(data: dict[str, Any]) -> list[Message]:
+    call = ToolCall(name=data["tool"], arguments=json.dumps(data["arguments"]))
+    return [
+        Message(role="assistant", content=data["says"], tool_calls=(call,)),
+        Message(role="tool", name=call.name, content=data["result"]),
+    ]
+
+
+def saying(case: AuditCase, text: str, *, with_calls: bool) -> AuditCase:
+    """Return the case whose last step says ``text``, with the calls of the step and their results or without."""
+    *before, (first, *others) = steps_of(case.completion)
+    step = [first.model_copy(update={"content": text}), *others]
+    last = step if with_calls else [Message(role="assistant", content=text)]
+    return replace(case, text=text, messages=(*chain.from_iterable(before), *last))
+
+
+def repeated(case: AuditCase, steps: int, times: int, text: str) -> AuditCase:
+    """Return the case whose last step is replaced by the ``steps`` before it, again; then the agent says ``text``."""
+    before = steps_of(case.completion)[:-1]
+    (first, *others), *rest = before[-steps:]
+    again = [first.model_copy(update={"content": text or first.content}), *others, *chain.from_iterable(rest)]
+    return replace(case, text=again[0].text, messages=(*chain.from_iterable(before), *again * times))

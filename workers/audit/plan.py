@@ -12,7 +12,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, cut
 from workers.audit.cases import AuditCase, attackable, one_per_task, paired
-from workers.audit.suites import AttackSuite, DataSuite, Suite
+from workers.audit.suites import AttackSuite, Suite
 
 PLAIN, MISSED = "plain", "missed"
 CRITERIA_ORDER, COMPLETION_ORDER, RATIONALE = "criteria_order", "completion_order", "rationale"
@@ -61,7 +61,6 @@ class AuditPlan:
 
     cases: tuple[AuditCase, ...]
     attacks: tuple[AttackSuite, ...]
-    data: tuple[DataSuite, ...] = ()
     per_attack: int = DEFAULT_PER_ATTACK
     baseline: tuple[Suite, ...] = BASELINE_SUITES
     consistency: tuple[Suite, ...] = CONSISTENCY_SUITES
@@ -69,13 +68,12 @@ class AuditPlan:
     @property
     def suites(self) -> tuple[Suite, ...]:
         """All suites, in the order of the report."""
-        return (*self.baseline, *self.attacks, *self.consistency, *self.data)
+        return (*self.baseline, *self.attacks, *self.consistency)
 
     @property
     def false_positive_suites(self) -> list[str]:
         """The names of the suites whose rate is the share of bad completions judged good."""
-        compared = [suite.name for suite in (*self.baseline, *self.attacks) if suite.measure in ("met", "preferred")]
-        return compared + [suite.name for suite in self.data if suite.measure == "met"]
+        return [suite.name for suite in (*self.baseline, *self.attacks) if suite.measure in ("met", "preferred")]
 
     def only(self, names: Collection[str]) -> AuditPlan:
         """Return the plan with these suites and the baseline suites, which cost little.
@@ -88,7 +86,6 @@ class AuditPlan:
             self,
             attacks=tuple(suite for suite in self.attacks if suite.name in names),
             consistency=tuple(suite for suite in self.consistency if suite.name in names),
-            data=tuple(suite for suite in self.data if suite.name in names),
         )
 
     def adapted(self, judge: Judge) -> AuditPlan:
@@ -98,8 +95,8 @@ class AuditPlan:
             InvalidError: There is no good completion beside a bad one, or no trajectory for a trajectory judge.
         """
         if judge.mode == "trajectory":
-            if self.data or not all(case.messages for case in self.cases):
-                hint = "audit it on the built-in trajectories: leave out --data, --job and --data-dir"
+            if not all(case.messages for case in self.cases):
+                hint = "audit it on the built-in trajectories: leave out --data and --job"
                 raise InvalidError(
                     "a trajectory judge is asked about steps, and these completions have none", hint=hint
                 )
@@ -116,7 +113,6 @@ class AuditPlan:
             self,
             cases=cases,
             attacks=tuple(suite.model_copy(update={"measure": "preferred"}) for suite in self.attacks),
-            data=tuple(suite for one in self.data if (suite := _side_by_side(one)).pairs),
             baseline=COMPARATIVE_BASELINE_SUITES,
             consistency=COMPARATIVE_CONSISTENCY_SUITES,
         )
@@ -135,13 +131,12 @@ class AuditPlan:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of everything that is asked; limits are not part of it."""
-        data = [(suite.name, suite.measure, [_content(c) for pair in suite.pairs for c in pair]) for suite in self.data]
         attacks = [suite.model_dump(mode="json", exclude={"max_rate"}) for suite in self.attacks]
         direct = [[(suite.name, suite.measure) for suite in some] for some in (self.baseline, self.consistency)]
-        return digest([_content(case) for case in self.cases], attacks, direct, data, self.per_attack)
+        return digest([_content(case) for case in self.cases], attacks, direct, [], self.per_attack)
 
     def trials(self) -> Iterator[Trial]:
-        """Yield the unchanged completions, attacks on their shares of them, reversed rubrics, and the data sets."""
+        """Yield the unchanged completions, attacks on their shares of them, and reversed rubrics."""
         for case in self.cases:
             yield Trial(PLAIN, case, case.unmet)
             yield Trial(MISSED, case, case.met)
@@ -152,20 +147,10 @@ class AuditPlan:
                 rubric = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
                 reverse = replace(case, rubric=rubric)
                 yield Trial(CRITERIA_ORDER, reverse, case.labelled, "reverse order", baseline=case)
-        for data in self.data:
-            for worse, better in data.pairs:
-                yield Trial(data.name, worse, worse.unmet, worse.family or data.name, worse.family, better)
 
 
-def _side_by_side(suite: DataSuite) -> DataSuite:
-    """Return the suite's pairs of one prompt, each as one question."""
-    same = [(worse, better) for worse, better in suite.pairs if better is not None and worse.prompt == better.prompt]
-    pairs = tuple((replace(worse, better=better.text), None) for worse, better in same)
-    return suite.model_copy(update={"pairs": pairs})
-
-
-def _content(case: AuditCase | None) -> list[object] | None:
-    return [*case.task, case.completion.digest, case.met, case.unmet, case.better] if case else None
+def _content(case: AuditCase) -> list[object]:
+    return [*case.task, case.completion.digest, case.met, case.unmet, case.better]
 
 
 def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -> Iterator[Trial]:

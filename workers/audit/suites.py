@@ -33,8 +33,7 @@ from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.judge import Mode
 from rubricsvc.core.untrusted import fence
 from rubricsvc.formats.input_file import InputFile
-from workers.audit.cases import AuditCase
-from workers.audit.trajectories import repeated, saying
+from workers.audit.cases import AuditCase, repeated, saying
 
 _FOLDER = Path(__file__).with_name("suites")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
@@ -117,12 +116,6 @@ class AttackSuite(Suite):
     """Attacks of one kind."""
 
     attacks: tuple[Attack, ...] = Field(min_length=1)
-
-
-class DataSuite(Suite):
-    """A data set: pairs of a worse completion and, for measure ``preferred``, a better one."""
-
-    pairs: tuple[tuple[AuditCase, AuditCase | None], ...]
 
 
 def _criteria(line: str) -> Callable[[AuditCase], str]:

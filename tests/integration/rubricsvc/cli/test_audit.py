@@ -132,19 +132,14 @@ def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
 
 
 def test_audit_records_its_non_default_options(judged: Cli, tmp_path: Path) -> None:
-    folder = tmp_path / "sets" / "evalbiasbench"
-    folder.mkdir(parents=True)
-    pairs = [
-        {"id": n, "bias": "length", "instruction": f"Why {n}?", "response1": GOOD[n], "response2": "No.", "label": 1}
-        for n in range(3)
-    ]
-    (folder / "pairs.json").write_text(json.dumps(pairs))
+    record = {"prompt": "Why?", "criteria": ["Says why."], "completions": ["No."], "labels": {"c1": False}}
+    (tmp_path / "labelled.jsonl").write_text(json.dumps(record))
     for args, options in (
         (("--per-attack", 4, "--limit", 7), ""),
         (("--per-attack", 0), "--per-attack 0"),
         (
-            ("--data-dir", "sets", "--limit", 2, "--per-attack", 1, "--max-fpr", 0.9),
-            "--per-attack 1 --data-dir sets --limit 2 --max-fpr 0.9",
+            ("--data", "labelled.jsonl", "--limit", 2, "--per-attack", 1, "--max-fpr", 0.9),
+            "--data labelled.jsonl --limit 2 --per-attack 1 --max-fpr 0.9",
         ),
     ):
         assert judged("judges", "audit", "wise", "--json", *args).code in (0, 4)

@@ -21,7 +21,7 @@ SCORED = ("--rubric", "rubric.yaml", "--prompt", "What is one?", "--completion",
 
 
 def test_add_limits_the_time_of_its_questions(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rubricsvc.cli.probe._ADD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("rubricsvc.cli.judges.ADD_TIMEOUT_S", 0.2)
     with scripted_server(ScriptedReply(delay_s=600)) as server:
         ran = cli("judges", "add", "slow", "--url", server.url, "--model", "m", "--json")
         assert server.count <= 4, "two questions, and each once more"
@@ -197,7 +197,7 @@ def test_show_yaml_is_read_back_as_the_same_judge(cli: Cli) -> None:
         digest = cli("judges", "show", name, "--json").json["digest"]
         file = cli("judges", "show", name, "--yaml").out.replace(f"name: {name}", "name: copy", 1)
         ran = cli("judges", "add", "-f", "-", "--no-probe", "--json", stdin=file.replace("copy", f"copy-{name}"))
-        assert (ran.code, ran.json["digest"]) == (0, digest[:12]), ran.err
+        assert (ran.code, ran.json["digest"]) == (0, digest), ran.err
         assert stored(cli, f"copy-{name}")["endpoint"] == stored(cli, name)["endpoint"]
 
 
@@ -206,7 +206,7 @@ def test_init_writes_a_judge_file_that_can_be_added(cli: Cli) -> None:
     assert cli("judges", "init").code == 2
     assert cli("judges", "init", "--force").code == 0
     ran = cli("judges", "add", "-f", "judge.yaml", "--no-probe", "--json")
-    assert (ran.code, ran.json["name"], ran.json["mode"]) == (0, "strong", "written"), ran.err
+    assert (ran.code, ran.json["name"], ran.json["judge"]["mode"]) == (0, "strong", "written"), ran.err
 
 
 def test_update_changes_the_endpoint_only(cli: Cli) -> None:
@@ -233,13 +233,13 @@ def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: 
     listed = cli("judges", "list", "--json")
     assert listed.code == 0
     old, panel = listed.lines
-    assert "judges update old" in old["error"] and "secret" not in old["error"] and panel["error"] == ""
+    assert "judges update old" in old["error"] and "secret" not in old["error"] and panel["error"] is None
     assert cli("judges", "show", "old", "--json").json["error"] == old["error"]
     cli("rubrics", "import", "-", stdin='{"name": "r", "prompt": "Why?", "criteria": ["A."], "completions": ["B."]}\n')
     refused = cli("jobs", "submit", "--judge", "old")
     assert refused.code == 2 and "judges update old" in refused.err
     assert cli("judges", "update", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
-    assert [row["error"] for row in cli("judges", "list", "--json").lines] == ["", ""]
+    assert [row["error"] for row in cli("judges", "list", "--json").lines] == [None, None]
     assert cli("jobs", "submit", "--judge", "old").code == 0
 
 
@@ -313,7 +313,5 @@ def test_list_shows_the_members_of_a_panel(cli: Cli) -> None:
     for name in ("a", "b"):
         add_judge(cli, name)
     add_judge(cli, "p", mode="panel", members=["a", "b"], voting={"rule": "min"})
-    row = cli("judges", "list", "--json").lines[-1]
-    assert (row["members"], row["engine"], row["model"]) == (["a", "b"], "", "")
     shown = dict(line.split(None, 1) for line in cli("judges", "show", "p").out.splitlines())
     assert shown["members"] == "a, b" and not {"engine", "model"} & shown.keys()

@@ -93,7 +93,7 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert ran.code == 0, ran.err
     assert "CONTRADICTIONS" in ran.err
     assert (ran.json["name"], ran.json["added"], ran.json["audit"]) == ("mine", True, None)
-    figure, best = ran.json["figures"][0], ran.json["figures"][0]["best_baseline"]
+    figure, best = ran.json, ran.json["best_baseline"]
     assert (figure["test_set"], figure["measure"]) == ("test", "auroc") and isinstance(ran.json["not_for"], list)
     assert not any("below" in sentence or "above" in sentence for sentence in ran.json["not_for"])
     assert len({path.stat().st_mode for path in (tmp_path / "out" / "judge").iterdir()}) == 1

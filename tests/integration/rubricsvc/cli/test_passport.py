@@ -25,13 +25,13 @@ def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> Non
     add_judge(cli, "quick", "--passport", passport)
     whole = made_passport().model_dump(mode="json")
     shown = cli("judges", "show", "quick", "--json").json
-    assert (shown["has_passport"], shown["passport"]) == (True, whole)
+    assert shown["has_passport"] is True
     assert cli("judges", "passport", "quick", "--json").json == whole
     assert cli("judges", "list", "--json").json["has_passport"] is True
     text = cli("judges", "show", "quick").out
     assert "auroc 0.940 [0.93, 0.95] (bag of words 0.820);" in text and "Texts in languages" in text
     add_judge(cli, "quick")
-    assert cli("judges", "show", "quick", "--json").json["passport"] == whole
+    assert cli("judges", "passport", "quick", "--json").json == whole
 
 
 def test_passport_prints_tables_and_writes_a_page(cli: Cli, passport: Path, tmp_path: Path) -> None:
@@ -39,9 +39,8 @@ def test_passport_prints_tables_and_writes_a_page(cli: Cli, passport: Path, tmp_
     out = cli("judges", "passport", "quick").out
     assert all(
         text in out
-        for text in ("bag of words", "CC-BY-4.0", "0.275", "Texts in languages", "0.090 [0.08, 0.10] before", "0.0042")
+        for text in ("bag of words", "CC-BY-4.0", "0.275", "Texts in languages", "0.090 [0.08, 0.10]", "0.0042")
     )
-    assert "PAIRWISE ACCURACY" in out and "0.764" in out and "accuracy 0.900; one class" in out
     assert cli("judges", "passport", "quick", "--out", tmp_path / "page.html").code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     assert cli("judges", "passport", "quick", "--out", tmp_path / "page.html", "--json").code == 2
@@ -51,7 +50,7 @@ def test_passport_of_a_judge_without_one_is_not_found(cli: Cli) -> None:
     add_judge(cli)
     ran = cli("judges", "passport", "quick")
     assert ran.code == 3 and "judges add" in ran.err
-    assert cli("judges", "show", "quick", "--json").json["passport"] is None
+    assert cli("judges", "show", "quick", "--json").json["has_passport"] is False
 
 
 @pytest.mark.parametrize("fields", [{"mode": "written"}, {"template": "readout_short"}], ids=["mode", "template"])

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Comparison, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
-from workers.audit import cases, suites, trajectories
+from workers.audit import cases, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.runner import asking_fingerprint, run
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -208,8 +208,8 @@ def test_audit_progress_ends_at_its_total() -> None:
 
 
 TRAJECTORY = Judge(name="t", model="m", mode="trajectory")
-TRAJECTORIES = AuditPlan(trajectories.built_in(), suites.built_in("trajectory"))
-GOOD_STEPS = {case.messages[-1].content for case in trajectories.built_in() if case.met}
+TRAJECTORIES = AuditPlan(cases.built_in("trajectory"), suites.built_in("trajectory"))
+GOOD_STEPS = {case.messages[-1].content for case in cases.built_in("trajectory") if case.met}
 
 
 class StepRuled(Ruled):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.local_judges import embedded_judge
+from rubricsvc.cli.models import embedded_judge
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from tests.cli import Cli, stored
@@ -153,7 +153,7 @@ def test_add_embedded_takes_the_audit_of_its_passport(cli: Cli) -> None:
     audit = shipped_passport().audit
     assert audit and audit.failed_suites
     ran = cli("judges", "add", "embedded", "--embedded", "--no-probe", "--json")
-    assert (ran.code, ran.json["audit"].partition(" 2")[0]) == (0, "not passed")
+    assert (ran.code, ran.json["audit"][:10]) == (0, "not passed")
     assert cli("judges", "show", "embedded", "--json").json["newest_audit"]["audit"] == audit.model_dump(mode="json")
     for command in ("show", "passport"):
         shown = cli("judges", command, "embedded").out

@@ -8,7 +8,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Evidence, Verdict
-from workers.audit.journal import AuditJournal
+from workers.audit.runner import AuditJournal
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."),))
 JUDGE = Judge(name="j", model="m")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.trajectory import LoopDetector, steps_of
-from workers.audit import suites, trajectories
+from workers.audit import cases, suites
 from workers.audit.suites import Attack, AttackSuite
 
-BAD, GOOD = trajectories.built_in()[:2]
+BAD, GOOD = cases.built_in("trajectory")[:2]
 OWN = [one for one in suites.built_in("trajectory") if one not in suites.built_in()]
 
 
 def test_built_in_trajectories_fork_at_the_last_step() -> None:
-    shipped = trajectories.built_in()
+    shipped = cases.built_in("trajectory")
     assert len(shipped) == 16
     for bad, good in zip(shipped[::2], shipped[1::2], strict=True):
         assert bad.task == good.task and bad.unmet == good.met == ("progress",) and bad.claim

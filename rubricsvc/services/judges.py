@@ -1,0 +1,219 @@
+"""`Judges`: models that score completions, and what is known of their quality."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.core.audit import Audit, StoredAudit
+from rubricsvc.core.calibration import Calibration
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.label import JudgedLabel
+from rubricsvc.core.passport import Passport
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.queries import Paging
+from rubricsvc.schemas.base import Page
+from rubricsvc.schemas.judges import StoredJudge
+from rubricsvc.schemas.methods import takes
+from rubricsvc.store import jobs, judges
+from rubricsvc.store.labels import judged_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.services.local import Validators
+    from rubricsvc.stats.agreement_report import AgreementReport
+    from rubricsvc.stats.calibration_fit import FittedFamily
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import JudgeRow
+
+
+class Judges:
+    """Judges, by id or name. A name refers to one judge forever; only its endpoint may change.
+
+    Args:
+        db: The database.
+        validators: Checks of the workers.
+    """
+
+    def __init__(self, db: Database, validators: Validators) -> None:
+        self.db, self.validators = db, validators
+
+    def add(self, judge: Judge) -> StoredJudge:
+        """Store a judge under its name; a judge whose name is known has its endpoint and adapter's folder.
+
+        API keys are assigned to addresses on the service's machine only (`add_all`, `judges add`), so that a caller
+        cannot send the service's keys elsewhere.
+
+        Raises:
+            ConflictError: The name belongs to another judge, or to one with another endpoint or adapter folder.
+            InvalidError: The judge is invalid, or names a variable with an API key.
+        """
+        if any(one.endpoint.api_key_env is not None for one in (judge, *judge.leaf_judges)):
+            hint = "add this judge on the server: rubricsvc judges add … --api-key-env NAME"
+            raise InvalidError("api_key_env cannot be set over HTTP", hint=hint, path="judge.endpoint.api_key_env")
+        with self.db.read() as session:
+            row = judges.find(session, judge.name)
+            if row is not None and _places(row.value) != _places(judge):
+                commands = "`rubricsvc judges update NAME --url …` or `rubricsvc judges add NAME --adapter …`"
+                hint = f"change it on the server with {commands}, or choose another name"
+                raise ConflictError(f"judge {judge.name!r} has another endpoint or adapter folder", hint=hint)
+        return self.add_all([judge])[0]
+
+    def add_all(self, added: Sequence[Judge], passport: Passport | None = None) -> list[StoredJudge]:
+        """Store all judges or none, with their endpoints, and the passport of the only one.
+
+        Raises:
+            ConflictError: A name belongs to another judge.
+            InvalidError: A judge is invalid, or the passport is of another one.
+        """
+        for judge in added:
+            self.validators.judge(judge)
+        with self.db.write() as session:
+            rows = [judges.add(session, judge) for judge in added]
+            if passport is not None:
+                judges.set_passport(session, rows[0].id, passport)
+            return _stored(session, rows)
+
+    def get(self, ref: int | str) -> StoredJudge:
+        """Get a judge."""
+        with self.db.read() as session:
+            row = judges.get(session, ref)
+            newest = judges.newest_audit(session, [row.id]).get(row.id)
+            return _stored(session, [row])[0].model_copy(update={"newest_audit": newest and newest.value})
+
+    @takes(Paging)
+    def page(self, query: Paging) -> Page[StoredJudge]:
+        """List judges, oldest first."""
+        with self.db.read() as session:
+            rows = judges.page(session, after=query.after, limit=query.limit + 1)
+            return Page.cut(_stored(session, rows), query.limit)
+
+    @takes(Paging)
+    def audits(self, ref: int | str, query: Paging) -> Page[StoredAudit]:
+        """List the audits of a judge, oldest first. The last one counts."""
+        with self.db.read() as session:
+            judge = judges.get(session, ref)
+            rows = judges.audits(session, judge.id, after=query.after, limit=query.limit + 1)
+            return Page.cut([row.value for row in rows], query.limit)
+
+    def passport(self, ref: int | str) -> Passport:
+        """Get the passport of a trained judge: its data with licenses, its figures, what it must not be used for."""
+        with self.db.read() as session:
+            return judges.passport(session, ref)
+
+    def value(self, ref: int | str) -> Judge:
+        """Return a stored judge that is valid, to ask it.
+
+        Raises:
+            NotFoundError: There is none.
+            InvalidError: What is stored is not valid any more.
+        """
+        with self.db.read() as session:
+            return judges.get(session, ref).value
+
+    def content(self, ref: int | str) -> dict[str, Any]:
+        """Return the fields of a stored judge, which need not be valid any more."""
+        with self.db.read() as session:
+            return judges.get(session, ref).content
+
+    def find(self, name: str) -> Judge | None:
+        """Return the judge of a name, if there is one; refuse a name that no judge can have."""
+        judges.check_name(name)
+        with self.db.read() as session:
+            row = judges.find(session, name)
+            return row.value if row else None
+
+    def add_audit(self, ref: int | str, audit: Audit) -> None:
+        """Store an audit of a judge."""
+        with self.db.write() as session:
+            judges.add_audit(session, judges.get(session, ref).id, audit)
+
+    def set_repeatability(self, ref: int | str, measured: Repeatability) -> None:
+        """Store a measurement of a judge's repeatability in place of an older one."""
+        with self.db.write() as session:
+            judges.set_repeatability(session, judges.get(session, ref).id, measured)
+
+    def tasks_of_job(self, job_id: int) -> list[tuple[Prompt, Rubric]]:
+        """Return the prompts and rubrics of a scoring job, each pair once."""
+        with self.db.read() as session:
+            return judges.audit_tasks_of_job(session, jobs.scoring(session, job_id).id)
+
+    def sample_of_job(
+        self, job_id: int, limit: int, *, whole_groups: bool, seed: int = 0
+    ) -> list[tuple[Rubric, Prompt, Completion]]:
+        """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
+        with self.db.read() as session:
+            id_ = jobs.scoring(session, job_id).id
+            return judges.audit_sample_of_job(session, id_, limit, whole_groups=whole_groups, seed=seed)
+
+    def judged_labels(self, ref: int | str, job: int | None = None, criterion: str | None = None) -> list[JudgedLabel]:
+        """Return people's labels beside the judge's verdicts.
+
+        Raises:
+            InvalidError: There are no labels, or the judge has judged none of the labelled criteria.
+        """
+        with self.db.read() as session:
+            row = judges.get(session, ref)
+            if job is not None:
+                jobs.scoring(session, job)
+            found = judged_labels(session, row.id, job_id=job)
+            name = row.name
+        rows = [one for one in found if criterion in (None, one.label.criterion)]
+        if not rows:
+            scope = f" of criterion {criterion!r}" if criterion else ""
+            scope += f" on what job {job} scored" if job is not None else ""
+            raise InvalidError(f"no labels{scope}", hint="import labels with `rubricsvc labels import FILE`")
+        if not any(one.verdicts for one in rows):
+            hint = (
+                f"score them with `rubricsvc jobs submit --judge {name} --wait`; a label counts for each rubric "
+                "version whose criterion has the same text, scale, reference and passages"
+            )
+            raise InvalidError(f"judge {name!r} has judged none of the labelled criteria", hint=hint)
+        return rows
+
+    def agreement(
+        self, ref: int | str, *, job: int | None = None, criterion: str | None = None, resamples: int, seed: int = 0
+    ) -> AgreementReport:
+        """Compare a judge's verdicts with people's labels."""
+        from rubricsvc.stats.agreement_report import agreement_report
+
+        judge, rows = self.value(ref), self.judged_labels(ref, job, criterion)
+        return agreement_report(judge, rows, resamples=resamples, seed=seed)
+
+    def calibrate(
+        self, ref: int | str, name: str | None = None, *, job: int | None = None, held_out: float, seed: int = 0
+    ) -> tuple[StoredJudge | None, list[FittedFamily]]:
+        """Fit a readout judge's curves to labels, and store the calibrated judge, if a family has a curve.
+
+        Raises:
+            ConflictError: The new name belongs to another judge.
+            InvalidError: The judge is no readout, or the labels are on too few prompts.
+        """
+        from rubricsvc.stats.calibration_fit import calibrate
+
+        judge, rows = self.value(ref), self.judged_labels(ref, job)
+        if judge.mode != "readout":
+            hint = "calibrate its readout members, or use a judge of mode readout"
+            raise InvalidError(f"judge {judge.name!r} has no probabilities: its mode is {judge.mode}", hint=hint)
+        families = calibrate(rows, held_out=held_out, seed=seed)
+        curves = {one.family: one.curve for one in families if one.curve is not None}
+        if not curves:
+            return None, families
+        fields = {"name": name or f"{judge.name}-calibrated", "calibration": Calibration(families=curves)}
+        return self.add_all([judge.model_copy(update=fields)])[0], families
+
+
+def _stored(session: Session, rows: Sequence[JudgeRow]) -> list[StoredJudge]:
+    newest = judges.newest_audit(session, [row.id for row in rows])
+    audits = {id_: f"{row.value.audit.result} {row.created_at:%Y-%m-%d}" for id_, row in newest.items()}
+    return [StoredJudge.of(row, judge=row.valid, audit=audits.get(row.id), newest_audit=None) for row in rows]
+
+
+def _places(judge: Judge) -> list[tuple[Endpoint, str | None]]:
+    """Return the endpoint and the adapter's folder of a judge and its members, which are no part of its digest."""
+    return [(one.endpoint, one.adapter) for one in (judge, *judge.leaf_judges)]
