@@ -35,7 +35,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.files import replace_text, sync
+from trainer.history import replace_text, sync
 from trainer.optim import MasterAdamW
 
 log = logging.getLogger(__name__)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     Discriminator,
@@ -16,12 +17,140 @@ from pydantic import (
 )
 
 from rubricsvc.core.judge import Address, Judge, Network
-from rubricsvc.core.validation_messages import closest
+from rubricsvc.core.validation_messages import FieldMessage, closest
 from rubricsvc.schemas.runs import OF_TOOLS, REWARD
 from trainer.config_file import ConfigSection, read_toml
-from trainer.config_paths import path_problems, resolved
-from trainer.data.config import DataConfig, DataSource, DemonstrationsConfig, PromptsConfig
 from trainer.environments.config import EnvironmentConfig, ToolsConfig
+
+
+class DataSource(ConfigSection):
+    """Prompts with their rubrics: those of a file, or stored ones.
+
+    ``path`` is relative to the configuration file. ``store`` has the names of stored rubrics, each with a prompt:
+    ``NAME`` (the newest approved version) or ``NAME@VERSION``.
+    """
+
+    path: Path | None = None
+    format: str | None = None
+    store: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the fields that name prompts."""
+        return [name for name in ("path", "store") if getattr(self, name)]
+
+
+class DataConfig(DataSource):
+    """The prompts to train on: of one source, or of several named ``domains``.
+
+    ``difficulty`` is a file that ``rubricsvc runs difficulty`` wrote; prompts whose pass rate in it is below
+    ``min_pass_rate`` or above ``max_pass_rate`` are not trained on, unless their rewards deviate by ``keep_std``.
+    """
+
+    domains: dict[str, DataSource] = Field(default={})
+    difficulty: Path | None = None
+    min_pass_rate: float = Field(default=0.05, ge=0.0, le=1.0)
+    max_pass_rate: float = Field(default=0.95, ge=0.0, le=1.0)
+    keep_std: float | None = Field(default=None, gt=0.0)
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the fields that name prompts."""
+        return [*super().given, *(["domains"] if self.domains else [])]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.given) != 1:
+            raise ValueError(f"expected one of path, store and domains, found {' and '.join(self.given) or 'none'}")
+        for name, source in self.domains.items():
+            if len(source.given) != 1:
+                found = " and ".join(source.given) or "neither"
+                raise ValueError(f"domains.{name}: expected one of path and store, found {found}")
+        if self.min_pass_rate > self.max_pass_rate:
+            raise ValueError(f"min_pass_rate = {self.min_pass_rate:g} is above max_pass_rate = {self.max_pass_rate:g}")
+        return self
+
+
+class DemonstrationsConfig(ConfigSection):
+    """Demonstrations that the policy learns before the run (`trainer.warm_up`).
+
+    They are completions of prompts of the data: those of the file ``path``, else those of the script of the environment
+    ``research``. They are learned in ``steps`` steps of their own, at the learning rate ``lr``.
+    """
+
+    path: Path | None = None
+    steps: int = Field(default=16, ge=1)
+    lr: float = Field(default=1e-4, gt=0.0)
+
+
+class PromptsConfig(ConfigSection):
+    """Which prompts a step has. Without this table every prompt comes once before any comes again.
+
+    ``weights`` are the shares of domains, in any unit; one that is left out has none. ``divide_by`` is the deviation
+    that advantages are divided by: each group's own, or that of the step's groups of its domain together.
+
+    With ``stages``, training begins with this share of the easiest prompts (of each domain), and goes on to the next
+    after ``stage_steps`` steps; the pass rates are those of ``data.difficulty``.
+
+    A group of completions with equal rewards teaches nothing: it is replaced by one of another prompt, in at most
+    ``max_resamples`` rounds a step (dynamic sampling, arXiv 2503.14476).
+    """
+
+    weights: dict[str, Annotated[float, Field(gt=0.0, le=1e100)]] = Field(default={})
+    divide_by: Literal["group", "domain"] = "group"
+    stages: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = ()
+    stage_steps: int = Field(default=50, ge=1)
+    max_resamples: int = Field(default=0, ge=0)
+
+    @field_validator("stages")
+    @classmethod
+    def _grow(cls, stages: tuple[float, ...]) -> tuple[float, ...]:
+        if stages and (list(stages) != sorted(set(stages)) or stages[-1] != 1.0):
+            raise ValueError("shares must rise, and end with 1.0")
+        return stages
+
+
+Source = TypeVar("Source", bound=DataSource)
+
+
+def resolved(source: Source, folder: Path) -> Source:
+    """Return a source of prompts with paths relative to the working folder."""
+    changes: dict[str, Any] = {
+        name: folder / path for name in ("path", "difficulty") if (path := getattr(source, name, None)) is not None
+    }
+    if isinstance(source, DataConfig):
+        changes["domains"] = {name: resolved(domain, folder) for name, domain in source.domains.items()}
+    return source.model_copy(update=changes)
+
+
+_WITH_FILES = ("data", "eval", "demonstrations")
+"""Tables of a configuration that name files."""
+
+
+def path_problems(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
+    """Yield what is wrong with paths, also where other fields are invalid.
+
+    That is: files of data, in these ``fields``, that do not exist, and an ``out`` with the configuration itself in it.
+    """
+    if isinstance(out := data.get("out"), str) and folder.resolve().is_relative_to((folder / out).resolve()):
+        yield FieldMessage(("out",), f"{out!r} holds the configuration itself; name a folder of the run", "own_folder")
+    tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in _WITH_FILES]
+    if isinstance(evaluation := data.get("eval"), dict):
+        tables.append((("eval", "other"), evaluation.get("other")))
+    domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None
+    if isinstance(domains, dict):
+        tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]
+    for path, table in tables:
+        for field in fields:
+            name = table.get(field) if isinstance(table, dict) else None
+            if isinstance(name, str) and not (folder / name).is_file():
+                yield FieldMessage((*path, field), f"no such file: {folder / name}", "missing_file")
+
+
+def stream_seed(seed: int, purpose: str, number: int) -> int:
+    """Return the seed of a stream, 56 bits: neighbouring seeds, purposes and numbers share nothing."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}/{number}".encode()).digest()[:7])
+
 
 CHECKS = "checks"
 """The score of the checks alone; `REWARD` is that of the training."""
@@ -182,7 +311,7 @@ class EvalConfig(DataSource):
     checks, else the reward. With ``baselines`` those that are named, or all, are run after the training
     (`trainer.evaluation.baselines`). ``other`` are prompts of another collection for two of them. With
     ``stop_on_divergence`` a run stops where its reward diverges from gold (`rubricsvc.stats.divergence`). With
-    ``regression`` policies are also asked small things that no run trains on (`trainer.evaluation.regression`).
+    ``regression`` policies are also asked small things that no run trains on (`trainer.evaluation.evaluator`).
     """
 
     share: float | None = Field(default=None, gt=0.0, lt=1.0)
@@ -288,7 +417,7 @@ class RunConfig(TrainConfig):
     ``scored_by`` says whether Celery workers score, through the queue, or the process of the run. ``score_timeout_s``
     limits the scoring of a step through the queue, waiting for a database that is down included. ``trackers`` get the
     metrics and evaluations, too. With ``local_only`` every judge, tool and tracker must be on this machine, or in one
-    of ``local_networks``; see `trainer.local_only`.
+    of ``local_networks``; see `trainer.run.inputs`.
     """
 
     data: DataConfig

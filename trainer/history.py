@@ -1,4 +1,4 @@
-"""The history of a run: a line of metrics for each step, in a file of its folder."""
+"""The history of a run: a line of metrics for each step, in files that survive a loss of power."""
 
 from __future__ import annotations
 
@@ -9,7 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from rubricsvc.errors import InvalidError
-from trainer.files import replace_text
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's entries, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: an error keeps the earlier content."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    sync(part)
+    part.replace(path)
+
 
 Metrics = dict[str, Any]
 """Metrics of a step, or an evaluation, as plain data."""

@@ -16,46 +16,104 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.monitor_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics
-from trainer.config import TrainConfig
+from trainer.config import TrainConfig, stream_seed
 from trainer.data.demonstrations import demonstrated
-from trainer.data.prompt_order import other_tasks, tasks_of_step
-from trainer.data.resampling import ScoredBatch, with_signal
-from trainer.data.tasks import Task
+from trainer.data.tasks import Task, check_apart, other_tasks, tasks_of_step
 from trainer.environments.curriculum import in_stage
-from trainer.failed_batch import save_failed_batch
-from trainer.history import History, Metrics
+from trainer.history import History, Metrics, replace_text
 from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.policy_update import TrainState, Update, advantages, update
-from trainer.recording.leak_log import log_leaks
-from trainer.recording.recorder import Recorder, recorded, rollout_groups
+from trainer.policy_update import ScoredBatch, TrainState, Update, advantages, update, with_signal
+from trainer.recording.recorder import Recorder, log_leaks, recorded, rollout_groups
 from trainer.rewards.controls import controlled
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import JudgeInfo, RewardSource, ScoredRollout, judge_of
-from trainer.seeds import stream_seed
-from trainer.start_checks import check_start
-from trainer.trackers.tracking import NO_TRACKING, Tracking
+from trainer.trackers import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation
     from trainer.evolution import OnlineEvolution
+
+
+def save_failed_batch(out: Path, step: int, batch: ScoredBatch, advantages_GM: Tensor, error: str) -> str:
+    """Write the completions of a step (from 0) with their token ids, rewards and advantages; return where they are."""
+    rollouts = batch.rollouts
+    rows = zip(batch.task_of_B, batch.completions, batch.scored, advantages_GM.flatten().tolist(), strict=True)
+    completions: list[dict[str, Any]] = [
+        {
+            "prompt": task.prompt.text,
+            "completion": completion.text,
+            "token_ids": rollouts.ids_BT[row][rollouts.mask_BT[row]].tolist(),
+            "truncated": bool(rollouts.truncated_B[row]),
+            "reward": scored.reward.value,
+            "advantage": advantage if math.isfinite(advantage) else None,
+        }
+        for row, (task, completion, scored, advantage) in enumerate(rows)
+    ]
+    path = out / f"failed-step-{step + 1:06d}.json"
+    content = {"step": step + 1, "error": error, "completions": completions}
+    try:
+        replace_text(path, json.dumps(content, indent=1, ensure_ascii=False))
+    except OSError as problem:
+        return f"its batch cannot be written to {path}: {problem.strerror}"
+    return f"its batch is in {path}"
+
+
+def check_start(
+    policy: Policy,
+    tasks: Sequence[Task],
+    config: TrainConfig,
+    *,
+    resume: bool,
+    evolution: OnlineEvolution | None,
+    evaluation: Evaluation | None,
+) -> None:
+    """Check the arguments of `trainer.loop.train` against its configuration.
+
+    Raises:
+        InvalidError: There are no tasks, a prompt is too long, or an argument does not agree with the configuration.
+        NotFoundError, ConflictError: There is no run to resume, or one not to resume.
+    """
+    if not tasks:
+        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
+    pairs = (("evolve", config.evolve, "evolution", evolution), ("eval", config.eval, "evaluation", evaluation))
+    for name, settings, argument, given in pairs:
+        if (settings is None) != (given is None):
+            hint = "give both, or neither"
+            raise InvalidError(f"`config.{name}` and `{argument}` do not agree", hint=hint, path=name)
+    if config.environment is not None and policy.acting is None:
+        hint = "load it with one: Policy.load(…, acting=make_acting(…))"
+        raise InvalidError("the policy has no environment", hint=hint, path="environment")
+    if evolution is not None:
+        evolution.check(tasks)
+    if evaluation is not None:
+        check_apart(tasks, evaluation.evaluator.tasks)
+        evaluation.evaluator.check(policy)
+    if config.out:
+        checkpoint.check_folder(config.out, resume=resume)
+    for task in tasks:
+        policy.token_ids(task.prompt, config.sampling.max_new_tokens)
+
 
 log = logging.getLogger(__name__)
 

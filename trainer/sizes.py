@@ -18,9 +18,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from rubricsvc.errors import InvalidError
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task, names_of
-from trainer.policies.chat import prompt_ids
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import context_of
+from trainer.policies.policy import Acting, context_of
+from trainer.policies.tokens import prompt_ids
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
 
 MASTER_BYTES = 16

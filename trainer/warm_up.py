@@ -14,8 +14,7 @@ from typing import Any
 
 from rubricsvc.errors import InvalidError
 from trainer import checkpoint
-from trainer.config import TrainConfig
-from trainer.data.config import DemonstrationsConfig
+from trainer.config import DemonstrationsConfig, TrainConfig
 from trainer.data.tasks import Task
 from trainer.history import Metrics
 from trainer.loop import train

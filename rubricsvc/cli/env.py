@@ -52,7 +52,7 @@ from rubricsvc.settings import get_settings
 from workers import checks
 
 if TYPE_CHECKING:
-    from trainer.policies.episode_sampling import Acting
+    from trainer.policies.policy import Acting
 
 app = group("Environments: tools that a policy may call.")
 
@@ -222,7 +222,7 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int =
     from trainer.config import load_config
     from trainer.environments.config import EnvironmentConfig
     from trainer.environments.registry import make_acting
-    from trainer.local_only import check_local
+    from trainer.run.inputs import check_local
 
     folder = get_settings().collections_dir
     if name.endswith(".toml"):

@@ -115,7 +115,7 @@ def start(
 
     Exits with 4 where the preflight refuses the run (`runs preflight`).
     """
-    from trainer.run.several import control_changes
+    from trainer.sweep import control_changes
 
     changes = control_changes(config, control) if control is not None else {}
     again = f"runs start {config}{f' --control {control}' if control else ''} --resume"
@@ -163,7 +163,7 @@ def _train(
 @contextmanager
 def _refused() -> Iterator[None]:
     """Exit with 4 where the preflight refuses a run."""
-    from trainer.run.preflight import RefusedError
+    from trainer.preflight import RefusedError
 
     try:
         yield
@@ -239,8 +239,9 @@ def preflight(
     Exits with 4 if a check refuses the run. The result is stored beside the run's folder; `runs start` uses it.
     """
     telemetry.configure("WARNING", human=True)
+    from trainer.preflight import Preflight
+
     from trainer.run import prepare
-    from trainer.run.preflight import Preflight
 
     run = prepare(config, allow_drafts=allow_drafts, progress=Terminal())
     run.announce(resume=False)
@@ -271,7 +272,7 @@ def controls(
     an interrupt.
     """
     telemetry.configure("WARNING", human=True)
-    from trainer.run.several import CONTROLS, StoppedError, train_controls
+    from trainer.sweep import CONTROLS, StoppedError, train_controls
 
     options: Any = {"allow_drafts": allow_drafts, "force": force, "progress": Terminal()}
     rows: list[tuple[str, ScoreComparison]] = []
@@ -314,7 +315,7 @@ def sweep(
     """
     _check_charts(out)
     telemetry.configure("WARNING", human=True)
-    from trainer.run.several import StoppedError, train_sweep
+    from trainer.sweep import StoppedError, train_sweep
 
     try:
         table, reports, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())

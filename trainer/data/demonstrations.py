@@ -19,9 +19,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.lines import CompletionLine
 from trainer.data.tasks import Task, content_key
-from trainer.policies.chat import transcript
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import Rollouts
+from trainer.policies.tokens import transcript
 
 
 def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) -> list[Task]:

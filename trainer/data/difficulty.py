@@ -16,15 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
-from trainer.config import TrainConfig
-from trainer.data.config import DataConfig
+from trainer.config import DataConfig, TrainConfig, stream_seed
 from trainer.data.tasks import Task
-from trainer.files import replace_text
-from trainer.history import line_of
+from trainer.history import line_of, replace_text
 from trainer.policies.policy import Policy
 from trainer.rewards.leaks import score_sound
 from trainer.rewards.source import RewardSource, ScoredRollout, require_scored, validated
-from trainer.seeds import stream_seed
 
 Selection = Literal["kept", "too_easy", "too_hard", "unmeasured"]
 Key = tuple[str, str]

@@ -19,8 +19,7 @@ from rubricsvc.core.trajectory import is_error, json_of, tool_results
 from rubricsvc.errors import InvalidError
 from trainer.environments.config import CurriculumStage, EnvironmentConfig
 from trainer.environments.environment import Environment, Episode, Tool
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import EpisodeRecord, Rollouts
 
 

@@ -10,7 +10,7 @@ from trainer.environments.curriculum import limited
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tools import SHOWN_CHARS, Calculator, Research
-from trainer.policies.episode_sampling import Acting
+from trainer.policies.policy import Acting
 
 NO_TOOLS = ToolsConfig()
 

@@ -8,9 +8,10 @@ At equal compute:
 - ``best_of_n_supervised``: the policy after supervised learning of the best of each group, with as many samples of the
   starting policy, judged as often, by the same optimiser in as many steps (`trainer.algorithms.supervised`).
 
-In an environment, also those of `trainer.evaluation.tool_baselines`; and with ``eval.other`` the starting and the
-trained policy on other prompts (``other_start``, ``other``). A run that begins with demonstrations has the untouched
-policy as well (``before_demonstrations``).
+In an environment also ``without_tools`` (the trained policy, whose prompt has no tools), ``empty_results`` (its tools
+find nothing) and ``script`` (what a script without a model makes of the search's first document); and with
+``eval.other`` the starting and the trained policy on other prompts (``other_start``, ``other``). A run that begins with
+demonstrations has the untouched policy as well (``before_demonstrations``).
 
 ``out/baselines/evaluations.jsonl`` has a line for each, ``out/baselines/best-of-n-supervised`` is a separate run.
 """
@@ -19,28 +20,86 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import BASELINES, BEFORE, EQUAL_COMPUTE, OF_TOOLS, OTHER, RunEvaluation
 from trainer import checkpoint
-from trainer.config import TrainConfig
+from trainer.config import SamplingConfig, TrainConfig
+from trainer.data.demonstrations import rollouts_of
 from trainer.data.tasks import Task
-from trainer.evaluation.completions import record_of, record_of_file, write_completions
-from trainer.evaluation.evaluation import LINES, Evaluation, completions_file
+from trainer.environments.scripted import NAME, demonstrate
+from trainer.environments.tools import EmptyResults, Research
+from trainer.evaluation.evaluation import (
+    LINES,
+    Evaluation,
+    completions_file,
+    record_of,
+    record_of_file,
+    write_completions,
+)
 from trainer.evaluation.evaluator import Evaluator, prompt_table
-from trainer.evaluation.tool_baselines import TOOL_BASELINES
-from trainer.files import replace_text
-from trainer.history import Metrics, line_of, read
+from trainer.history import Metrics, line_of, read, replace_text
 from trainer.loop import train
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
+from trainer.policies.rollouts import Rollouts
 from trainer.recording.recorder import EvaluationKey, EvaluationRecorder, RunStore, evaluations_on_record
 from trainer.rewards.outages import StopRequested
 from trainer.rewards.source import RewardSource
+
+
+def without_tools(policy: Policy) -> Policy:
+    """Return a policy without its tools."""
+    changed = copy(policy)
+    changed.acting = None
+    return changed
+
+
+def with_empty_results(policy: Policy) -> Policy:
+    """Return a policy whose tools find nothing."""
+    changed, acting = copy(policy), _acting(policy)
+    changed.acting = Acting(EmptyResults(acting.environment), acting.limits, acting.max_tokens)
+    return changed
+
+
+class Script(Policy):
+    """A script of `research` in the place of a policy, whose tokenizer it uses."""
+
+    def __init__(self, policy: Policy) -> None:
+        """Raise an InvalidError unless the policy acts in `research`."""
+        super().__init__(policy.model, policy.tokenizer, NAME, _acting(policy))
+        environment = _acting(policy).own_environment
+        if not isinstance(environment, Research):
+            raise InvalidError("the script is one of `research`", hint="remove it", path="eval.baselines")
+        self._environment = environment
+
+    def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
+        """Return its completion of each prompt, ``group_size`` times; it has no chance."""
+        completions = [self._completion(prompt) for prompt in prompts for _ in range(group_size)]
+        return rollouts_of(prompts, completions, self)
+
+    def _completion(self, prompt: Prompt) -> Completion:
+        found = demonstrate(self._environment, prompt, _acting(self).limits, informed=False)
+        completion = found or Completion(text="", policy=NAME)
+        return completion.model_copy(update={"sampling": {**completion.sampling, "truncated": False}})
+
+
+TOOL_BASELINES: Mapping[str, Callable[[Policy], Policy]] = dict(
+    zip(OF_TOOLS, (without_tools, with_empty_results, Script), strict=True)
+)
+"""What makes a baseline of the trained policy, by name."""
+
+
+def _acting(policy: Policy) -> Acting:
+    if policy.acting is None:
+        raise InvalidError("the run has no environment", hint="remove the baseline", path="eval.baselines")
+    return policy.acting
+
 
 log = logging.getLogger(__name__)
 

@@ -1,31 +1,152 @@
-"""One evaluation: completions of held-out prompts, their scores, and the estimates."""
+"""One evaluation: completions of held-out prompts, their scores and measures, and the estimates."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from importlib.resources import files
 from itertools import groupby, product
 from statistics import fmean
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
+import yaml
+from pydantic import Field, TypeAdapter
+
+from rubricsvc.core.base import Name, Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import REWARD
-from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
-from trainer.config import EvalConfig, SamplingConfig, TrainConfig
+from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
+from trainer.config import EvalConfig, SamplingConfig, TrainConfig, stream_seed
 from trainer.data.tasks import Task
-from trainer.evaluation.measures import Judged, behaviour, criteria
-from trainer.evaluation.regression import most_tokens, regression, suite
 from trainer.history import Metrics
 from trainer.monitors.registry import metrics_by_prompt, observed_of
 from trainer.policies.policy import Policy
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import RewardSource, ScoredRollout, items_at, judge_of, of_evaluation
-from trainer.seeds import stream_seed
+from workers import checks
+
+OVER_BUDGET = "over its budget"
+"""What a completion with too many tokens fails, beside its checks."""
+
+
+class SmallTask(Value):
+    """A request with its budget of tokens, and what its completion must meet."""
+
+    name: Name
+    prompt: str
+    max_tokens: int = Field(ge=1)
+    checks: tuple[Check, ...] = Field(min_length=1)
+
+    @property
+    def rubric(self) -> Rubric:
+        """The checks as a rubric; a check's key is its name, with a number where there are several."""
+        criteria = (
+            Criterion(key=f"{check.name}-{number}", text=check.name, check=check)
+            for number, check in enumerate(self.checks, 1)
+        )
+        return Rubric(criteria=tuple(criteria))
+
+
+@cache
+def suite() -> tuple[SmallTask, ...]:
+    """Return the requests of ``regression.yaml``."""
+    content = files(__package__).joinpath("regression.yaml").read_text(encoding="utf-8")
+    return TypeAdapter(tuple[SmallTask, ...]).validate_python(yaml.safe_load(content))
+
+
+def most_tokens() -> int:
+    """Return the tokens after which completions are cut off: one more than the largest budget."""
+    return 1 + max(task.max_tokens for task in suite())
+
+
+def regression(policy: Policy, greedy: SamplingConfig, step: int) -> Metrics:
+    """Return what a policy makes of each request: tokens, what it fails (empty: it passes), and its text.
+
+    Args:
+        policy: The policy.
+        greedy: Greedy sampling, but for its ``max_new_tokens``: budgets are those of the requests.
+        step: Training steps of the policy.
+    """
+    tasks, found = suite(), dict[str, Any]()
+    greedy = greedy.model_copy(update={"max_new_tokens": most_tokens()})
+    prompts = [Prompt.of(task.prompt) for task in tasks]
+    rollouts = policy.sample(prompts, 1, greedy, seed=0)
+    sampled = zip(
+        tasks, prompts, rollouts.completions(policy.name, step, greedy), rollouts.lengths.tolist(), strict=True
+    )
+    for task, prompt, completion, tokens in sampled:
+        verdicts = checks.run(task.rubric, prompt, completion)
+        failed = [verdict.criterion for verdict in verdicts if verdict.value is not None and verdict.value < 1]
+        failed += [OVER_BUDGET] if tokens > task.max_tokens else []
+        found[task.name] = {"tokens": int(tokens), "failed": failed, "text": completion.text}
+    return found
+
+
+TOOL_USE = "tool_use"
+"""Share of completions that call a tool."""
+
+
+def _measured(key: str, name: str, **args: str) -> Criterion:
+    return Criterion(key=key, text=key, check=Check(name=name, args={**args}))
+
+
+_CALLS = Rubric(criteria=(_measured("valid_calls", "valid_calls"),))
+_CITATIONS = Rubric(
+    criteria=tuple(
+        _measured(f"citation_{measure}", "cites_pages", measure=measure) for measure in ("recall", "precision")
+    )
+)
+
+
+class Judged(NamedTuple):
+    """A completion of the prompt at a place, with the verdicts of the training reward."""
+
+    place: int
+    completion: Completion
+    verdicts: Sequence[Verdict]
+
+
+def behaviour(tasks: Sequence[Task], judged: Iterable[Judged]) -> dict[str, Estimate]:
+    """Return the use of tools, the share of valid calls, and recall and precision of the pages that are cited.
+
+    A completion without a call has no valid calls: its value is 0. Empty without a prompt that names its pages and
+    without a completion that calls a tool.
+    """
+    values = ((one.place, _behaviour(tasks[one.place].prompt, one.completion)) for one in judged)
+    found = _over_prompts(len(tasks), ((place, key, value) for place, each in values for key, value in each))
+    return found if len(found) > 2 or (found and found[TOOL_USE].value) else {}
+
+
+def criteria(tasks: Sequence[Task], judged: Iterable[Judged]) -> dict[str, Estimate]:
+    """Return the mean value of each criterion, over the prompts whose rubrics have one of this key."""
+    values = ((one.place, verdict) for one in judged for verdict in one.verdicts if verdict.value is not None)
+    found = _over_prompts(len(tasks), ((place, verdict.criterion, verdict.value) for place, verdict in values))
+    return dict(sorted(found.items()))
+
+
+def _behaviour(prompt: Prompt, completion: Completion) -> Iterator[tuple[str, float | None]]:
+    yield TOOL_USE, float(any(message.tool_calls for message in completion.messages))
+    for rubric in (_CALLS, *([_CITATIONS] if "pages" in (prompt.item or {}) else [])):
+        for verdict in checks.run(rubric, prompt, completion):
+            yield verdict.criterion, verdict.value
+
+
+def _over_prompts(prompts: int, values: Iterable[tuple[int, str, float | None]]) -> dict[str, Estimate]:
+    """Return the estimate of each key, from its values at the places of prompts."""
+    found: dict[str, list[list[float | None]]] = defaultdict(lambda: [[] for _ in range(prompts)])
+    for place, key, value in values:
+        found[key][place].append(value)
+    return {key: over_prompts(prompt_values(samples, None).mean) for key, samples in found.items()}
+
 
 GREEDY_TOP_P = 1e-9
 """A nucleus of one token: the most probable one."""

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rubricsvc.core.prompt import Completion
-from trainer.config import TrainConfig
+from trainer.config import TrainConfig, stream_seed
 from trainer.data.tasks import Task
 from trainer.monitors.measures import MEASURES
 from trainer.policies.policy import Policy
 from trainer.rewards.leaks import score_sound
 from trainer.rewards.source import RewardSource, ScoredRollout, of_evaluation, require_scored, validated
-from trainer.seeds import stream_seed
 
 PREFLIGHT = "preflight"
 _FEATURES = {name: measure for name, measure in MEASURES.items() if name != "shortness"}

@@ -42,8 +42,7 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from rubricsvc.formats.documents import dump_passport
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
-from trainer.files import replace_text, sync
-from trainer.history import Metrics
+from trainer.history import Metrics, replace_text, sync
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Dataset, OpenStore, load_datasets
 from trainer.judge_training.encoding import Encoder

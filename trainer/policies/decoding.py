@@ -1,7 +1,4 @@
-"""Sequences that are being generated: a batch that is extended by sampled tokens, or by given ones.
-
-Shapes in names: B sequences, C tokens so far (padded), N new tokens, V vocabulary, K bytes of a packed nucleus.
-"""
+"""Sampling of completions from a local model: decoding, its cache and its attention."""
 
 from __future__ import annotations
 
@@ -9,18 +6,124 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers.cache_utils import DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from trainer.config import SamplingConfig
 from trainer.policies.tokens import sample_tokens
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
+
+
+NAME = "grouped_sdpa"
+
+
+def use_grouped_attention(model: Any) -> None:
+    """Make ``model`` use grouped attention, where it would use plain scaled dot products."""
+    if model.config._attn_implementation == "sdpa":
+        AttentionInterface.register(NAME, grouped_attention)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        model.set_attn_implementation(NAME)
+
+
+def separate_contexts(mask_BL: Tensor, context_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the last T tokens see [B, 1, T, L], and their positions [B, T].
+
+    They see what is before them and in the same context, and all that is before the T tokens. A position is the number
+    of tokens that are seen: a context begins after the prompt.
+    """
+    length = context_BT.shape[1]
+    same_BTT = (context_BT.unsqueeze(-1) == context_BT.unsqueeze(-2)).tril() & mask_BL[:, None, -length:]
+    prompt_BTL = mask_BL[:, None, :-length].expand(-1, length, -1)
+    seen_BTL = torch.cat([prompt_BTL, same_BTT], dim=-1)
+    return seen_BTL.unsqueeze(1), (seen_BTL.sum(-1) - 1).clamp(min=0)
+
+
+def grouped_attention(
+    module: torch.nn.Module,
+    query_BHTD: Tensor,
+    key_BKLD: Tensor,
+    value_BKLD: Tensor,
+    attention_mask: Tensor | None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Compute what ``sdpa_attention_forward`` computes, and call it where this shape does not apply.
+
+    It does not apply without groups, with a mask for each head, or with implied causality instead of a mask. The result
+    is [B, T, H, D].
+    """
+    batch, heads, length, size = query_BHTD.shape
+    group = heads // key_BKLD.shape[1]
+    plain = length == 1 if attention_mask is None else attention_mask.shape[1] == 1
+    if group == 1 or not plain or kwargs.get("position_bias") is not None or kwargs.get("cache") is not None:
+        output: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query_BHTD, key_BKLD, value_BKLD, attention_mask, **kwargs
+        )
+        return output
+    mask = attention_mask if attention_mask is None or length == 1 else attention_mask.repeat(1, 1, group, 1)
+    folded = torch.nn.functional.scaled_dot_product_attention(
+        query_BHTD.reshape(batch, -1, group * length, size),
+        key_BKLD,
+        value_BKLD,
+        attn_mask=mask,
+        dropout_p=kwargs.get("dropout", 0.0),
+        scale=kwargs.get("scaling"),
+    )
+    return folded.reshape(batch, heads, length, -1).transpose(1, 2).contiguous(), None
+
+
+ROOM = 64
+"""Tokens that a layer grows by."""
+
+
+class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no types for it
+    """A layer whose ``keys`` and ``values`` are views of buffers with room after them.
+
+    Where other tensors are assigned to ``keys`` and ``values``, as by a selection of rows, they are copied at the next
+    token. With gradients it is a plain layer, since what is written in place has no derivative.
+    """
+
+    keys: Tensor
+    values: Tensor
+    _buffers: tuple[Tensor, Tensor]
+    _views: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
+
+    def update(self, key_BKTD: Tensor, value_BKTD: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append the keys and values of new tokens; return all of them [B, K, L, D]."""
+        before, length = self.get_seq_length(), self.get_seq_length() + key_BKTD.shape[-2]
+        if torch.is_grad_enabled() or not before:
+            appended: tuple[Tensor, Tensor] = super().update(key_BKTD, value_BKTD, *args, **kwargs)
+            return appended
+        is_own = self.keys is self._views[0] and self.values is self._views[1]
+        if not is_own or length > self._buffers[0].shape[-2]:
+            self._buffers = (_with_room(self.keys, length), _with_room(self.values, length))
+        keys, values = self._buffers
+        keys[..., before:length, :], values[..., before:length, :] = key_BKTD, value_BKTD
+        views = keys[..., :length, :], values[..., :length, :]
+        self.keys, self.values = self._views = views
+        return views
+
+
+def growing_cache(config: Any) -> DynamicCache:
+    """Return an empty cache for a model, whose layers of full attention grow in place."""
+    cache = DynamicCache(config=config)
+    cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+def _with_room(states: Tensor, length: int) -> Tensor:
+    """Return a copy of states [B, K, L, D] with room for ``length`` tokens and some more."""
+    grown = states.new_empty((*states.shape[:-2], length + ROOM, states.shape[-1]))
+    grown[..., : states.shape[-2], :] = states
+    return grown
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,10 @@ from torch import Tensor
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.errors import InvalidError, UnavailableError
-from trainer.config import SamplingConfig
+from trainer.config import SamplingConfig, stream_seed
 from trainer.environments.episodes import RunningEpisode
 from trainer.event_loop import EventLoopThread
-from trainer.policies.rollouts import Rollouts
-from trainer.policies.transcripts import Transcript, rollouts_of
-from trainer.seeds import stream_seed
+from trainer.policies.rollouts import Rollouts, Transcript, rollouts_of
 from workers.engines.base import RequestFailed
 from workers.engines.http.client import HttpClient
 
@@ -74,7 +72,7 @@ class SamplingServer:
         sampling: SamplingConfig,
         seed: int,
     ) -> Rollouts:
-        """Sample the completions of a policy; see `trainer.policies.episode_sampling.sample_episodes`.
+        """Sample the completions of a policy; see `trainer.policies.policy.sample_episodes`.
 
         Without an environment there are no ``episodes``. The same seed gives the same completions only where the server
         rounds alike, which depends on the requests that it has at once.

@@ -13,21 +13,26 @@ again, is set aside in ``refused.jsonl``.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+import os
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Protocol, Self
 
+from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.states import RunState
 from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.queries import MAX_LIMIT
 from rubricsvc.schemas.runs import (
+    STEP,
     NewRun,
     Rollout,
     RolloutGroup,
@@ -40,11 +45,116 @@ from rubricsvc.schemas.runs import (
     StoredStep,
 )
 from trainer.data.tasks import Task
-from trainer.history import History, Metrics
-from trainer.recording.undelivered import Report, Undelivered
+from trainer.environments.leaks import leaks_of
+from trainer.history import History, Metrics, replace_text
 from trainer.rewards.source import JudgeInfo, ScoredRollout
 
+LEAKS = "leaks.jsonl"
+
+
+def log_leaks(out: Path | None, tasks: Sequence[Task], completions: Sequence[Completion]) -> None:
+    """Add a line for each leak in the completions of tasks, with the step; nothing without a folder or leaks."""
+    lines = [
+        {"step": one.step, "prompt": task.name, "prompt_digest": task.prompt.digest, **leak}
+        for task, one in zip(tasks, completions, strict=True)
+        for leak in leaks_of(one)
+    ]
+    if lines and out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / LEAKS).open("a", encoding="utf-8") as file:
+            file.write("".join(f"{strict_json.dump(line)}\n" for line in lines))
+
+
 log = logging.getLogger(__name__)
+
+Report = RunStep | RunEvaluation | RunHeartbeat
+"""What is delivered of a run."""
+
+
+class Undelivered:
+    """What is to be delivered, oldest first, in a file that survives the process. One thread appends, one pops."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = Lock()
+        self._offset = 0
+
+    def __bool__(self) -> bool:
+        return self.path.exists()
+
+    def append(self, event: Report) -> None:
+        """Write an event to the disk. After an error the file is as before."""
+        line = event.model_dump_json().encode() + b"\n"
+        with self._lock, self.path.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(before)
+                raise
+
+    def first(self) -> Report | None:
+        """Return the oldest event; None if there is none."""
+        line = self._first_line()
+        return _parsed(line) if line else None
+
+    def pop(self) -> None:
+        """Remove the oldest event."""
+        with self._lock:
+            self._offset += len(self._first_line())
+            if self._offset >= self.path.stat().st_size:
+                self.path.unlink()
+                self._offset = 0
+
+    def keep_steps(self, done: int) -> None:
+        """Remove all but the steps up to ``done`` with their evaluations, and the baselines.
+
+        A resumed run repeats the others, and reports a new state. If a line is damaged, a copy of the file is kept.
+        """
+        if not self:
+            return
+        kept, damaged = [], 0
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            try:
+                if _is_kept(_parsed(line), done):
+                    kept.append(line)
+            except ValueError:
+                damaged += 1
+        if damaged:
+            copy = self.path.with_name(f"damaged-{self.path.stem}-{time.time_ns()}{self.path.suffix}")
+            self.path.rename(copy)
+            log.warning("%d lines of %s are damaged; the file is kept as %s", damaged, self.path, copy)
+        if kept:
+            replace_text(self.path, b"".join(kept).decode())
+        elif not damaged:
+            self.path.unlink()
+
+    def _first_line(self) -> bytes:
+        """Return the first complete line that is not popped; empty if there is none."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                line = file.readline()
+        except FileNotFoundError:
+            return b""
+        return line if line.endswith(b"\n") else b""
+
+
+def _parsed(line: bytes) -> Report:
+    data = json.loads(line)
+    if not isinstance(data, dict) or not line.endswith(b"\n"):
+        raise ValueError("not a whole report")
+    kind = RunHeartbeat if "state" in data else RunEvaluation if "line" in data else RunStep
+    return kind.model_validate(data)
+
+
+def _is_kept(event: Report, done: int) -> bool:
+    if isinstance(event, RunHeartbeat):
+        return False
+    return event.step <= done or (isinstance(event, RunEvaluation) and event.name != STEP)
+
 
 HEARTBEAT_SECONDS = 10.0
 """Also the time between attempts to deliver what is kept."""

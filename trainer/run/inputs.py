@@ -23,10 +23,9 @@ from rubricsvc.services.local import LocalService
 from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
 from rubricsvc.services.submitting import veto_warning
 from rubricsvc.settings import get_settings
-from trainer.config import CHECKS, EvalConfig, RunConfig, ServiceJudge, judge_name
-from trainer.data.config import DataSource
+from trainer.config import CHECKS, DataSource, EvalConfig, RunConfig, ServiceJudge, judge_name
 from trainer.data.tasks import Task, check_apart, hold_out, names_of, on_both_sides, tasks_of
-from trainer.local_only import check_local
+from trainer.run.inputs import check_local
 from trainer.run.progress import Progress
 from workers import checks
 from workers.audit.runner import asking_fingerprint
@@ -36,7 +35,7 @@ from workers.engines.local.weights import with_adapter_fields
 from workers.judges import validate
 
 if TYPE_CHECKING:
-    from trainer.policies.episode_sampling import Acting
+    from trainer.policies.policy import Acting
     from trainer.rewards.source import RewardSource
 
 

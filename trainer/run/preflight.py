@@ -24,13 +24,13 @@ from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement_report import CriterionAgreement
 from rubricsvc.stats.preview import Preview, preview
 from trainer.config import CHECKS, ServiceJudge
-from trainer.files import replace_text
+from trainer.history import replace_text
 from trainer.run.inputs import acting_of, gold_judge
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import shipped_passport
 
 if TYPE_CHECKING:
-    from trainer.evaluation.preview import PreviewSamples
+    from trainer.preflight import PreviewSamples
     from trainer.rewards.source import RewardSource
     from trainer.run.run import Run
 
@@ -164,7 +164,7 @@ class Preflight:
         return _check(name, f"{value}; activations come on top", limit, True, refuses=True)
 
     def _sampled(self, prompts: int, samples: int | None) -> Iterator[PreflightCheck]:
-        from trainer.evaluation.preview import sample_preview
+        from trainer.preflight import sample_preview
         from trainer.warm_up import is_warmed_up
 
         run, every = self.run.config, self.run.tasks.train

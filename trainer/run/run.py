@@ -29,7 +29,7 @@ from trainer.history import History, Metrics, read
 from trainer.run import inputs
 from trainer.run.inputs import Rewards, RunJudge, RunTasks, acting_of, counted, fetch_embedded
 from trainer.run.progress import Logged, Progress
-from trainer.trackers.tracking import Tracking, check_installed
+from trainer.trackers import Tracking, check_installed
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ class Run:
 
     def _preflight(self, resume: bool, force: bool, preflight: bool | None) -> dict[str, Any]:
         """Check the run before it starts; one that is resumed keeps what its record says of that."""
-        from trainer.run.preflight import Preflight
+        from trainer.preflight import Preflight
 
         if resume:
             before = read_config(self.out) if has_metrics(self.out) else {}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rubricsvc.errors import UnavailableError, cut
-from trainer.files import replace_text
+from trainer.history import replace_text
 
 if TYPE_CHECKING:
     from trainer.history import Metrics

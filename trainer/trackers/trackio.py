@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.history import Metrics
-from trainer.trackers.tracking import Tracker, evaluation_numbers, numbers
+from trainer.trackers import Tracker, evaluation_numbers, numbers
 
 PROJECT = "rubricsvc"
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import read_settings
 from trainer.config import RunConfig
-from trainer.local_only import check_local
+from trainer.run.inputs import check_local
 
 LOCAL = {"name": "here", "model": "m", "endpoint": {"base_url": "http://127.0.0.1:8000/v1"}}
 FAR = {"name": "far", "model": "m", "endpoint": {"base_url": "http://10.1.2.3:8000/v1"}}
@@ -99,7 +99,7 @@ def test_network_must_be_one() -> None:
 
 def test_project_may_be_local_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_LOCAL_ONLY", "true")
-    monkeypatch.setattr("trainer.local_only.get_settings", read_settings)
+    monkeypatch.setattr("trainer.run.inputs.get_settings", read_settings)
     with pytest.raises(InvalidError, match="'far'"):
         check_local(run(judge=FAR, local_only=False))
     monkeypatch.setenv("RUBRICSVC_LOCAL_NETWORKS", '["10.0.0.0/8"]')

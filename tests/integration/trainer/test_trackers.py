@@ -22,7 +22,7 @@ from trainer.evaluation.evaluation import LINES
 from trainer.history import Metrics
 from trainer.loop import train
 from trainer.rewards.source import CallableRewards
-from trainer.trackers.tracking import Tracking, check_installed, evaluation_numbers, numbers
+from trainer.trackers import Tracking, check_installed, evaluation_numbers, numbers
 
 Written = list[tuple[str, int, float]]
 """The name, step and value of everything that a tracker holds."""

@@ -21,8 +21,7 @@ from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_policy
 from trainer import history
 from trainer.data.tasks import Task
 from trainer.evaluation.baselines import BaselineRecorder, RunPolicies, read_baselines, run_baselines
-from trainer.evaluation.completions import record_of, record_of_file, write_completions
-from trainer.evaluation.evaluation import LINES
+from trainer.evaluation.evaluation import LINES, record_of, record_of_file, write_completions
 from trainer.evaluation.evaluator import Evaluator
 from trainer.history import Metrics
 from trainer.loop import train

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
-from trainer.evaluation.regression import suite
+from trainer.evaluation.evaluator import suite
 from workers import checks
 
 TASKS = {task.name: task for task in suite()}

@@ -9,8 +9,17 @@ from pydantic import BaseModel
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.config import ControlConfig, EvalConfig, EvolveConfig, OtherPromptsConfig, RunConfig, ServiceJudge
-from trainer.data.config import DataSource, DemonstrationsConfig, PromptsConfig
+from trainer.config import (
+    ControlConfig,
+    DataSource,
+    DemonstrationsConfig,
+    EvalConfig,
+    EvolveConfig,
+    OtherPromptsConfig,
+    PromptsConfig,
+    RunConfig,
+    ServiceJudge,
+)
 from trainer.environments.config import CurriculumStage, EnvironmentConfig, McpServer
 from trainer.loop import train
 from trainer.rewards.source import CallableRewards

@@ -23,8 +23,7 @@ from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
-from trainer.evaluation.evaluator import Evaluator
-from trainer.evaluation.regression import OVER_BUDGET, suite
+from trainer.evaluation.evaluator import OVER_BUDGET, Evaluator, suite
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train

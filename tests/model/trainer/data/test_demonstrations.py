@@ -21,9 +21,8 @@ from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
 from trainer.loop import train
-from trainer.policies.chat import transcript
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
+from trainer.policies.tokens import transcript
 from trainer.rewards.source import CallableRewards
 
 

@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.data.config import DataConfig
+from trainer.config import DataConfig
 from trainer.data.difficulty import (
     PromptDifficulty,
     difficulty_of,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.tiny import RUBRIC, tiny_config
 from trainer.config import TrainConfig
-from trainer.data.prompt_order import allocated, other_tasks, tasks_of_step
-from trainer.data.tasks import Task
+from trainer.data.tasks import Task, allocated, other_tasks, tasks_of_step
 
 
 def config(prompts_per_step: int = 4, **prompts: object) -> TrainConfig:

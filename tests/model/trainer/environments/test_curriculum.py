@@ -13,8 +13,7 @@ from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tool_calls import call_text
 from trainer.loop import sample_tasks
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
 
 LOUDER = call_text("louder", text="live")
 

@@ -21,10 +21,9 @@ from trainer.environments.leaks import LEAK, LeakGuard
 from trainer.evaluation.evaluation import Evaluation
 from trainer.evaluation.evaluator import Evaluator
 from trainer.metrics import rollout_metrics
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.recording.leak_log import LEAKS, log_leaks
+from trainer.recording.recorder import LEAKS, log_leaks
 from trainer.rewards.outages import StepScorer
 from trainer.rewards.source import ScoredRollout
 

@@ -11,8 +11,7 @@ from trainer.data.demonstrations import demonstrated
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
 from trainer.rewards.source import CallableRewards
 from trainer.warm_up import warm_up, warmed_up_model
 

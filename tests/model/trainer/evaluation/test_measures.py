@@ -8,7 +8,7 @@ from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from trainer.data.tasks import Task
-from trainer.evaluation.measures import Judged, behaviour, criteria
+from trainer.evaluation.evaluator import Judged, behaviour, criteria
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Is good."),))
 TASKS = [

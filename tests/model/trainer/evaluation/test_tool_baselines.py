@@ -16,9 +16,8 @@ from tests.tiny_model import tiny_model
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator, EmptyResults, Research
-from trainer.evaluation.tool_baselines import Script, with_empty_results, without_tools
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.evaluation.baselines import Script, with_empty_results, without_tools
+from trainer.policies.policy import Acting, Policy
 
 PAGES = [
     Page("vacuum", "Vacuum", "A vacuum removes dead tuples from a table. It runs by itself in most installations."),

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from tests.model.trainer.tiny import tiny_policy
-from trainer.policies.attention import NAME, grouped_attention
+from trainer.policies.decoding import NAME, grouped_attention
 
 
 def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:

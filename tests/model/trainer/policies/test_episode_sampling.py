@@ -19,8 +19,7 @@ from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tool_calls import call_text
 from trainer.policies import episode_sampling
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts, join
 
 CALL = call_text("reverse", text="live")

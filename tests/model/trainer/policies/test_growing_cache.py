@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig
 from transformers.cache_utils import DynamicLayer
 
-from trainer.policies.growing_cache import ROOM, GrowingLayer, growing_cache
+from trainer.policies.decoding import ROOM, GrowingLayer, growing_cache
 
 CONFIG = LlamaConfig(num_hidden_layers=1)
 

@@ -15,8 +15,7 @@ from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_
 from tests.policy_server import PolicyServer
 from trainer.environments.episodes import EpisodeLimits
 from trainer.loop import train
-from trainer.policies.episode_sampling import Acting
-from trainer.policies.policy import Policy
+from trainer.policies.policy import Acting, Policy
 from trainer.policies.sampling_server import SamplingServer
 from trainer.rewards.source import CallableRewards
 

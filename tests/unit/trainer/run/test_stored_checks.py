@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainer.preflight import Preflight
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
@@ -18,7 +19,6 @@ from trainer.config import RunConfig
 from trainer.data.tasks import Task
 from trainer.run import Run
 from trainer.run.inputs import AuditStatus, RunJudge, RunTasks
-from trainer.run.preflight import Preflight
 
 CHECK = PreflightCheck(name="signal", value="v", limit="l", passed=True)
 STRONG, WEAK = (Judge(name="gold", model=model) for model in ("strong", "weak"))
