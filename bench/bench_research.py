@@ -33,7 +33,7 @@ from rubricsvc.cli.demo import command as demo
 from rubricsvc.core.prompt import Prompt
 from trainer import history
 from trainer.config import SamplingConfig, load_config
-from trainer.policies import episode_sampling
+from trainer.policies import policy as episode_sampling
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.run import Run

@@ -240,7 +240,6 @@ def preflight(
     """
     telemetry.configure("WARNING", human=True)
     from trainer.preflight import Preflight
-
     from trainer.run import prepare
 
     run = prepare(config, allow_drafts=allow_drafts, progress=Terminal())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from rubricsvc.formats.completions import read_all
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
@@ -17,7 +20,6 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats import load
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.lines import read_all
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
@@ -25,11 +27,10 @@ from rubricsvc.services.submitting import veto_warning
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, DataSource, EvalConfig, RunConfig, ServiceJudge, judge_name
 from trainer.data.tasks import Task, check_apart, hold_out, names_of, on_both_sides, tasks_of
-from trainer.run.inputs import check_local
 from trainer.run.progress import Progress
 from workers import checks
 from workers.audit.runner import asking_fingerprint
-from workers.engines import make_engine
+from workers.engines import check_addresses, judge_addresses, make_engine
 from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
 from workers.engines.local.weights import with_adapter_fields
 from workers.judges import validate
@@ -37,6 +38,36 @@ from workers.judges import validate
 if TYPE_CHECKING:
     from trainer.policies.policy import Acting
     from trainer.rewards.source import RewardSource
+
+
+def check_local(run: RunConfig) -> None:
+    """Check every address of a run, if it or the project has ``local_only``; judges that are named only are left out.
+
+    Raises:
+        InvalidError: One is on another machine, or cannot be known. The message names all of them.
+    """
+    settings = get_settings()
+    if run.local_only or settings.local_only:
+        check_addresses(_addresses(run), (*run.local_networks, *settings.local_networks))
+
+
+def _addresses(run: RunConfig) -> Iterator[tuple[str, str | None]]:
+    """Yield what a run reaches, with its address; None for one that is not known."""
+    evolve = (run.evolve.proposer, run.evolve.trusted) if run.evolve is not None else ()
+    for judge in (run.judge, *(run.eval.judges if run.eval is not None else ()), *evolve):
+        if isinstance(judge, ServiceJudge):
+            yield f"judge {judge.name!r}", judge.service
+        elif isinstance(judge, Judge):
+            yield from judge_addresses(judge)
+    if run.sampling.server is not None:
+        yield "sampling.server", run.sampling.server
+    for server in run.tools.mcp:
+        if server.url is not None:
+            yield f"MCP server {server.name!r}", server.url
+    if "wandb" in run.trackers and os.environ.get("WANDB_MODE") not in ("offline", "disabled"):
+        yield "tracker 'wandb'", os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"
+    if "trackio" in run.trackers and os.environ.get("TRACKIO_SPACE_ID"):
+        yield "tracker 'trackio'", "https://huggingface.co"
 
 
 def counted(number: int, noun: str) -> str:

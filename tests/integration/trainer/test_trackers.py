@@ -152,14 +152,11 @@ class ListTracker:
         if not self._begins:
             raise ConnectionError("no network")
 
-    def step(self, line: Metrics) -> None:
-        if line["step"] in self._refused:
+    def log(self, _values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
+        if step in self._refused and not is_evaluation:
             self._refused.clear()
             raise ConnectionError("no network")
-        self.steps.append(line["step"])
-
-    def evaluation(self, line: Metrics) -> None:
-        self.evaluations.append(line["step"])
+        (self.evaluations if is_evaluation else self.steps).append(step)
 
     def close(self) -> None:
         self.is_closed = True

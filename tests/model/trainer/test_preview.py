@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from trainer.preflight import PreviewSamples, sample_preview
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
@@ -14,6 +13,7 @@ from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import UnavailableError
 from tests.model.trainer.tiny import TASKS, tiny_config, tiny_policy
 from trainer.data.tasks import Task
+from trainer.preflight import PreviewSamples, sample_preview
 from trainer.rewards.source import CallableRewards, RewardSource, ScoredRollout
 
 

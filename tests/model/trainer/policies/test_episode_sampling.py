@@ -18,7 +18,7 @@ from trainer.algorithms import grpo
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tool_calls import call_text
-from trainer.policies import episode_sampling
+from trainer.policies import policy as episode_sampling
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts, join
 

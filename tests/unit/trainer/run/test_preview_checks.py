@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trainer.preflight import preview_checks
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import PreflightCheck, refusing
 from rubricsvc.stats.preview import CurvePoint, Preview
+from trainer.preflight import preview_checks
 
 
 def seen(**fields: Any) -> Preview:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainer.preflight import Preflight
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
@@ -17,6 +16,7 @@ from rubricsvc.schemas.runs import PreflightCheck
 from rubricsvc.services.run_inputs import JudgeOnRecord
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
+from trainer.preflight import Preflight
 from trainer.run import Run
 from trainer.run.inputs import AuditStatus, RunJudge, RunTasks
 

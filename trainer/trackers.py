@@ -1,4 +1,4 @@
-"""Deliver the steps and evaluations of a run to experiment trackers, each once.
+"""Experiment trackers: TensorBoard, Trackio and Weights & Biases get the steps and evaluations of a run, each once.
 
 A tracker never stops a training. ``trackers.json`` in the run's folder says which steps each tracker has, so that a
 resumed run goes on where the tracker is, and catches up with what it lacks.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
+import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATE = "trackers.json"
+PROJECT = "rubricsvc"
+EVAL_STEP = "eval/step"
+_MAX_ID_CHARS = 128
 _MAX_REASON_CHARS = 300
 
 Name = Literal["tensorboard", "trackio", "wandb"]
@@ -41,11 +46,8 @@ class Tracker(Protocol):
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
         """Begin the run ``name``, or continue it after ``done`` steps. ``config`` is that of ``config.json``."""
 
-    def step(self, metrics: Metrics) -> None:
-        """Report the metrics of a step."""
-
-    def evaluation(self, line: Metrics) -> None:
-        """Report an evaluation on held-out prompts."""
+    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
+        """Report the numbers of a step, or those of an evaluation after it."""
 
     def close(self) -> None:
         """Write what is left."""
@@ -183,7 +185,8 @@ class _Delivery:
     def _deliver(self) -> None:
         while self._waiting:
             kind, line = self._waiting[0]
-            (self._tracker.step if kind == "step" else self._tracker.evaluation)(line)
+            values = numbers(line) if kind == "step" else evaluation_numbers(line)
+            self._tracker.log(values, line["step"], is_evaluation=kind == "evaluation")
             self._waiting.popleft()
             self.newest[kind] = line["step"]
 
@@ -199,9 +202,94 @@ class _Delivery:
         return True
 
 
+class TensorBoard:
+    """Event files in the folder ``tensorboard`` of the run. A resumed run discards the steps that it repeats."""
+
+    repeats = True
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = (folder or Path()) / "tensorboard"
+
+    def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
+        """Open a new event file; readers leave out what earlier ones have after ``done`` steps."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        make: Any = SummaryWriter
+        self._writer = make(str(self._folder), purge_step=done + 1 if done else 0)
+        if not done:
+            self._writer.add_text("config", f"```\n{json.dumps(config, indent=2)}\n```")
+
+    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
+        """Write values to the disk."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+class Trackio:
+    """A run of the project ``TRACKIO_PROJECT`` (``rubricsvc``), here or in the Space ``TRACKIO_SPACE_ID``."""
+
+    repeats = False
+    _run: Any
+
+    def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
+        """Begin the run, or continue it by its name."""
+        import trackio
+
+        project = os.environ.get("TRACKIO_PROJECT") or PROJECT
+        off: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        with redirect_stdout(sys.stderr):  # trackio prints, and the output of a command is data
+            self._run = trackio.init(project=project, name=name, resume="allow", config=dict(config), **off)
+
+    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
+        """Log values."""
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """Send what is left."""
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
+
+
+class WeightsAndBiases:
+    """A run of W&B, as its environment variables say: ``WANDB_PROJECT`` (``rubricsvc``), ``WANDB_MODE`` and others."""
+
+    repeats = False
+    _run: Any
+
+    def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
+        """Begin the run, or continue it by its id."""
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or PROJECT,
+            id=os.environ.get("WANDB_RUN_ID") or re.sub(r"[^A-Za-z0-9_.-]", "-", name)[-_MAX_ID_CHARS:],
+            name=os.environ.get("WANDB_NAME") or name,
+            resume="allow",
+            config=dict(config),
+            settings=wandb.Settings(console="off"),
+        )
+        self._run.define_metric(EVAL_STEP)
+        self._run.define_metric("eval/*", step_metric=EVAL_STEP)
+
+    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
+        """Log values. Those of an evaluation have an axis of their own, since W&B refuses steps before its newest."""
+        if is_evaluation:
+            self._run.log({EVAL_STEP: step, **values}, commit=False)
+        else:
+            self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._run.finish()
+
+
 def _made(name: Name, folder: Path | None) -> Tracker:
-    tracker: Tracker = import_module(f"trainer.trackers.{name}").tracker(folder)
-    return tracker
+    return TensorBoard(folder) if name == "tensorboard" else Trackio() if name == "trackio" else WeightsAndBiases()
 
 
 NO_TRACKING = Tracking()
