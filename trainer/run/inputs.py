@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.formats.completions import read_all
-
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
 from rubricsvc.core.audit import StoredAudit
@@ -20,6 +18,7 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats import load
 from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.lines import read_all
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
