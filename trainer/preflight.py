@@ -269,7 +269,6 @@ class Preflight:
         return _check(name, f"{value}; activations come on top", limit, True, refuses=True)
 
     def _sampled(self, prompts: int, samples: int | None) -> Iterator[PreflightCheck]:
-        from trainer.preflight import sample_preview
         from trainer.warm_up import is_warmed_up
 
         run, every = self.run.config, self.run.tasks.train
