@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.db import database
 from rubricsvc.cli.output import (
     Json,
     counted,
@@ -23,9 +21,9 @@ from rubricsvc.cli.output import (
     show,
 )
 from rubricsvc.cli.pictures import check_picture, write_picture
+from rubricsvc.cli.service import local_service
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.errors import InvalidError
-from rubricsvc.schemas.runs import BestOfN, JudgeCurves
+from rubricsvc.schemas.runs import BestOfN
 
 
 def bestofn(
@@ -34,9 +32,6 @@ def bestofn(
     gold: Annotated[str, typer.Option(help="Id of a job of another judge, labels, or checks.")],
     n: Annotated[
         int | None, typer.Option("--n", min=2, help="Largest n.", show_default="fewest samples of a prompt")
-    ] = None,
-    answer: Annotated[
-        str | None, typer.Option(help="Pattern of the answer that is voted on.", show_default="the text")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Chart to write: .svg, .png or .html.", show_default="none")] = None,
     as_json: Json = False,
@@ -48,59 +43,45 @@ def bestofn(
     from rubricsvc.services.best_of_n import best_of_n
 
     ending = check_picture(out, ".html") if out is not None else ""
-    try:
-        re.compile(answer or "")
-    except re.error as error:
-        raise InvalidError(f"--answer is no regular expression: {error}", hint="quote it", path="answer") from error
-    with database() as db, db.read() as session, progress_bar("best of n") as bar:
-        found = best_of_n(session, job, gold, most=n, answer=answer, on_progress=bar.update)
+    with local_service() as service, service.db.read() as session, progress_bar("best of n") as bar:
+        result = best_of_n(session, job, gold, most=n, on_progress=bar.update)
     if out is not None:
         from rubricsvc.web.best_of_n import picture, render_best_of_n
 
         if ending == ".html":
             with open_output(out) as stream:
-                stream.write(render_best_of_n(found))
+                stream.write(render_best_of_n(result))
         else:
-            write_picture(picture(found), out)
+            write_picture(picture(result), out)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(result.model_dump(mode="json"))
     else:
-        _print(found)
+        _print(result)
 
 
-def _print(found: BestOfN) -> None:
-    few, many = found.samples
-    show(
-        {
-            "gold": found.gold_source,
-            "samples": f"{counted(found.prompts, 'prompt')}, {few if few == many else f'{few} to {many}'} each",
-            "left out": found.left_out,
-        }
-    )
-    columns = ["judge", "gold_of_1", f"gold_of_{found.n[-1]}", "gain", "oracle_share", "slope", "less_first"]
+def _print(result: BestOfN) -> None:
+    few, many = result.samples
+    samples = f"{counted(result.prompts, 'prompt')}, {few if few == many else f'{few} to {many}'} each"
+    show({"gold": result.gold_source, "samples": samples, "left out": result.left_out})
+
+    def cells(figures: Sequence[Estimate | None]) -> list[str]:
+        return [" ".join(filter(None, estimate_cells(one))) for one in figures]
+
+    def print_curves(title: str, **curves: Sequence[Estimate]) -> None:
+        print_data(f"\n{title}:")
+        rows = [
+            [n, number(result.kl_bound[place]), *cells([curve[place] for curve in curves.values()])]
+            for place, n in enumerate(result.n)
+        ]
+        print_table(["n", "kl_bound", *curves], rows)
+
     print_data("")
-    print_table(columns, [_summary_cells(one) for one in found.judges])
-    for one in found.judges:
-        print_data(f"\n{one.title}:")
-        curves = {"proxy": one.proxy, "gold": one.gold, "weighted_vote": one.weighted_vote}
-        _print_curves(found, curves)
-    print_data("\nWithout a judge:")
-    shared = {"oracle": found.oracle, "worst": found.worst, "vote": found.vote, "distinct": found.distinct}
-    _print_curves(found, shared)
-
-
-def _summary_cells(one: JudgeCurves) -> list[Any]:
-    figures = (one.gold[0], one.gold[-1], one.gain, one.oracle_share, one.slope, one.difference)
-    return [one.title, *map(_text, figures)]
-
-
-def _print_curves(found: BestOfN, curves: Mapping[str, Sequence[Estimate]]) -> None:
-    rows = [
-        [n, number(found.kl_bound[place]), *(_text(curve[place]) for curve in curves.values())]
-        for place, n in enumerate(found.n)
+    columns = ["judge", "gold_of_1", f"gold_of_{result.n[-1]}", "gain", "oracle_share", "slope", "less_first"]
+    figures = [
+        [one.title, *cells([one.gold[0], one.gold[-1], one.gain, one.oracle_share, one.slope, one.difference])]
+        for one in result.judges
     ]
-    print_table(["n", "kl_bound", *curves], rows)
-
-
-def _text(one: Estimate | None) -> str:
-    return " ".join(filter(None, estimate_cells(one)))
+    print_table(columns, figures)
+    for one in result.judges:
+        print_curves(one.title, proxy=one.proxy, gold=one.gold)
+    print_curves("Without a judge", oracle=result.oracle, worst=result.worst)

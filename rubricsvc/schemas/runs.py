@@ -552,7 +552,6 @@ class JudgeCurves(Value):
     rubrics: tuple[str, ...] = Field(description="Versions as name@version, of all that the job scored.")
     proxy: tuple[Estimate, ...] = Field(description="Reward of the best of n by the reward: what the judge promises.")
     gold: tuple[Estimate, ...] = Field(description="Gold of that completion: what it keeps.")
-    weighted_vote: tuple[Estimate, ...] = Field(description="Gold of the answer with the largest sum of rewards.")
     gain: Estimate = Field(description="Gold at the largest n less that of one sample, paired by prompt.")
     oracle_share: Estimate = Field(description="That gain as a share of the oracle's, with Fieller's interval.")
     slope: Estimate = Field(description="Rise of the gold over the square root of the KL bound.")
@@ -576,6 +575,4 @@ class BestOfN(Value):
     kl_bound: tuple[float, ...] = Field(description="Upper bound log n - (n - 1)/n of the KL divergence, in nats.")
     oracle: tuple[Estimate, ...] = Field(description="Gold of the best of n by the gold: a perfect judge.")
     worst: tuple[Estimate, ...] = Field(description="Gold of the worst of n by the gold.")
-    vote: tuple[Estimate, ...] = Field(description="Gold of the most frequent answer, without a judge.")
-    distinct: tuple[Estimate, ...] = Field(description="Effective number of distinct samples among n.")
     judges: tuple[JudgeCurves, ...]

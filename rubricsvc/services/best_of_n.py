@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from math import isnan
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.estimate import Estimate, ratio_estimate
 from rubricsvc.core.reward import reward_or_null, rubric_of_checks
-from rubricsvc.core.shingles import copy_groups
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.runs import BestOfN, JudgeCurves
@@ -23,7 +20,6 @@ from rubricsvc.store.labels import Selection
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.stats.intervals import Floats, Ints
     from rubricsvc.store.tables import JobRow
 
 Scores = dict[int, float]
@@ -32,22 +28,12 @@ Scores = dict[int, float]
 LABELS, CHECKS = "labels", "checks"
 
 
-@dataclass(frozen=True)
-class _Samples:
-    """The samples of a prompt, N of them: proxies [J, N], gold [N], and which are the same answer [N]."""
-
-    proxies: Floats
-    gold: Floats
-    groups: Ints
-
-
 def best_of_n(
     session: Session,
     job_ids: Sequence[int],
     gold: str,
     *,
     most: int | None = None,
-    answer: str | None = None,
     on_progress: OnProgress = lambda done, total, note: None,
 ) -> BestOfN:
     """Return the curves of best-of-n by the rewards of each job, on the completions that all of them scored.
@@ -57,8 +43,6 @@ def best_of_n(
         job_ids: Jobs whose rewards choose.
         gold: The id of another job, ``labels``, or ``checks``: those of the first job.
         most: The largest n; prompts with fewer samples are left out. None is the fewest samples of a prompt.
-        answer: Pattern of the answer, of which completions vote: its first group, or all of it, at its last match.
-            None, or without a match, it is the whole text, and near copies are one answer.
         on_progress: Called with the prompts that are done.
 
     Raises:
@@ -66,27 +50,86 @@ def best_of_n(
         InvalidError: The gold is the reward of one of the jobs, there is no gold, or too few samples.
         UnavailableError: The extra ``judging`` is not installed.
     """
+    with needs_extra("judging"):
+        import numpy as np
+
+        from rubricsvc.stats.best_of_n import chosen_mean, kl_bound, numbers, slope
+        from rubricsvc.stats.policy_scores import over_prompts, paired_difference
+
     rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(job_ids)]
     proxies = [_rewards(session, job.id) for job in rows]
-    source, scores = _gold(session, rows, gold)
-    left_out = Counter[str]()
-    of_prompt = _of_prompts(session, proxies, scores, left_out)
-    ns = _numbers([len(ids) for ids in of_prompt.values()], most)
-    left_out["of a prompt with fewer samples"] = sum(len(ids) for ids in of_prompt.values() if len(ids) < ns[-1])
+    source, gold_of = _gold(session, rows, gold)
+    every = set[int]().union(*proxies)
+    judged = every.intersection(*proxies)
+    of_prompt: dict[int, list[int]] = defaultdict(list)
+    for id_, (prompt_id, _) in sorted(completions.many(session, judged & gold_of.keys()).items()):
+        of_prompt[prompt_id].append(id_)
+    ns = numbers(_largest([len(ids) for ids in of_prompt.values()], most))
     kept = [ids for ids in of_prompt.values() if len(ids) >= ns[-1]]
-    samples = []
-    for number, ids in enumerate(kept):
-        samples.append(_samples(session, ids, proxies, scores, answer))
-        on_progress(number + 1, len(kept), "")
-    names = [tuple(row.ref for row in rubrics.many(session, _versions(session, job.id)).values()) for job in rows]
-    found = _curves(rows, names, samples, ns)
-    return found.model_copy(
-        update={
-            "gold_source": source,
-            "samples": (min(map(len, kept)), max(map(len, kept))),
-            "left_out": {reason: count for reason, count in left_out.items() if count},
-        }
+    left_out = {
+        "without a reward of each judge": len(every - judged),
+        "without gold": len(judged - gold_of.keys()),
+        "of a prompt with fewer samples": sum(len(ids) for ids in of_prompt.values() if len(ids) < ns[-1]),
+    }
+    golds = [np.array([gold_of[id_] for id_ in ids]) for ids in kept]
+
+    def over_n(values: Sequence[Sequence[float]]) -> tuple[Estimate, ...]:
+        """Return the estimates of values [P][n]."""
+        return tuple(over_prompts(at_n) for at_n in zip(*values, strict=True))
+
+    oracle = [[chosen_mean(one, one, n) for n in ns] for one in golds]
+    oracle_gain = [values[-1] - values[0] for values in oracle]
+    judges: list[JudgeCurves] = []
+    first: list[float] = []
+    for number, (job, rewards) in enumerate(zip(rows, proxies, strict=True)):
+        own = [np.array([rewards[id_] for id_ in ids]) for ids in kept]
+        chosen = [[chosen_mean(x, y, n) for n in ns] for x, y in zip(own, golds, strict=True)]
+        last = [values[-1] for values in chosen]
+        first = first or last
+        gains = [values[-1] - values[0] for values in chosen]
+        judges.append(
+            JudgeCurves(
+                job_id=job.id,
+                judge=job.judge.name,
+                rubrics=tuple(row.ref for row in rubrics.many(session, _versions(session, job.id)).values()),
+                proxy=over_n([[chosen_mean(one, one, n) for n in ns] for one in own]),
+                gold=over_n(chosen),
+                gain=over_prompts(gains),
+                oracle_share=ratio_estimate(gains, oracle_gain),
+                slope=over_prompts([slope(values, ns) for values in chosen]),
+                difference=paired_difference(last, first) if number else None,
+            )
+        )
+        on_progress(number + 1, len(rows), job.judge.name)
+    return BestOfN(
+        gold_source=source,
+        prompts=len(kept),
+        samples=(min(map(len, kept)), max(map(len, kept))),
+        left_out={reason: count for reason, count in left_out.items() if count},
+        n=tuple(ns),
+        kl_bound=tuple(map(kl_bound, ns)),
+        oracle=over_n(oracle),
+        worst=over_n([[-chosen_mean(-one, -one, n) for n in ns] for one in golds]),
+        judges=tuple(judges),
     )
+
+
+def _largest(sizes: Sequence[int], most: int | None) -> int:
+    """Return the largest n of the curves: ``most``, or the fewest samples of a prompt.
+
+    Raises:
+        InvalidError: No prompt has as many samples.
+    """
+    several = [size for size in sizes if size > 1]
+    largest = max(several, default=1)
+    wanted = min(several, default=2) if most is None else most
+    if wanted > largest:
+        raise InvalidError(
+            f"best of {wanted} needs {wanted} completions of a prompt with rewards and gold, found at most {largest}",
+            hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
+            path="n",
+        )
+    return wanted
 
 
 def _rewards(session: Session, job_id: int) -> Scores:
@@ -156,23 +199,20 @@ def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
     overall: dict[int, list[float]] = defaultdict(list)
     for id_, _, value in labels.overall_labels(session, job.id):
         overall[id_].append(value)
-    rewards = _over_rubrics(_label_rewards(session, job))
-    if len(rewards) > len(overall):
-        return "labels of criteria", rewards
-    return "overall labels", {id_: fmean(values) for id_, values in overall.items()}
-
-
-def _label_rewards(session: Session, job: JobRow) -> Iterator[tuple[int, float | None]]:
-    """Yield completion and reward by the mean labels on its criteria, for each item of a job."""
     rows = rubrics.many(session, _versions(session, job.id))
     given: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows.values():
         for id_, key, value in labels.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
             given[id_, row.id][key].append(value)
+    by_criteria: list[tuple[int, float | None]] = []
     for item in items.rewards(session, job.id):
         means = given[item.completion_id, item.rubric_id].items()
         verdicts = [Verdict.scored(key, fmean(several)) for key, several in means]
-        yield item.completion_id, reward_or_null(rows[item.rubric_id].value, verdicts).value
+        by_criteria.append((item.completion_id, reward_or_null(rows[item.rubric_id].value, verdicts).value))
+    rewards = _over_rubrics(by_criteria)
+    if len(rewards) > len(overall):
+        return "labels of criteria", rewards
+    return "overall labels", {id_: fmean(values) for id_, values in overall.items()}
 
 
 def _by_checks(session: Session, job: JobRow) -> Scores:
@@ -188,108 +228,3 @@ def _by_checks(session: Session, job: JobRow) -> Scores:
             known = (None if isnan(reward) else reward for reward in rewards)
             found += zip(matrix.completions.tolist(), known, strict=True)
     return _over_rubrics(found)
-
-
-def _of_prompts(
-    session: Session, proxies: Sequence[Scores], gold: Scores, left_out: Counter[str]
-) -> dict[int, list[int]]:
-    """Return the completions that have all scores, by prompt."""
-    every = set[int]().union(*proxies)
-    judged = every.intersection(*proxies)
-    left_out["without a reward of each judge"] = len(every - judged)
-    left_out["without gold"] = len(judged - gold.keys())
-    found: dict[int, list[int]] = defaultdict(list)
-    for id_, (prompt_id, _) in sorted(completions.many(session, judged & gold.keys()).items()):
-        found[prompt_id].append(id_)
-    return found
-
-
-def _numbers(sizes: Sequence[int], most: int | None) -> list[int]:
-    """Return each n of the curves.
-
-    Raises:
-        InvalidError: No prompt has as many samples.
-    """
-    several = [size for size in sizes if size > 1]
-    largest = max(several, default=1)
-    wanted = min(several, default=2) if most is None else most
-    if wanted > largest:
-        raise InvalidError(
-            f"best of {wanted} needs {wanted} completions of a prompt with rewards and gold, found at most {largest}",
-            hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
-            path="n",
-        )
-    from rubricsvc.stats.best_of_n import numbers
-
-    return numbers(wanted)
-
-
-def _samples(
-    session: Session, ids: Sequence[int], proxies: Sequence[Scores], gold: Scores, answer: str | None
-) -> _Samples:
-    import numpy as np
-
-    stored = completions.many(session, ids)
-    texts = [stored[id_][1].full_text for id_ in ids]
-    copies = copy_groups(texts)
-    answers = [_answer(text, answer) or f"\0{copy}" for text, copy in zip(texts, copies, strict=True)]
-    return _Samples(
-        np.array([[scores[id_] for id_ in ids] for scores in proxies]),
-        np.array([gold[id_] for id_ in ids]),
-        np.unique(answers, return_inverse=True)[1].astype(np.int64),
-    )
-
-
-def _answer(text: str, pattern: str | None) -> str | None:
-    matches = list(re.finditer(pattern, text)) if pattern else []
-    found = matches[-1].group(1 if matches[-1].re.groups else 0) if matches else None
-    return None if found is None else " ".join(found.split())
-
-
-def _curves(
-    rows: Sequence[JobRow], names: Sequence[tuple[str, ...]], samples: Sequence[_Samples], ns: Sequence[int]
-) -> BestOfN:
-    with needs_extra("judging"):
-        from rubricsvc.stats.best_of_n import JUDGE_CURVES, SAMPLE_CURVES, kl_bound, slope
-        from rubricsvc.stats.policy_scores import over_prompts, paired_difference
-
-    def over_n(values: Sequence[Sequence[float]]) -> tuple[Estimate, ...]:
-        """Return the estimates of values [P][n]."""
-        return tuple(over_prompts(at_n) for at_n in zip(*values, strict=True))
-
-    shared = {
-        name: [[curve(one.gold, one.groups, n) for n in ns] for one in samples] for name, curve in SAMPLE_CURVES.items()
-    }
-    oracle_gain = [values[-1] - values[0] for values in shared["oracle"]]
-    judges: list[JudgeCurves] = []
-    first: list[float] = []
-    for number, job in enumerate(rows):
-        own = {
-            name: [[curve(one.proxies[number], one.gold, one.groups, n) for n in ns] for one in samples]
-            for name, curve in JUDGE_CURVES.items()
-        }
-        last, single = [values[-1] for values in own["gold"]], [values[0] for values in own["gold"]]
-        first = first or last
-        gains = [best - one for best, one in zip(last, single, strict=True)]
-        judges.append(
-            JudgeCurves(
-                job_id=job.id,
-                judge=job.judge.name,
-                rubrics=names[number],
-                **{name: over_n(values) for name, values in own.items()},
-                gain=over_prompts(gains),
-                oracle_share=ratio_estimate(gains, oracle_gain),
-                slope=over_prompts([slope(values, ns) for values in own["gold"]]),
-                difference=paired_difference(last, first) if number else None,
-            )
-        )
-    return BestOfN(
-        gold_source="",
-        prompts=len(samples),
-        samples=(0, 0),
-        left_out={},
-        n=tuple(ns),
-        kl_bound=tuple(map(kl_bound, ns)),
-        **{name: over_n(values) for name, values in shared.items()},
-        judges=tuple(judges),
-    )

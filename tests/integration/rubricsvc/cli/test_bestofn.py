@@ -55,7 +55,6 @@ def test_bestofn_refuses_what_it_cannot_estimate(jobs: Cli) -> None:
         (("--gold", "checks"), 2),  # the rubric has nothing else
         (("--gold", "labels"), 2),
         (("--gold", 7), 3),
-        (("--gold", 2, "--answer", "("), 2),
         (("--gold", 2, "--out", "curves.gif"), 2),
     ):
         ran = jobs("bestofn", "--job", 1, *options)

@@ -188,14 +188,3 @@ def test_gold_by_checks_is_the_mean_of_the_checked_criteria(db: Database) -> Non
     result = found(db, [job], "checks")
     assert values(result.oracle)[-1] == pytest.approx(GOLD.max(1).mean())
     assert values(result.judges[0].proxy)[-1] == pytest.approx(GOLD.max(1).mean() * 0.75 + 0.125)
-
-
-def test_votes_are_on_the_answer_of_the_pattern(db: Database) -> None:
-    ids = submit(db, "proxy", GOLD), submit(db, "gold", GOLD)
-    apart = found(db, ids[:1], ids[1])
-    assert values(apart.distinct)[-1] == 4.0  # texts of two to five words are no copies
-    same = found(db, ids[:1], ids[1], answer=r"words (\d+)")
-    assert values(same.distinct) == [1.0, 1.0, 1.0]
-    assert values(same.vote) == pytest.approx([GOLD.mean()] * 3)
-    none = found(db, ids[:1], ids[1], answer=r"never (\d+)")
-    assert none.distinct == apart.distinct

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from math import comb, log
+from math import log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.stats import best_of_n
-from rubricsvc.stats.best_of_n import chosen_mean, distinct_mean, kl_bound, numbers, slope, voted_mean
+from rubricsvc.stats.best_of_n import chosen_mean, kl_bound, numbers, slope
 
 EXACT = {"abs": 1e-12, "rel": 1e-12}
 PROXY = np.array([0.2, 0.9, 0.9, -0.4, 0.5, 0.2])
 GOLD = np.array([0.1, 0.0, 1.0, 0.7, 0.9, 0.3])
-GROUPS = np.array([0, 1, 1, 2, 0, 3])
 
 POLICY = {"a": 0.5, "b": 0.3, "c": 0.2}
 """A policy with three completions, and their probabilities."""
@@ -83,38 +81,6 @@ def test_kl_bound_is_the_divergence_of_distinct_rewards_in_the_limit() -> None:
     best = np.diff((np.arange(size + 1) / size) ** n)
     divergence = float((best * np.log(best * size)).sum())
     assert divergence <= kl_bound(n) == pytest.approx(divergence, abs=1e-3)
-
-
-@pytest.mark.parametrize("n", range(1, 7))
-def test_distinct_mean_is_the_mean_over_all_subsets(n: int) -> None:
-    counts = [len({int(GROUPS[i]) for i in subset}) for subset in combinations(range(6), n)]
-    assert distinct_mean(GROUPS, n) == pytest.approx(np.mean(counts), **EXACT)
-
-
-def voted(weights: np.ndarray, subset: tuple[int, ...]) -> float:
-    """The gold of the answer with the most votes in one subset, written out."""
-    votes: dict[int, float] = {}
-    for i in subset:
-        votes[int(GROUPS[i])] = votes.get(int(GROUPS[i]), 0.0) + max(float(weights[i]), 0.0)
-    first = max(votes.values())
-    winners = [group for group, vote in votes.items() if vote > first - 1e-12]
-    return float(np.mean([np.mean([GOLD[i] for i in subset if GROUPS[i] == group]) for group in winners]))
-
-
-@pytest.mark.parametrize("n", range(1, 7))
-@pytest.mark.parametrize("weights", [PROXY, np.ones(6)])
-def test_voted_mean_is_the_mean_over_all_subsets(n: int, weights: np.ndarray) -> None:
-    expected = np.mean([voted(weights, subset) for subset in combinations(range(6), n)])
-    assert voted_mean(weights, GOLD, GROUPS, n) == pytest.approx(expected, **EXACT)
-
-
-def test_voted_mean_draws_subsets_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = voted_mean(PROXY, GOLD, GROUPS, 3)
-    monkeypatch.setattr(best_of_n, "MOST_SUBSETS", 19)
-    assert comb(6, 3) == 20
-    drawn = [voted_mean(PROXY, GOLD, GROUPS, 3, seed=seed) for seed in range(400)]
-    assert len(set(drawn)) > 1
-    assert np.mean(drawn) == pytest.approx(exact, abs=4 * np.std(drawn) / 20)
 
 
 def test_slope_is_that_of_a_line_over_the_root_of_the_bound() -> None:
