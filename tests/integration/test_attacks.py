@@ -103,11 +103,6 @@ def test_deep_schema_is_refused(client: Client, cli: Cli, tmp_path: Path, depth:
         assert ran.code == 2 and "deep" in ran.err and "bug" not in ran.err
 
 
-def test_schema_of_64_levels_is_accepted(client: Client) -> None:
-    content = f'{{"name": "deep", "rubric": {deep_schema(64)}}}'
-    assert client.http.request("POST", "rubrics", content=content, headers=JSON).status_code == 201
-
-
 def test_job_keeps_its_budget_when_it_is_submitted_again(cli: Cli, rubric_file: Path) -> None:
     record = json.dumps({"prompt": "What is one?", "text": "1"})
     assert cli("rubrics", "import", rubric_file).code == cli("completions", "import", "-", stdin=record).code == 0
@@ -135,15 +130,6 @@ def test_judge_address_that_would_leak_a_key_is_refused(client: Client, cli: Cli
     for command in (["j", "--url", url, "--model", "m"], ["-f", "-"]):
         ran = cli("judges", "add", *command, "--no-probe", stdin=json.dumps(judge))
         assert ran.code == 2 and "url" in ran.err
-
-
-def test_service_answers_head_and_names_allowed_methods(attacked: tuple[str, subprocess.Popen[bytes]]) -> None:
-    address, _ = attacked
-    assert [httpx2.head(f"{address}/{path}").status_code for path in ("healthz", "readyz")] == [200, 200]
-    for method, path, allowed in (("PUT", "v1/jobs", "GET, POST"), ("DELETE", "healthz", "GET, HEAD")):
-        refused = httpx2.request(method, f"{address}/{path}")
-        assert (refused.status_code, refused.json()["error"]["code"]) == (405, "method_not_allowed")
-        assert refused.headers["allow"] == allowed
 
 
 def filled(before: str, unit: str, after: str, size: int = 31 * MIB) -> Callable[[], bytes]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import pickle
 import threading
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from typing import Any
 
 import httpx2
 import pytest
 
 from rubricsvc.client import AsyncClient, Client
-from rubricsvc.core.generation import Generation, Specification
+from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -26,12 +24,11 @@ from rubricsvc.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from rubricsvc.schemas import GeneratedRubric, StoredJob
+from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings
-from rubricsvc.store import judges, keys, outbox
+from rubricsvc.store import keys, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
-from tests.made_passport import made_passport
 from tests.rubric_writer import RUBRIC as WRITTEN
 from tests.service_process import running
 from workers import engines
@@ -80,15 +77,6 @@ def worker(
         thread.join()
 
 
-def test_client_reads_the_passport_of_a_judge(client: Client, db: Database) -> None:
-    judge = client.judges.add(Judge(name="trained/one", engine="instant", model="m"))
-    with pytest.raises(NotFoundError):
-        client.judges.passport("trained/one")
-    with db.write() as session:
-        judges.set_passport(session, judge.id, made_passport())
-    assert client.judges.passport("trained/one") == client.judges.passport(judge.id) == made_passport()
-
-
 def test_client_methods_round_trip(client: Client) -> None:
     prompt = client.prompts.add("Why?", external_id="a/b c")
     assert client.prompts.get(prompt.id) == client.prompts.get("a/b c") == prompt
@@ -125,14 +113,6 @@ def test_client_methods_round_trip(client: Client) -> None:
     assert [row.label for row in client.labels.page(annotator="ann").data] == [label]
 
 
-@pytest.mark.parametrize("ref", ["support", "support@1", 1])
-def test_client_score_takes_stored_rubric(client: Client, worker: Any, ref: int | str) -> None:
-    client.rubrics.add(RUBRIC, "support")
-    client.judges.add(JUDGE)
-    (item,) = client.score("Why?", ref, ["It says a."], judge=1)
-    assert (item.rubric_id, item.state) == (1, "done")
-
-
 def test_client_rejects_one_text_as_completions(client: Client) -> None:
     with pytest.raises(TypeError):
         client.completions.add(client.prompts.add("Why?").id, "one text")
@@ -145,13 +125,6 @@ def test_client_rejects_invalid_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_API_KEY", "rsv_1\n")
     with pytest.raises(InvalidError, match="RUBRICSVC_API_KEY"):
         Client()
-
-
-def test_client_page_iterates_over_its_rows(client: Client) -> None:
-    prompt = client.prompts.add("Why?")
-    client.completions.add(prompt.id, ["one", "two", "three"])
-    page = client.completions.page(limit=2)
-    assert [row.completion.text for row in page] == ["one", "two"] and page.next == 2
 
 
 def test_client_iterate_reads_all_pages(client: Client) -> None:
@@ -184,25 +157,6 @@ def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
     assert again[0].reward == scored[1].reward
 
 
-def test_client_score_takes_min_coverage(client: Client, worker: Any) -> None:
-    worker(lambda _question: Failure("no_answer", "so") if "wrong" in _question.text else agreeable(_question))
-    strict, lenient = (
-        client.score("Why?", RUBRIC, ["one"], JUDGE, min_coverage=least, timeout=60)[0] for least in (None, 0.75)
-    )
-    assert (strict.reward, strict.null_reason) == (None, "coverage 0.75 < 1: no_answer ×1")
-    assert (lenient.reward, lenient.coverage) == (1.0, 0.75)
-
-
-def test_client_submits_completions_under_the_rubrics_of_their_prompt(client: Client) -> None:
-    prompt = client.prompts.add("Why?")
-    rubric = client.rubrics.add(RUBRIC, "own", prompt_id=prompt.id)
-    client.judges.add(JUDGE)
-    job = client.jobs.submit("instant", client.completions.add(prompt.id, ["one", "two"]).ids, min_coverage=0.5)
-    assert [item.rubric_id for item in client.jobs.items(job.id).data] == [rubric.id] * 2
-    assert client.jobs.rescore(job.id, min_coverage=0.5).id == job.id
-    assert client.jobs.rescore(job.id, min_coverage=0.25).min_coverage == 0.25
-
-
 def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> None:
     worker(lambda _question: Failure("timeout", "too slow"))
     (answer,) = client.score(Prompt.of("Why?"), RUBRIC, ["one"], JUDGE, timeout=60)
@@ -210,15 +164,6 @@ def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> 
     assert answer.coverage == 0.0
     assert answer.null_reason
     assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
-
-
-def test_client_score_shares_rubric_between_prompts(client: Client, worker: Callable[[None], None]) -> None:
-    worker(None)
-    for question in ("Why?", "How?"):
-        (scored,) = client.score(question, RUBRIC, ["one"], JUDGE, timeout=30)
-        assert scored.reward is not None
-    with pytest.raises(ConflictError):
-        client.rubrics.add(RUBRIC, f"rubric-{RUBRIC.digest[:12]}", prompt_id=1)
 
 
 def test_client_wait_raises_timeout(client: Client) -> None:
@@ -287,50 +232,3 @@ def test_client_generates_rubrics(
             getattr(client.jobs, name)(*(args if isinstance(args, tuple) else (args,)))
     with pytest.raises(NotFoundError):
         client.rubrics.generate("instant", ["unknown"])
-
-
-def test_client_stores_the_specification_of_a_generation_by_its_digest(client: Client) -> None:
-    prompt = client.prompts.add("Why?").id
-    judge = client.judges.add(JUDGE).name
-    text = "# Honesty\nSay what you do not know."
-    given = Generation(method="principles", specification=Specification(name="house", text=text))
-    job = client.rubrics.generate(judge, [prompt], given, key="mine")
-    kept = job.settings.specification if job.settings else None
-    assert kept is not None and (kept.name, kept.text, kept.digest) == (
-        "house",
-        None,
-        sha256(text.encode()).hexdigest(),
-    )
-    by_digest = given.model_copy(update={"specification": kept})
-    assert client.rubrics.generate(judge, [prompt], by_digest, key="mine").id == job.id
-    for wrong in (
-        Generation(method="principles"),
-        Generation(method="principles", specification=Specification(name="house", digest="0" * 64)),
-    ):
-        with pytest.raises(InvalidError) as caught:
-            client.rubrics.generate(judge, [prompt], wrong)
-        assert caught.value.path == "specification"
-
-
-def test_async_client_generates_rubrics(
-    url: str, worker: Callable[[Callable[[Question], Reply | Failure] | None], None]
-) -> None:
-    worker(lambda _: Reply("no rubric"))
-
-    async def generate() -> list[GeneratedRubric]:
-        async with AsyncClient(url) as made:
-            return await made.generate(["Why?"], JUDGE, Generation(redraws=0, gate=False))
-
-    (made,) = asyncio.run(generate())
-    assert made.rubric is None and (made.reason or "").startswith("no_rubric")
-
-
-def test_clients_can_be_pickled(client: Client) -> None:
-    client.judges.add(JUDGE)
-    with pickle.loads(pickle.dumps(client)) as copy:
-        assert copy.judges.get("instant").judge == JUDGE
-    with Client("https://h/", "secret", timeout=5, outage_seconds=3) as given:
-        copy = pickle.loads(pickle.dumps(given))
-    assert (copy.http.base_url, copy.http.headers["authorization"]) == ("https://h/v1/", "Bearer secret")
-    assert (copy.http.timeout.read, copy.outage_seconds) == (5, 3)
-    copy.close()

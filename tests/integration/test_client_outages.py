@@ -14,7 +14,6 @@ from rubricsvc.errors import (
     RubricsvcError,
     UnavailableError,
 )
-from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.service_process import running
 from tests.services import free_port
@@ -92,22 +91,6 @@ def test_client_gives_up_after_the_outage_timeout(slept: list[float]) -> None:
     assert sum(slept) == pytest.approx(7, abs=1)
     assert str(absent.http.base_url) in unreachable.value.message and "rubricsvc serve" in unreachable.value.hint
     assert unreachable.value.__suppress_context__, "no chain of the transport's errors"
-
-
-def test_client_without_an_outage_timeout_asks_once(slept: list[float]) -> None:
-    busy = Answers(httpx2.Response(503))
-    with pytest.raises(UnavailableError):
-        Client(transport=busy, outage_seconds=0).prompts.page()
-    assert (len(busy.requests), slept) == (1, [])
-
-
-def test_client_takes_the_outage_timeout_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    get_settings.cache_clear()
-    monkeypatch.setenv("RUBRICSVC_OUTAGE_SECONDS", "5.5")
-    try:
-        assert (Client().outage_seconds, Client(outage_seconds=1).outage_seconds) == (5.5, 1)
-    finally:
-        get_settings.cache_clear()
 
 
 def test_client_names_a_response_of_another_program() -> None:

@@ -77,14 +77,6 @@ def test_client_score_many_keeps_or_cancels_a_late_job(client: Client) -> None:
     assert [job.status for job in client.jobs.page()] == ["queued", "cancelled"]
 
 
-def test_client_score_many_wrong_number_stores_nothing(client: Client) -> None:
-    client.judges.add(JUDGE)
-    with pytest.raises(InvalidError) as caught:
-        client.score_many(["Why?", "How?"], RUBRIC, [["one"]], "instant")
-    assert caught.value.path == "completions"
-    assert client.prompts.page().data == ()
-
-
 def test_client_rewards_wait_for_the_job(client: Client, worker: Any) -> None:
     client.judges.add(JUDGE)
     rewards = client.rewards.submit(**ONE, timeout=50, key="k")

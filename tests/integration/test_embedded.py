@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import select
 
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
@@ -119,14 +118,3 @@ def test_embedded_worker_handles_notifications_during_a_drain(db: Database) -> N
         with db.read() as session:
             done = [jobs.get(session, job).status for job in range(1, 21)]
     assert set(done) == {"completed"}
-
-
-def test_embedded_worker_restarts_but_rejects_a_second_start(db: Database) -> None:
-    with (
-        embedded_worker(settings(db), db),
-        pytest.raises(InvalidError, match="already"),
-        embedded_worker(settings(db), db),
-    ):
-        pass
-    with embedded_worker(settings(db), db):
-        assert wait_until_done(db, submit_job(db, 3, judge=JUDGE)) == "completed"

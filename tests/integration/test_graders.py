@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import NotFoundError, OpenAI, UnprocessableEntityError
+from openai import OpenAI, UnprocessableEntityError
 
 from rubricsvc.client import Client
 from rubricsvc.core.judge import Endpoint, Judge
@@ -119,13 +119,6 @@ def flags(answer: Any) -> set[str]:
     return {name for name, value in told.items() if value is True}
 
 
-def test_run_reuses_the_verdicts_of_the_same_run(client: OpenAI, judge_server: ScriptedServer) -> None:
-    first = run(client, SCORE, "Paris it is")
-    asked = judge_server.count
-    assert run(client, SCORE, "Paris it is").reward == first.reward == 7.0
-    assert judge_server.count == asked
-
-
 def test_run_of_a_failure_has_no_reward(client: OpenAI, judge_server: ScriptedServer) -> None:
     missing = run(client, {**STRING, "reference": "{{item.nothing}}"})
     assert (missing.reward, flags(missing)) == (None, {"invalid_variable_error"})
@@ -151,13 +144,6 @@ def test_run_of_a_failure_has_no_reward(client: OpenAI, judge_server: ScriptedSe
     assert run(client, SCORE, "Rome").reward == 7.0, "what failed is tried again"
 
 
-@pytest.mark.usefixtures("sandboxed")
-def test_run_flags_a_python_grader_that_raises(client: OpenAI) -> None:
-    broken = run(client, {**PYTHON, "source": "def grade(sample, item):\n    return open('/etc/passwd').read()"})
-    assert (broken.reward, flags(broken)) == (None, {"python_grader_runtime_error"})
-    assert "No such file" in broken.metadata.errors.python_grader_runtime_error_details
-
-
 @pytest.mark.parametrize(
     ("grader", "path"),
     [
@@ -172,11 +158,6 @@ def test_run_rejects_invalid_graders_with_the_path(client: OpenAI, grader: Any, 
         with pytest.raises(UnprocessableEntityError) as refused:
             ask(grader=grader)
         assert isinstance(refused.value.body, dict) and refused.value.body["path"] == path
-
-
-def test_run_names_a_model_without_a_judge(client: OpenAI) -> None:
-    with pytest.raises(NotFoundError, match="gpt-unknown"):
-        run(client, {**SCORE, "model": "gpt-unknown"})
 
 
 def test_run_asks_each_model_through_its_judge(address: str, client: OpenAI, judge_server: ScriptedServer) -> None:

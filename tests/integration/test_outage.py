@@ -14,12 +14,9 @@ import pytest
 
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.schemas.runs import RunHeartbeat
-from rubricsvc.services.runs import Runs
 from rubricsvc.store import jobs, migrate
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
-from tests.recorded_run import new_run, run_step
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.services import POSTGRES, REDIS, Postgres, postgres, redis
@@ -95,22 +92,6 @@ def test_wait_survives_a_database_restart(server: Postgres, db: Database, tmp_pa
     assert "again" in log.read_text()
     counts = progress(db, job)
     assert (counts.done, counts.verdicts, counts.failed_verdicts) == (ITEMS, 3 * ITEMS, 0)
-
-
-def test_watch_survives_a_database_restart(server: Postgres, db: Database, tmp_path: Path) -> None:
-    log, store = tmp_path / "log", Runs(db)
-    store.create(new_run(steps_total=2))
-    store.record(1, run_step(1))
-    command = started(log, db, "runs", "watch", 1)
-    wait_for(lambda: "1/2" in log.read_text(), log)
-    server.stop()
-    wait_for(lambda: "retrying" in log.read_text(), log)
-    server.start()
-    wait_for(lambda: "again" in log.read_text(), log)
-    store.record(1, run_step(2))
-    store.heartbeat(1, RunHeartbeat(state="finished"))
-    assert command.wait(TIMEOUT) == 0, log.read_text()
-    assert log.read_text().count("retrying") == 1
 
 
 def test_wait_interrupted_without_database_releases_its_leases(server: Postgres, db: Database, tmp_path: Path) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Comparison, Endpoint, Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
-from rubricsvc.store import labels as stored_labels
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue import work
@@ -122,30 +120,6 @@ def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: Sc
     assert shop.work() == COMPLETIONS * 3, "five of its eight criteria are answered"
 
 
-def test_submitting_again_reuses_verdicts_in_the_worker(each_db: Database, server: ScriptedServer) -> None:
-    shop = Shop(each_db, server, size=20)
-    reweighted = shop.add(edited(3, weight=-2.0, required=True, tags=("x",)))
-    with each_db.write() as session:
-        items = [(id_, reweighted) for id_ in shop.completion_ids]
-        job_id = jobs.submit(session, judge_id=shop.judge_id, items=items).id
-    assert shop.work() == 0
-    with each_db.read() as session:
-        assert jobs.progress(session, job_id).verdicts == 20 * len(CRITERIA)
-
-
-def test_rescore_takes_a_version_and_gives_the_same_job_where_nothing_changed(
-    db: Database, server: ScriptedServer
-) -> None:
-    shop = Shop(db, server, size=3)
-    assert shop.rescore() == (shop.job_id, 0)
-    shop.add(edited(0, weight=50.0))
-    shop.add(edited(0, text="Says another thing."))
-    second, completed = shop.rescore(rubric=["r@2"])
-    assert (second != shop.job_id, completed) == (True, 3)
-    third, completed = shop.rescore()
-    assert (third != second, completed) == (True, 0)
-
-
 def test_written_calls_of_k_criteria_are_asked_whole(db: Database, server: ScriptedServer) -> None:
     shop = Shop(db, server, size=10, mode="written", criteria_per_call=3)
     assert shop.first == 10 * 3
@@ -187,45 +161,6 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
     assert server.count == asked
     job_id, _ = shop.rescore(rubric=["r@2"])
     assert [one.new_reward for one in changes.by_completion] == shop.rewards(job_id)
-
-
-def test_reward_changes_compares_both_versions_with_people(each_db: Database, server: ScriptedServer) -> None:
-    shop = Shop(each_db, server, size=12)
-    reweighted = shop.add(edited(0, weight=100.0))
-    with each_db.read() as session:
-        old, new = (rubrics.get(session, id_) for id_ in (shop.rubric_id, reweighted))
-        before = reward_changes(session, shop.job_id, old, new)
-    assert before.people == ()
-    with each_db.write() as session:
-        scores = [(one.completion_id, shop.rubric_id, one.new_reward) for one in before.by_completion]
-        stored_labels.add_many(
-            session, [(c, r, Label(criterion="overall", annotator="ann", value=value)) for c, r, value in scores]
-        )
-    with each_db.read() as session:
-        people = {one.name: one for one in reward_changes(session, shop.job_id, old, new).people}
-    assert list(people) == ["pearson", "spearman", "kendall", "preference_accuracy"]
-    assert people["pearson"].n == 12
-    for one in people.values():
-        assert one.new.value == pytest.approx(1.0) and one.old.value is not None and one.old.value < 1
-        assert one.difference.value == pytest.approx(1 - one.old.value)
-
-
-def test_reward_changes_takes_the_groups_of_the_rubric(each_db: Database, server: ScriptedServer) -> None:
-    """A job may score fewer completions of a prompt by one rubric than by another: that is another group."""
-    shop = Shop(each_db, server, size=4, criteria=CRITERIA[:2], mode="comparative")
-    other = shop.add(CRITERIA[2:4], name="other")
-    with each_db.write() as session:
-        items = [(id_, shop.rubric_id) for id_ in shop.completion_ids] + [
-            (id_, other) for id_ in shop.completion_ids[:3]
-        ]
-        job_id = jobs.submit(session, judge_id=shop.judge_id, items=items).id
-    shop.work()
-    reweighted = shop.add((CRITERIA[2], CRITERIA[3].model_copy(update={"weight": 9.0})), name="other")
-    with each_db.read() as session:
-        old, new = (rubrics.get(session, id_) for id_ in (other, reweighted))
-        changes = reward_changes(session, job_id, old, new)
-    assert (changes.completions, changes.old_missing_verdicts, changes.new_missing_verdicts) == (3, 0, 0)
-    assert None not in {one.new_reward for one in changes.by_completion}
 
 
 @pytest.mark.parametrize("mode", ["readout", "comparative"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.client import AsyncClient, Client
+from rubricsvc.client import Client
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, NotApprovedError
 from rubricsvc.settings import get_settings
@@ -98,18 +97,3 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
         assert [one.comment for one in bob.iterate(bob.rubrics.history, "fridge@4")] == ["With Bob's weights.", "Good."]
         assert "who decides" not in cli("rubrics", "history", "fridge@2").out.lower()
     db.close()
-
-
-def test_async_client_reviews(db: Database) -> None:
-    async def reviewed(url: str) -> tuple[str, list[str]]:
-        async with AsyncClient(url) as client:
-            await client.rubrics.add(rubric("Is kind."), "r", draft=True)
-            await client.rubrics.review("r", "submit")
-            row = await client.rubrics.review("r", "approve", comment="Good.")
-            drafts = await client.rubrics.page(state="draft")
-            history = await client.rubrics.history("r")
-            assert not drafts.data
-            return row.state, [event.to_state for event in history]
-
-    with running(db) as url:
-        assert asyncio.run(reviewed(url)) == ("approved", ["in_review", "approved"])

@@ -18,7 +18,7 @@ from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs, workers
+from rubricsvc.store import items, jobs
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from tests.rows import submit_job
@@ -94,21 +94,6 @@ def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, p
     assert [answer.reward for answer in scored] == [pytest.approx(0.75, abs=1e-6)] * 50
 
 
-@pytest.mark.parametrize("by", ["redis", "rabbitmq"])
-def test_workers_share_a_machine(tmp_path: Path, db: Database, by: str) -> None:
-    def running() -> int:
-        with db.read() as session:
-            return workers.running(session)
-
-    with broker(by, 14) as broker_url, contextlib.ExitStack() as stack:
-        for number in range(2):
-            log = tmp_path / f"{number}.log"
-            one = stack.enter_context(command(log, "worker", database_url=db.url, broker_url=broker_url))
-            wait_for(lambda: running() > number or one.poll() is not None)  # noqa: B023 - called at once
-            time.sleep(2)  # RabbitMQ's refusal follows the first report
-            assert (running(), one.poll()) == (number + 1, None), log.read_text()
-
-
 @pytest.mark.parametrize(("pool", "by"), [("prefork", "redis"), ("threads", "redis"), ("prefork", "rabbitmq")])
 def test_worker_releases_its_leases_when_stopped(tmp_path: Path, db: Database, pool: str, by: str) -> None:
     """Its judge answers after five minutes: a worker that waited for it would not end in time."""
@@ -140,19 +125,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_serve_refuses_invalid_judges_and_checks(tmp_path: Path) -> None:
-    """The service validates with the checks, engines and templates of the workers."""
-    check = {"key": "a", "text": "t", "check": {"name": "horoscope"}}
-    with service(tmp_path, f"sqlite:///{tmp_path / 'books.db'}") as address:
-        for path, body in (
-            ("rubrics", {"name": "r", "rubric": {"criteria": [check]}}),
-            ("judges", {"judge": {"name": "j", "model": "m", "engine": "psychic"}}),
-            ("judges", {"judge": {"name": "j", "model": "m", "template": "none"}}),
-        ):
-            answer = httpx2.post(f"{address}/v1/{path}", json=body)
-            assert answer.status_code == 422 and answer.json()["error"]["hint"], answer.text
 
 
 def test_serve_answers_the_requests_of_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from rubricsvc.broker import attach
-from rubricsvc.client import Client
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import Database
-from tests.databases import KINDS, sqlite_at
-from tests.rows import RUBRIC, age_worker, submit_job
+from tests.databases import KINDS
+from tests.rows import age_worker, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
-from tests.services import free_port
 from tests.worker_process import WorkerProcess, redis_url
 
 TIMEOUT = 60.0
@@ -86,34 +82,3 @@ def test_wait_tells_of_missing_killed_and_new_workers(
             process.kill()
     with each_db.read() as session:
         assert jobs.progress(session, job).done == ITEMS
-
-
-def test_client_tells_that_only_a_worker_of_another_database_runs(
-    tmp_path: Path, db: Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    other = Database(sqlite_at(tmp_path / "other.db"))
-    broker, port = redis_url(13), free_port()
-    log = tmp_path / "log"
-    worker = WorkerProcess(log, database_url=other.url, broker_url=broker)
-    server = WorkerProcess(log, "--port", str(port), command="serve", database_url=db.url, broker_url=broker)
-    address = f"http://127.0.0.1:{port}"
-
-    def ready() -> dict[str, Any]:
-        try:
-            body: dict[str, Any] = httpx2.get(f"{address}/readyz").json()
-        except httpx2.TransportError:
-            return {}
-        return body
-
-    try:
-        wait_for(lambda: running(other) and ready(), log)
-        assert ready() == {"status": "ok", "workers": 0}
-        with caplog.at_level(logging.WARNING, "rubricsvc"), Client(address) as client:
-            with pytest.raises(TimeoutError, match="no worker is running"):
-                client.score("Why?", RUBRIC, ["So."], Judge(name="j", model="m"), timeout=1.0)
-            assert client.jobs.get(1).workers == 0
-        assert sum("no worker is running" in record.message for record in caplog.records) == 1
-    finally:
-        worker.kill()
-        server.kill()
-        other.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import InvalidError
 from trainer.config import RunConfig, ServiceJudge, load_config
 
 PLAIN = """
@@ -151,40 +151,8 @@ def test_load_config_refuses_orders_without_their_data(tmp_path: Path, prompts: 
     assert named in caught.value.message
 
 
-def test_load_config_resolves_paths_of_domains(tmp_path: Path) -> None:
-    data = 'domains = {a = {path = "x"}}\ndifficulty = "new.jsonl"'
-    (tmp_path / "first.toml").write_text(PLAIN.replace('path = "rubrics.yaml"', data))
-    (tmp_path / "x").touch()
-    loaded = load_config(tmp_path / "first.toml", measures_difficulty=True)
-    assert (loaded.data.domains["a"].path, loaded.data.difficulty) == (tmp_path / "x", tmp_path / "new.jsonl")
-
-
-def test_load_config_reads_evaluation(tmp_path: Path) -> None:
-    text = PLAIN.replace("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\njudges = ["a", {name = "b", model = "m"}]\n')
-    settings = load(tmp_path, text).eval
-    assert settings is not None
-    assert settings.score_names == ["reward", "a", "b"]
-    assert settings.gold_name == "a"
-    assert settings.model_copy(update={"judges": (), "checks": True}).gold_name == "checks"
-    assert settings.model_copy(update={"judges": ()}).gold_name == "reward"
-    assert RunConfig.model_validate_json(load(tmp_path, text).model_dump_json()) == load(tmp_path, text)
-
-
 @pytest.mark.parametrize("steps", ["", "9" * 5000, "[" * 5000], ids=["nothing", "digits", "lists"])
 def test_load_config_refuses_broken_toml(tmp_path: Path, steps: str) -> None:
     with pytest.raises(InvalidError) as caught:
         load(tmp_path, PLAIN.replace("steps = 3", f"steps = {steps}"))
     assert caught.value.path == str(tmp_path / "first.toml")
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"), [("", "judge"), ("std_floor = 0.05", 0.05), ('std_floor = "judge"', "judge")]
-)
-def test_load_config_reads_std_floor(tmp_path: Path, setting: str, value: object) -> None:
-    assert load(tmp_path, f"{PLAIN}[optim]\n{setting}\n").optim.std_floor == value
-
-
-def test_load_config_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError) as caught:
-        load_config(tmp_path / "none.toml")
-    assert caught.value.path == str(tmp_path / "none.toml")

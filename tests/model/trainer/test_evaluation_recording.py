@@ -10,19 +10,16 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.schemas.runs import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database
 from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
-from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_policy
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import history
-from trainer.data.tasks import Task
 from trainer.evaluation.baselines import BaselineRecorder, RunPolicies, read_baselines, run_baselines
-from trainer.evaluation.evaluation import LINES, record_of, record_of_file, write_completions
-from trainer.evaluation.evaluator import Evaluator
+from trainer.evaluation.evaluation import LINES
 from trainer.history import Metrics
 from trainer.loop import train
 from trainer.recording.recorder import UNDELIVERED, RunRecorder
@@ -104,19 +101,6 @@ def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, t
     outage.db.close()
 
 
-def test_completions_with_unicode_line_ends_are_read_back(tmp_path: Path) -> None:
-    text = "say\u2028b\u2029or\x85c"
-    tasks = [Task(Prompt.of(text), RUBRIC, text)]
-    held_out = Evaluator(eval_config(), tasks, {"reward": REWARDS, "gold": REWARDS})
-    evaluated = held_out.evaluate(tiny_policy(), 0)
-    path = tmp_path / "step-000000.jsonl"
-    write_completions(path, held_out, evaluated.completions)
-    (of_file,), (recorded,) = (
-        record.groups for record in (record_of_file(held_out, evaluated.line, path), record_of(held_out, evaluated))
-    )
-    assert [one.completion for one in of_file.completions] == [one.completion for one in recorded.completions]
-
-
 @pytest.mark.parametrize("with_completions", [True, False])
 def test_resumed_run_records_what_was_evaluated_without_a_record(
     db: Database, tmp_path: Path, with_completions: bool
@@ -155,28 +139,3 @@ def test_baselines_are_recorded_as_evaluations_of_the_run(db: Database, tmp_path
     before = {name: one.id for name, one in found.items()}
     assert with_baselines(db, out) == lines
     assert {name: one.id for name, one in baselines_on_record(db).items()} == before, "they are on record already"
-
-
-def test_baselines_that_could_not_be_recorded_are_when_they_are_run_again(
-    outage: Outage, tmp_path: Path, logged: list[str]
-) -> None:
-    out = tmp_path / "run"
-    trained(outage.db, out)
-    outage.begin()
-    lines = with_baselines(outage.db, out)
-    assert lines is not None and len(lines) == 3
-    assert sum("not recorded" in line for line in logged) >= 3
-    outage.end()
-    assert baselines_on_record(outage.db) == {}
-    assert with_baselines(outage.db, out) == lines
-    found = baselines_on_record(outage.db)
-    assert [one.line for one in found.values()] == lines
-    assert [len(completions_of(outage.db, one.id)) for one in found.values()] == [24, 18, 24]
-    outage.db.close()
-
-
-def test_baselines_of_a_run_without_a_record_say_so(db: Database, tmp_path: Path, logged: list[str]) -> None:
-    out = tmp_path / "run"
-    trained(db, out, record=False)
-    assert with_baselines(db, out, "elsewhere") is not None
-    assert any("'elsewhere'" in line for line in logged)

@@ -22,7 +22,7 @@ from trainer.evaluation.baselines import evaluate_untouched, read_baselines
 from trainer.history import Metrics
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards
-from trainer.warm_up import FOLDER, is_warmed_up, warm_up, warm_up_config, warmed_up_model
+from trainer.warm_up import FOLDER, is_warmed_up, warm_up, warmed_up_model
 
 REWARDS = CallableRewards(share_of_a)
 
@@ -77,16 +77,6 @@ def test_warm_up_of_other_demonstrations_is_refused(tmp_path: Path) -> None:
         warm_up(config(tmp_path), tiny_policy, shown("bbbb"), REWARDS)
     with pytest.raises(ConflictError):
         warm_up(config(tmp_path, lr=1e-3), tiny_policy, shown("aaaa"), REWARDS)
-
-
-def test_settings_of_the_warm_up(tmp_path: Path) -> None:
-    found = warm_up_config(config(tmp_path), shown("aaaa", "bbbb", "cccc"))
-    assert (found.steps, found.optim.lr, found.sampling.group_size) == (6, 1e-2, 3)
-    assert (found.out, found.demonstrations, found.eval) == (tmp_path / FOLDER, None, None)
-
-
-def test_run_without_demonstrations_needs_no_warm_up() -> None:
-    assert is_warmed_up(tiny_config())
 
 
 def test_untouched_policy_is_evaluated_once(tmp_path: Path) -> None:

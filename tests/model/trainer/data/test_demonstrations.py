@@ -14,7 +14,6 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.lines import CompletionLine
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, tiny_config, tiny_policy
 from tests.tiny_model import tiny_model
-from trainer import checkpoint
 from trainer.data.demonstrations import demonstrated, with_demonstrations
 from trainer.data.tasks import Task
 from trainer.environments.episodes import EpisodeLimits, begin
@@ -62,13 +61,6 @@ def test_transcript_is_what_an_episode_has_sampled(
         assert [one > 0 for one in sampled] == [one > 0 for one in contexts]
 
 
-def test_transcript_leaves_out_the_report_after_its_call(tmp_path: Path) -> None:
-    tokenizer = Policy.load(str(tiny_model(tmp_path)), dtype="float32").tokenizer
-    done = trajectory("It is 42.")
-    twice = done.model_copy(update={"messages": (*done.messages, *done.messages)})
-    assert transcript(tokenizer, twice) == transcript(tokenizer, done)
-
-
 def test_demonstrations_are_learned_and_recorded_as_they_are() -> None:
     policy = tiny_policy()
     tasks = shown("aa", "bb", "cc", "dd")
@@ -100,14 +92,6 @@ def test_best_demonstration_of_a_prompt_is_learned() -> None:
     assert good - fresh_good > bad - fresh_bad
 
 
-def test_group_has_each_demonstration_once_before_any_comes_again() -> None:
-    texts = ("a", "b", "c")
-    task = replace(TASKS[0], demonstrations=tuple(Completion(text=text) for text in texts))
-    rollouts = demonstrated(tiny_policy(), [task], 7, seed=4)
-    assert sorted(rollouts.texts[:3]) == sorted(rollouts.texts[3:6]) == list(texts)
-    assert rollouts.texts == demonstrated(tiny_policy(), [task], 7, seed=4).texts
-
-
 def test_demonstration_longer_than_the_context_is_refused() -> None:
     with pytest.raises(InvalidError) as caught:
         demonstrated(tiny_policy(), shown("a" * 70), 1, 0)
@@ -122,14 +106,3 @@ def test_with_demonstrations_keeps_the_prompts_that_have_one() -> None:
     spaced = Prompt.of(PROMPTS[1].text.upper() + " ")
     chosen = with_demonstrations(TASKS, lines([PROMPTS[0], spaced, PROMPTS[0], None]))
     assert [(task.prompt, len(task.demonstrations)) for task in chosen] == [(PROMPTS[0], 2), (PROMPTS[1], 1)]
-
-
-def test_with_demonstrations_of_other_prompts_is_refused() -> None:
-    with pytest.raises(InvalidError):
-        with_demonstrations(TASKS, lines([Prompt.of("another one"), None]))
-
-
-def test_other_demonstrations_are_another_run() -> None:
-    config = tiny_config(algorithm="best_of_n_supervised")
-    first, second, same = (checkpoint.identity(config, shown(text), 0.0) for text in ("aa", "bb", "aa"))
-    assert first == same != second

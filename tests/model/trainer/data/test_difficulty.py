@@ -31,13 +31,6 @@ def of(*rewards: float | None) -> PromptDifficulty:
     return difficulty_of(TASK, rewards, pass_reward=0.5, policy="p", source="sampled")
 
 
-def test_difficulty_of_counts_what_is_scored() -> None:
-    found = of(0.5, 0.0, 1.0, None, 0.4)
-    assert (found.samples, found.pass_rate, found.mean) == (4, 0.5, pytest.approx(0.475))
-    assert found.std == pytest.approx(0.4113, abs=1e-4)
-    assert (of(None).samples, of(None).pass_rate, of(None).mean, of(1.0).std) == (0, None, None, None)
-
-
 @pytest.mark.parametrize(
     ("rewards", "settings", "expected"),
     [

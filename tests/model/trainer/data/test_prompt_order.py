@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -53,23 +52,6 @@ def test_tasks_of_step_follow_the_weights_of_domains() -> None:
     assert len(set(of_b)) == 30
 
 
-def test_tasks_of_step_follow_small_weights_in_small_steps() -> None:
-    """A step of one prompt cannot have both domains, but the steps together do."""
-    settings = config(prompts_per_step=1, weights={"a": 1, "b": 3})
-    counts = [task.domain for step in range(40) for task in tasks_of_step(tasks(a=5, b=5), step, settings)]
-    assert Counter(counts) == {"a": 10, "b": 30}
-    ahead = accumulate(1 if domain == "a" else -1 / 3 for domain in counts)
-    assert all(abs(value) <= 1 for value in ahead)
-
-
-def test_tasks_of_step_without_settings_are_as_before() -> None:
-    given_tasks = tasks(a=6)
-    plain = tiny_config(sampling=config().sampling.model_dump())
-    assert [tasks_of_step(given_tasks, step, plain) for step in range(4)] == [
-        tasks_of_step(given_tasks, step, config()) for step in range(4)
-    ]
-
-
 @pytest.mark.parametrize(("step", "names"), [(0, {"a0", "a1"}), (4, {"a0", "a1"}), (5, {"a0", "a1", "a2", "a3", "a4"})])
 def test_tasks_of_step_unlock_harder_prompts_by_stages(step: int, names: set[str]) -> None:
     settings = config(prompts_per_step=1, stages=[0.2, 0.5, 1.0], stage_steps=5)
@@ -79,13 +61,6 @@ def test_tasks_of_step_unlock_harder_prompts_by_stages(step: int, names: set[str
     assert seen == names
     later = {task.name for at in range(10, 20) for task in tasks_of_step(given_tasks, at, settings)}
     assert len(later) == 10
-
-
-def test_tasks_of_step_put_unmeasured_prompts_into_the_last_stage() -> None:
-    unknown = [Task(Prompt.of("x"), RUBRIC, "x"), *tasks(a=3)]
-    settings = config(prompts_per_step=1, stages=[0.75, 1.0], stage_steps=8)
-    assert all(tasks_of_step(unknown, step, settings)[0].name != "x" for step in range(8))
-    assert any(tasks_of_step(unknown, step, settings)[0].name == "x" for step in range(8, 12))
 
 
 def test_other_tasks_are_those_that_the_step_does_not_have() -> None:

@@ -8,7 +8,7 @@ from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, ending, scripted  # noqa: F401
 from tests.model.trainer.tiny import TASKS, tiny_config
 from trainer.config import TrainConfig
-from trainer.environments.curriculum import in_stage, stage_of
+from trainer.environments.curriculum import in_stage
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tool_calls import call_text
@@ -38,14 +38,6 @@ def policy(*turns: list[str]) -> Policy:
     acting = scripted(*turns)
     acting.acting = Acting(Speaking(), EpisodeLimits(max_turns=3), max_tokens=80)
     return acting
-
-
-def test_stage_of_each_step() -> None:
-    environment = config().environment
-    assert environment is not None
-    first, second = environment.curriculum
-    assert [stage_of(environment, step) for step in range(7)] == [first, first, second, second, second, None, None]
-    assert stage_of(None, 0) is None
 
 
 def test_in_stage_limits_tools_turns_and_tokens() -> None:

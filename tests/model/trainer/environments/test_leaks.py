@@ -14,7 +14,6 @@ from rubricsvc.core.shingles import shingles
 from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, ending, scripted  # noqa: F401
 from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config
 from trainer.config import TrainConfig
-from trainer.data.difficulty import measure
 from trainer.data.tasks import Task
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.leaks import LEAK, LeakGuard
@@ -80,20 +79,6 @@ def test_step_of_leaks_alone_asks_no_judge() -> None:
     leaked = Completion(text="x", sampling={"leaks": [{"source": "page"}]})
     scored, how = StepScorer(source, config()).score([TASKS[0]], [leaked])
     assert ([one.reward.value for one in scored], source.sizes, how["score_attempts"]) == ([None], [], 0)
-
-
-@pytest.mark.usefixtures("ending")
-def test_difficulty_does_not_count_completions_with_a_leak() -> None:
-    policy = scripted([CALL, "a report"], ["a second report"])
-    policy.acting = Acting(Guarded(), EpisodeLimits(max_turns=3), max_tokens=80)
-    source = Counting()
-    ((found,),) = measure(policy, TASKS[:1], source, config(), samples=2, pass_reward=0.5)
-    assert (source.sizes, found.samples, found.pass_rate) == ([1], 1, 1.0)
-
-
-def test_without_leaks_there_is_no_log(tmp_path: Path) -> None:
-    log_leaks(tmp_path, [TASKS[0]], [Completion(text="x")])
-    assert not (tmp_path / LEAKS).exists()
 
 
 @pytest.mark.usefixtures("ending")

@@ -10,13 +10,12 @@ import pytest
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.errors import InvalidError
-from tests.model.trainer.tiny import SAMPLING, tiny_policy
+from tests.model.trainer.tiny import SAMPLING
 from tests.tiny_model import tiny_model
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
-from trainer.environments.tools import Calculator, EmptyResults, Research
-from trainer.evaluation.baselines import Script, with_empty_results, without_tools
+from trainer.environments.tools import EmptyResults, Research
+from trainer.evaluation.baselines import Script
 from trainer.policies.policy import Acting, Policy
 
 PAGES = [
@@ -56,21 +55,3 @@ def test_script_searches_for_what_the_prompt_names(research: Research, tmp_path:
     assert {one.policy for one in completions} == {"script"}
     assert rollouts.prompt_of_B.tolist() == [0, 0, 1, 1]
     assert all(one.sampling["truncated"] is False for one in completions)
-
-
-def test_baselines_leave_the_policy_as_it_is(research: Research) -> None:
-    policy = tiny_policy()
-    policy.acting = Acting(research, LIMITS, 100)
-    assert without_tools(policy).acting is None
-    changed = with_empty_results(policy).acting
-    assert changed is not None and isinstance(changed.environment, EmptyResults)
-    assert policy.acting.environment is research
-
-
-def test_script_is_one_of_research() -> None:
-    policy = tiny_policy()
-    with pytest.raises(InvalidError):
-        Script(policy)
-    policy.acting = Acting(Calculator(), LIMITS, 100)
-    with pytest.raises(InvalidError):
-        Script(policy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -18,12 +17,10 @@ from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from tests.tiny_model import tiny_model
 from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
-from trainer.judge_training.data import Dataset
 from trainer.judge_training.encoding import Encoder, label_distribution
-from trainer.judge_training.evaluation import probabilities
-from trainer.judge_training.examples import Example, Split, Target, rubric_of
+from trainer.judge_training.examples import Example, Target
 from trainer.judge_training.model import JudgeModel, micro_batches
-from trainer.judge_training.training import EncodedData, encode, train, validation_loss
+from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
 from workers.engines.local.transformers_engine import TransformersEngine
@@ -93,21 +90,6 @@ def test_log_masses_of_a_question_do_not_depend_on_the_others(folder: Path, judg
             assert alone.tolist() == pytest.approx(all_masses[place].tolist(), rel=1e-4)
 
 
-def test_probabilities_are_the_readouts_expected_values(folder: Path, judge: Judge) -> None:
-    model, encoder = load(folder, judge)
-    one = example("The answer is B.", 1, 0.5, 0.25)
-    row = encoder.row(one)
-    with torch.no_grad():
-        (masses,) = model.log_masses([row])
-    calls = plan(judge, rubric_of(one)).calls
-    expected = [
-        float(sum(p * value for p, value in zip(mass.exp(), call.values, strict=True)) / mass.exp().sum())
-        for call, mass in zip(calls, masses, strict=True)
-    ]
-    ((*asked,),) = probabilities(judge, [one])
-    assert asked == pytest.approx(expected, abs=0.06)  # workers load bfloat16
-
-
 def test_row_is_never_truncated(folder: Path, judge: Judge) -> None:
     _, encoder = load(folder, judge)
     with pytest.raises(InvalidError):
@@ -126,10 +108,6 @@ def test_row_is_never_truncated(folder: Path, judge: Judge) -> None:
 )
 def test_label_distribution_has_the_value(values: tuple[float, ...], value: float, expected: tuple[float, ...]) -> None:
     assert label_distribution(values, value) == pytest.approx(expected)
-
-
-def test_label_distribution_takes_a_teachers_levels() -> None:
-    assert label_distribution((0.0, 0.5, 1.0), 0.5, {"a": 1.0, "b": 0.0, "c": 1.0}) == (0.5, 0.0, 0.5)
 
 
 def test_micro_batches_hold_every_row_once_within_the_limit(folder: Path, judge: Judge) -> None:
@@ -210,42 +188,6 @@ def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judg
         other = config(tmp_path / "out", judge, steps=4, **change)
         with pytest.raises(ConflictError, match=name):
             train(load(folder, judge, other)[0], data, other, resume=True)
-
-
-def test_train_resumes_with_settings_that_do_not_affect_learning(
-    tmp_path: Path, folder: Path, judge: Judge, data: EncodedData
-) -> None:
-    first = config(tmp_path / "out", judge, steps=4)
-    train(load(folder, judge, first)[0], data, first)
-    changes = {
-        "description": "Another one.",
-        "not_for": ["Everything."],
-        "license": "MIT",
-        "test_examples": 7,
-        "device": "cpu",
-    }
-    other = config(tmp_path / "out", judge, steps=4, **changes)
-    assert train(load(folder, judge, other)[0], data, other, resume=True).best_step == 4
-
-
-def test_encode_counts_what_is_left_out_and_reports_progress(tmp_path: Path, folder: Path, judge: Judge) -> None:
-    long = replace(made(1)[0], completion=Completion(text="word " * 2000))
-    datasets, seen = {"made": Dataset("")}, list[tuple[int, int]]()
-    parts = Split(train=[*made(4), long], validation=made(10, 100))
-    encoder = load(folder, judge)[1]
-    settings = config(tmp_path, judge)
-    data = encode(datasets, parts, encoder, settings, lambda done, total, _: seen.append((done, total)))
-    assert seen == [(done, 15) for done in range(1, 16)]
-    assert (len(data.sources["made"]), len(data.validation), datasets["made"].left_out) == (4, 10, {"too_long": 1})
-    with pytest.raises(InvalidError) as caught:
-        encode(datasets, Split(train=[long], validation=made(10, 100)), encoder, settings)
-    assert caught.value.path == "data.made"
-
-
-def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
-    settings = config(tmp_path / "out", judge, steps=40, optim={"lr": 1e-12}, validation={"every": 1, "stop_after": 3})
-    trained = train(load(folder, judge, settings)[0], data, settings)
-    assert len(trained.history.steps) < 40
 
 
 @pytest.fixture

@@ -158,13 +158,6 @@ def test_truncated_turn_ends_the_episode() -> None:
 
 
 @pytest.mark.usefixtures("ending")
-def test_same_seed_gives_same_episodes() -> None:
-    turns = ([CALL, CALL], ["one", "two"])
-    first, second = (sampled(scripted(*turns)) for _ in range(2))
-    assert first.texts == second.texts == ("one", "two")
-
-
-@pytest.mark.usefixtures("ending")
 def test_join_and_select_keep_episodes() -> None:
     parts = [sampled(scripted([CALL, "a"], ["b"])), sampled(scripted(["c", "d"]))]
     joined = join(parts)
@@ -257,23 +250,6 @@ def test_a_note_begins_a_context_without_what_was_read() -> None:
 
 
 @pytest.mark.usefixtures("ending")
-def test_a_fresh_context_is_sampled_from_its_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainer.policies import decoding
-
-    drawn: list[torch.Tensor] = []
-    draw = decoding.sample_tokens
-    monkeypatch.setattr(decoding, "sample_tokens", lambda logits, *rest: (drawn.append(logits), draw(logits, *rest))[1])
-    policy, rollouts = noting([CALL, "a report"], [NOTED], ["from notes"])
-    assert rollouts.context_BT is not None
-    last = int(rollouts.context_BT[0].max())
-    ids = rollouts.ids_BT[0][rollouts.context_BT[0] == last]
-    prompt = rollouts.prompt_ids_QP[0][rollouts.prompt_mask_QP[0]]
-    given = int(rollouts.from_environment_BT[0][rollouts.context_BT[0] == last].sum())  # type: ignore[index]
-    logits = policy.model(input_ids=torch.cat([prompt, ids[:given]]).unsqueeze(0)).logits[0, -1]
-    torch.testing.assert_close(drawn[6][0], logits)  # the first token of the third turn
-
-
-@pytest.mark.usefixtures("ending")
 def test_tokens_before_a_note_have_a_gradient() -> None:
     policy, rollouts = noting([CALL, CALL], [NOTED, NOTED], ["good", "bad"])
     logp, _ = policy.logprobs(rollouts, 1.0)
@@ -284,22 +260,3 @@ def test_tokens_before_a_note_have_a_gradient() -> None:
     assert logp.grad is not None and torch.equal(logp.grad != 0, written)
     assert rollouts.context_BT is not None
     assert all(written[rollouts.context_BT == context].any() for context in rollouts.context_BT.unique())
-
-
-@pytest.mark.usefixtures("ending")
-def test_max_tokens_limit_a_context() -> None:
-    read, note = [[call_text("reverse", text="live" * 5)] * 2 for _ in range(3)], [NOTED, NOTED]
-    _, without = noting(*read, read[0], max_tokens=90)
-    assert without.truncated_B.tolist() == [True, True]
-    _, noted = noting(*read, note, ["a", "b"], max_tokens=90)
-    assert noted.truncated_B.tolist() == [False, False]
-    assert int(noted.mask_BT[0].sum()) > 90
-
-
-@pytest.mark.usefixtures("ending")
-def test_join_and_select_keep_contexts() -> None:
-    parts = [noting([CALL, "a"], [NOTED], ["b"])[1], noting(["c", "d"])[1]]
-    joined = join(parts)
-    chosen = joined.select(torch.tensor([0, 2]))
-    assert joined.context_BT is not None and chosen.context_BT is not None
-    assert len(chosen.context_BT[0].unique()) == 2 and not chosen.context_BT[1].any()

@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import NotFoundError, TooLargeError, UnavailableError
-from rubricsvc.schemas.runs import RunHeartbeat, RunStep, StoredRollout, StoredRun
+from rubricsvc.schemas.runs import RunStep, StoredRollout, StoredRun
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import runs
 from rubricsvc.store.session import Database
@@ -222,53 +222,6 @@ def test_resumed_run_delivers_what_its_last_process_kept(outage: Outage, tmp_pat
     outage.db.close()
 
 
-def test_run_that_began_without_the_database_is_recorded_from_its_first_step(outage: Outage, tmp_path: Path) -> None:
-    outage.begin()
-
-    def on_step(step: Metrics) -> None:
-        if step["step"] == 2:
-            outage.end()
-
-    trained(outage.db, tmp_path / "run", on_step=on_step)
-    check_complete(outage.db, tmp_path / "run", 6)
-    outage.db.close()
-
-
-def test_run_of_another_database_has_the_metrics_of_its_earlier_steps(db: Database, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    train(tiny_policy(), TASKS, REWARDS, tiny_config(out=out, steps=2))
-    trained(db, out, resume=True)
-    run = stored(db)
-    assert (run.steps, run.rollouts) == (6, 8 * 4)
-    with db.read() as session:
-        assert [row.metrics for row in runs.steps(session, 1)] == read_metrics(out)
-
-
-class Refusing:
-    """A store that takes nothing once the run has begun."""
-
-    def __init__(self, db: Database) -> None:
-        self.runs = Runs(db)
-        self.create = self.runs.create
-
-    def record(self, run_id: int, step: RunStep) -> StoredRun:
-        raise ValueError("no")
-
-    def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
-        raise ValueError("no")
-
-
-def test_recorder_goes_on_after_any_error(db: Database, tmp_path: Path, logged: list[str]) -> None:
-    with RunRecorder(Refusing(db), "key", tmp_path, Event()) as recorder:
-        recorder.begin({"steps": 3}, None, [])
-        for number in (1, 2):
-            step = run_step(number)
-            recorder.step(dict(step.metrics), step.groups)
-        recorder.set_state("failed", "a\0b")
-    assert (tmp_path / UNDELIVERED).read_text().count("\n") == 3
-    assert any("ValueError: no" in line for line in logged)
-
-
 class RefusesStepTwo(Runs):
     def record(self, run_id: int, step: RunStep) -> StoredRun:
         if step.step == 2:
@@ -325,24 +278,3 @@ def test_recorder_sets_damaged_lines_aside(db: Database, tmp_path: Path, logged:
     assert copy.read_bytes() == whole + damaged
     assert any(copy.name in line for line in logged)
     assert not (tmp_path / UNDELIVERED).exists() and len(all_rollouts(db)) == 4
-
-
-def test_resumed_run_with_a_gap_keeps_its_rollouts(db: Database, tmp_path: Path) -> None:
-    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
-        recorder.begin({"steps": 9}, None, [])
-        for number in (1, 2, 4):
-            step = run_step(number)
-            recorder.step(dict(step.metrics), step.groups)
-    before = all_rollouts(db)
-    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
-        recorder.begin({"steps": 9}, None, [dict(run_step(number).metrics) for number in (1, 2, 3, 4)])
-    assert all_rollouts(db) == before
-    assert stored(db).steps == 4
-
-
-def test_recorder_takes_any_folder_name(db: Database, tmp_path: Path) -> None:
-    folder = tmp_path / ("a\nb" * 60)
-    folder.mkdir()
-    with RunRecorder(Runs(db), "key", folder, Event()) as recorder:
-        recorder.begin({"steps": 3}, None, [])
-    assert len(stored(db).name) == 180 and stored(db).name.startswith("a-b")

@@ -6,30 +6,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
 import pytest
 import torch
 
-from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
-from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, score
 from tests.preference_engine import Tasteful, answers_in
 from trainer.data.tasks import Task
-from trainer.rewards.source import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout, validated
+from trainer.rewards.source import JudgeRewards, ScoredRollout, validated
 
 
 def results(values: Sequence[float | None]) -> list[ScoredRollout]:
     return [ScoredRollout(Reward(value, 1.0, "function")) for value in values]
-
-
-def test_callable_rewards() -> None:
-    scored = score(CallableRewards(lambda prompt, text: len(text) if prompt.text == "one" else None))
-    assert [result.reward.value for result in scored] == [5, 6, None, None]
 
 
 def test_judge_rewards_score_each_rubric() -> None:
@@ -66,16 +59,6 @@ def test_judge_rewards_show_comparative_judge_the_group_of_each_task() -> None:
     assert [result.reward.value for result in scored] == pytest.approx([0.3, 0.2, 0.5, 0.4])
 
 
-def test_judge_rewards_judge_info() -> None:
-    curves = Calibration(families={"binary": Curve(method="none")})
-    calibrated = JUDGE.model_copy(update={"calibration": curves})
-    with JudgeRewards(JUDGE, InstantEngine()) as rewards:
-        assert rewards.judge_info() == JudgeInfo("instant", calibrated=False, digest=JUDGE.digest)
-    with JudgeRewards(calibrated, InstantEngine(), repeatability=measured(0.1)) as rewards:
-        info = JudgeInfo("instant", calibrated=True, repeatability=measured(0.1), digest=calibrated.digest)
-        assert rewards.judge_info() == info
-
-
 def test_validated_makes_non_finite_rewards_null() -> None:
     checked = validated(results([math.nan, math.inf, None, 0.5]), COMPLETIONS)
     assert [result.reward.value for result in checked] == [None, None, None, 0.5]
@@ -94,8 +77,3 @@ def test_validated_refuses_rewards_that_are_no_numbers(value: Any) -> None:
 def test_validated_refuses_anything_but_one_result_each(returned: Any) -> None:
     with pytest.raises(InvalidError):
         validated(returned, COMPLETIONS)
-
-
-def test_validated_takes_any_real_number() -> None:
-    numbers = [True, 1, numpy.float32(0.5), numpy.int64(2)]
-    assert [result.reward.value for result in validated(results(numbers), COMPLETIONS)] == numbers

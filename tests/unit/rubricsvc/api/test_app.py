@@ -222,17 +222,3 @@ def test_app_answers_no_5xx_to_random_paths(http: TestClient, ref: str, after: i
         http.get(f"/v1/{noun}", params={"after": after, "name": ref}),
     ):
         assert answer.status_code in {200, 307, 400, 404, 405, 422}
-
-
-def test_root_redirects_to_docs(http: TestClient) -> None:
-    assert http.get("/").url.path == "/docs"
-
-
-def test_app_names_operations(openapi: dict[str, Any]) -> None:
-    paths = openapi["paths"]
-    names = {(method, path): one["operationId"] for path, methods in paths.items() for method, one in methods.items()}
-    assert len(set(names.values())) == len(names)
-    assert all(re.fullmatch("[a-z]+(_[a-z]+){0,3}", name) for name in names.values())
-    assert names["post", "/v1/jobs"] == "submit_job"
-    assert names["get", "/v1/jobs"] == "list_jobs"
-    assert names["get", "/v1/jobs/{job_id}/items"] == "list_job_items"

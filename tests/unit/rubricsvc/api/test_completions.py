@@ -11,13 +11,6 @@ def add(http: TestClient, *items: tuple[int, str]) -> tuple[int, object]:
     return answer.status_code, answer.json().get("ids")
 
 
-def test_completions_add_stores_once_in_order(filled: TestClient) -> None:
-    status, ids = add(filled, (1, "x"), (1, ""), (1, "x"))
-    assert status == 201
-    assert ids == [3, 4, 3]
-    assert filled.get("/v1/completions/4").json()["completion"]["text"] == ""
-
-
 def test_completions_add_is_atomic(filled: TestClient) -> None:
     status, _ = add(filled, (1, "new"), (99, "of no prompt"))
     assert status == 404

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.client import Client
-from rubricsvc.errors import FormatError
 from rubricsvc.services.local import Validators
 from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
@@ -26,19 +21,6 @@ def test_create_imports_a_file_once(http: TestClient) -> None:
     assert [first.json()[name] for name in ("rubric_ids", "completion_ids", "label_ids")] == [[1], [1], [1]]
     again = http.post("/v1/imports?name=file.jsonl&format=native", content=RECORD).json()
     assert again["existing"] == counts and again["completion_ids"] == [1]
-
-
-def test_create_reads_yaml_by_the_name(http: TestClient) -> None:
-    answer = http.post("/v1/imports?name=sky.yaml", content="prompt: Q\ncriteria: [a]\n")
-    assert answer.json()["new"]["rubrics"] == 1
-    assert http.get("/v1/rubrics/sky").json()["rubric"]["criteria"][0]["text"] == "a"
-
-
-def test_create_reads_csv_and_sets_min_coverage(http: TestClient) -> None:
-    answer = http.post("/v1/imports?name=sky.csv&min_coverage=0.5", content="criterion,weight\nIs kind.,2\n")
-    assert (answer.status_code, answer.json()["rubrics"]) == (201, ["sky@1"])
-    assert http.get("/v1/rubrics/sky").json()["rubric"]["min_coverage"] == 0.5
-    assert http.post("/v1/imports?min_coverage=2", content=RECORD).status_code == 422
 
 
 def test_create_rejects_an_invalid_file_whole(http: TestClient) -> None:
@@ -67,27 +49,6 @@ def test_create_runs_the_validators(serve: Serve) -> None:
 def test_create_never_reads_files_of_the_server(http: TestClient, query: str) -> None:
     answer = http.post(f"/v1/imports?{query}", content="{}")
     assert [one["code"] for one in answer.json()["error"]["errors"]] == ["is_stream"]
-
-
-def test_create_rejects_unknown_formats(http: TestClient) -> None:
-    answer = http.post("/v1/imports?format=csv", content=RECORD)
-    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "format")
-
-
-def test_client_imports_a_file(http: TestClient, tmp_path: Path) -> None:
-    def forward(request: httpx2.Request) -> httpx2.Response:
-        answer = http.request(request.method, str(request.url), content=request.read(), headers=dict(request.headers))
-        return httpx2.Response(answer.status_code, content=answer.content)
-
-    path = tmp_path / "r.jsonl"
-    path.write_text(RECORD)
-    with Client("http://localhost", transport=httpx2.MockTransport(forward)) as client:
-        assert client.imports.create(path, min_coverage=0.75).completion_ids == (1,)
-        assert client.rubrics.get("r").rubric.min_coverage == 0.75
-        path.write_text(INVALID)
-        with pytest.raises(FormatError) as caught:
-            client.imports.create(path, format="native")
-    assert [one.path for one in caught.value.errors] == ["prompt"]
 
 
 @pytest.mark.parametrize(

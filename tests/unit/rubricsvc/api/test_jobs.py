@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Connection, event
 
-from rubricsvc.api import jobs as api
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Usage, Verdict, Vote
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.rows import item_result
@@ -60,12 +58,6 @@ def test_jobs_submit_same_key_returns_same_job(filled: TestClient) -> None:
     assert submit(filled, key="other")[1]["id"] != first[1]["id"]
 
 
-def test_jobs_submit_same_key_other_body_is_409(filled: TestClient) -> None:
-    submit(filled, key="k")
-    status, answer = submit(filled, {**BODY, "items": BODY["items"][:1]}, key="k")  # type: ignore[index]
-    assert (status, answer["error"]["code"]) == (409, "conflict")
-
-
 @pytest.mark.parametrize("key", [None, "k"])
 def test_jobs_submit_and_rescore_with_another_budget_is_409(filled: TestClient, key: str | None) -> None:
     priced = {"name": "paid", "model": "m", "endpoint": {"price": {"prompt": 1, "completion": 1}}}
@@ -92,20 +84,6 @@ def test_jobs_submit_without_key_is_idempotent_by_content(filled: TestClient) ->
     assert [submit(filled)[0], submit(filled)[0]] == [201, 200]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"judge": "unknown"},
-        {"items": [{"completion_id": 1, "rubric": "none"}]},
-        {"items": [{"completion_id": 1, "rubric": "r"}, {"completion_id": 77, "rubric": "r"}]},
-    ],
-)
-def test_jobs_submit_unknown_reference_is_404(filled: TestClient, change: dict[str, Any]) -> None:
-    status, answer = submit(filled, {**BODY, **change})
-    assert (status, answer["error"]["code"]) == (404, "not_found")
-    assert filled.get("/v1/jobs").json()["data"] == []
-
-
 def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) -> None:
     _, job = submit(filled)
     work_off(db, fail=1)
@@ -122,45 +100,6 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     assert (listed["progress"], listed["progress"]["verdicts"], listed["summary"]) == (seen["progress"], 3, None)
     bare = filled.get(f"/v1/jobs/{job['id']}/items", params={"verdicts": False, "limit": 1}).json()
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])
-
-
-@pytest.mark.parametrize("keys", ["zam", "maz"])
-def test_jobs_items_list_verdicts_in_the_order_of_the_rubric(filled: TestClient, db: Database, keys: str) -> None:
-    """The export has the same order. Both versions ask the same questions."""
-    for order in ("zam", "maz"):
-        criteria = [{"key": key, "text": f"Says {key}."} for key in order]
-        filled.post("/v1/rubrics", json={"name": order, "rubric": {"criteria": criteria}, "prompt_id": 1})
-        _, job = submit(filled, {"judge": "j", "items": [{"completion_id": 1, "rubric": order}]})
-        with db.write() as session:
-            (lease,) = leases.claim(session, 1, limit=10, worker="w", seconds=60)
-            found = [Verdict.scored(key, 0.5) for key in sorted(order)]
-            leases.record(session, [item_result(lease, Rubric.model_validate({"criteria": criteria}), found)])
-        if order == keys:
-            (item,) = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
-            assert [verdict["criterion"] for verdict in item["verdicts"]] == list(keys)
-
-
-def test_jobs_get_has_summary_when_finished(filled: TestClient, db: Database) -> None:
-    panel = {"name": "p", "mode": "panel", "members": [{"name": name, "model": name} for name in "ab"]}
-    filled.post("/v1/judges", json={"judge": panel})
-    _, job = submit(filled, {**BODY, "judge": "p"})
-    values = iter([(0.2, 0.4), (0.9, 0.7)])
-    with db.write() as session:
-        outcomes = []
-        for lease in leases.claim(session, 2, limit=10, worker="w", seconds=60):
-            votes = [Vote(by=by, outcome="scored", value=value) for by, value in zip("ab", next(values), strict=True)]
-            found = [Verdict.scored("a", 0.5, votes=votes, usage=Usage(prompt=10, cached=5)), Verdict.scored("b", 1)]
-            outcomes.append(item_result(lease, Rubric.model_validate(RUBRIC), found))
-        leases.record(session, outcomes)
-        jobs.finish(session)
-    told = filled.get(f"/v1/jobs/{job['id']}").json()["summary"]
-    assert (told["rewards"], told["cached_share"], told["voting"]) == (
-        2,
-        0.5,
-        {"effective_votes": 1.0, "mean_spread": 0.1},
-    )
-    assert told["mean_reward"] == pytest.approx(2 / 3)
-    assert (told["reasons"], told["vetoed"]) == ({}, {})
 
 
 def test_jobs_pairs_are_paginated(filled: TestClient, db: Database) -> None:
@@ -199,15 +138,6 @@ def test_jobs_pairs_are_paginated(filled: TestClient, db: Database) -> None:
     assert filled.get(at, params={"min_margin": 0.5}).json() == {"data": [], "next": None}
 
 
-def test_jobs_retry_reopens_failed_items(filled: TestClient, db: Database) -> None:
-    _, job = submit(filled)
-    work_off(db, fail=1)
-    answer = filled.post(f"/v1/jobs/{job['id']}/retry").json()
-    assert (answer["reopened"], answer["job"]["status"], answer["job"]["finished_at"]) == (1, "queued", None)
-    work_off(db, fail=0)
-    assert filled.get(f"/v1/jobs/{job['id']}").json()["status"] == "completed"
-
-
 def test_jobs_get_does_not_block_writers(filled: TestClient, db: Database) -> None:
     _, job = submit(filled)
     work_off(db, fail=1)
@@ -225,111 +155,11 @@ def test_jobs_get_does_not_block_writers(filled: TestClient, db: Database) -> No
     assert read and not any(read)
 
 
-def test_jobs_cancel(filled: TestClient) -> None:
-    _, job = submit(filled)
-    cancelled = filled.post(f"/v1/jobs/{job['id']}/cancel").json()
-    assert (cancelled["status"], cancelled["progress"]["cancelled"]) == ("cancelled", 2)
-
-
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("GET", "/items"), ("GET", "/pairs"), ("POST", "/cancel"), ("POST", "/retry")]
 )
 def test_jobs_unknown_id_is_404(http: TestClient, method: str, path: str) -> None:
     assert http.request(method, f"/v1/jobs/9{path}").status_code == 404
-
-
-def test_jobs_submit_names_all_missing_fields(filled: TestClient) -> None:
-    status, answer = submit(filled, {})
-    assert status == 422
-    assert {"body.judge", "body.items"} <= set(re.findall(r"body\.\w+", answer["error"]["message"]))
-
-
-def test_jobs_submit_rejects_rubric_of_other_prompt(filled: TestClient) -> None:
-    filled.post("/v1/prompts", json={"prompt": {"messages": [{"role": "user", "content": "What?"}]}})
-    filled.post("/v1/rubrics", json={"name": "other", "rubric": RUBRIC, "prompt_id": 2})
-    status, answer = submit(filled, {**BODY, "items": [{"completion_id": 1, "rubric": "other"}]})
-    assert status == 422
-    assert "other@1" in answer["error"]["message"]
-    assert filled.get("/v1/jobs").json()["data"] == []
-
-
-def test_jobs_rescore_submits_the_newest_versions(filled: TestClient) -> None:
-    _, job = submit(filled)
-    answer = filled.post(f"/v1/jobs/{job['id']}/rescore")
-    assert (answer.status_code, answer.json()["id"]) == (200, job["id"])
-    heavier = [criterion | {"weight": 7} for criterion in RUBRIC["criteria"]]
-    filled.post("/v1/rubrics", json={"name": "r", "rubric": {**RUBRIC, "criteria": heavier}, "prompt_id": 1})
-    answer = filled.post(f"/v1/jobs/{job['id']}/rescore")
-    assert (answer.status_code, answer.json()["id"], answer.json()["name"]) == (201, job["id"] + 1, "try")
-    assert answer.json()["progress"]["total"] == 2
-    assert filled.post(f"/v1/jobs/{job['id']}/rescore?rubric=r@1").json()["id"] == job["id"]
-    filled.post("/v1/rubrics", json={"name": "other", "rubric": RUBRIC})
-    answer = filled.post(f"/v1/jobs/{job['id']}/rescore?rubric=other")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
-    assert filled.post("/v1/jobs/99/rescore").status_code == 404
-
-
-def test_jobs_min_coverage_replaces_that_of_the_rubric(filled: TestClient, db: Database) -> None:
-    _, strict = submit(filled)
-    status, lenient = submit(filled, {**BODY, "min_coverage": 0.2})
-    assert (status, strict["min_coverage"], lenient["min_coverage"]) == (201, None, 0.2)
-    assert submit(filled, {**BODY, "min_coverage": 0.2})[0] == 200
-    assert submit(filled, {**BODY, "min_coverage": 1.5})[0] == 422
-    work_off(db, fail=1)
-    rewards = [
-        [item["reward"] for item in filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]]
-        for job in (strict, lenient)
-    ]
-    assert set(rewards[0]) == {None} and None not in rewards[1]
-
-
-def test_jobs_rescore_with_min_coverage_asks_no_judge(filled: TestClient, db: Database) -> None:
-    _, job = submit(filled)
-    work_off(db, fail=1)
-    path = f"/v1/jobs/{job['id']}/rescore"
-    response = filled.post(path, params={"min_coverage": 0.2})
-    rescored = response.json()
-    assert (response.status_code, rescored["min_coverage"], rescored["status"]) == (201, 0.2, "completed_with_failures")
-    assert rescored["progress"] | {"pending": 0, "done": 1, "failed": 1} == rescored["progress"]
-    assert rescored["summary"]["rewards"] == 2
-    assert filled.post(path, params={"min_coverage": 0.2}).status_code == 200
-    assert filled.post(path).json()["id"] == job["id"]
-    again = filled.post(f"/v1/jobs/{rescored['id']}/rescore", params={"min_coverage": 0.2})
-    assert (again.status_code, again.json()["id"]) == (200, rescored["id"])
-
-
-def test_jobs_items_sort_by_reward(filled: TestClient, db: Database) -> None:
-    """Each page continues after an item; one without a reward is last."""
-    _, job = submit(filled)
-    rubric, values = Rubric.model_validate(RUBRIC), iter([0.9, 0.2])
-    with db.write() as session:
-        for lease in leases.claim(session, 1, limit=10, worker="w", seconds=60):
-            value = next(values)
-            leases.record(session, [item_result(lease, rubric, [Verdict.scored(key, value) for key in "ab"])])
-    path = f"/v1/jobs/{job['id']}/items"
-    first = filled.get(path, params={"sort": "reward", "limit": 1, "verdicts": False}).json()
-    second = filled.get(path, params={"sort": "reward", "limit": 1, "after": first["next"]}).json()
-    assert [first["data"][0]["reward"], second["data"][0]["reward"]] == pytest.approx([0.2, 0.9])
-    assert second["next"] is None and first["data"][0]["policy"] == "q"
-    assert [item["id"] for item in filled.get(path, params={"sort": "-reward"}).json()["data"]] == [1, 2]
-    assert filled.get(path, params={"policy": "other"}).json()["data"] == []
-    unknown = filled.get(path, params={"sort": "-reward", "after": 99})
-    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
-    assert filled.get(path, params={"sort": "text"}).status_code == 422
-
-
-def test_jobs_compare_pairs_completions(filled: TestClient, db: Database) -> None:
-    submit(filled)
-    work_off(db, fail=0)
-    found = filled.get("/v1/jobs/1/compare/1").json()
-    assert (found["paired_by"], found["differs"], found["a"]["job_id"]) == ("completion", [], 1)
-    assert found["left_out"] == [{"job_ids": [1], "reason": "no_reward", "count": 2}]
-    assert filled.get("/v1/jobs/1/compare/9").json()["error"]["code"] == "not_found"
-    for number in (1, 2):
-        submit(filled, {**BODY, "items": BODY["items"][number - 1 : number]})  # type: ignore[index]
-    apart = filled.get("/v1/jobs/2/compare/3", params={"by": "completion"})
-    assert (apart.status_code, apart.json()["error"]["code"], apart.json()["error"]["path"]) == (422, "invalid", "by")
-    assert filled.get("/v1/jobs/1/compare/1", params={"by": "word"}).status_code == 422
 
 
 def test_jobs_items_default_to_the_rubrics_of_the_prompt(filled: TestClient, db: Database) -> None:
@@ -348,18 +178,6 @@ def test_jobs_items_without_a_rubric_are_refused(filled: TestClient) -> None:
     status, answer = submit(filled, {"judge": "j", "items": [{"completion_id": 1}, {"completion_id": 3}]})
     assert (status, answer["error"]["path"]) == (422, "items.1")
     assert submit(filled, {"judge": "j", "items": [{"completion_id": 99}]})[0] == 404
-
-
-def test_jobs_report_is_a_page(filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, job = submit(filled)
-    work_off(db, fail=1)
-    path = f"/v1/jobs/{job['id']}/report"
-    response = filled.get(path, params={"completions": 1})
-    assert response.headers["content-type"] == "text/html; charset=utf-8"
-    assert response.text.startswith("<!doctype html>") and response.text.count("<article") == 1
-    assert filled.get("/v1/jobs/99/report").status_code == 404
-    monkeypatch.setattr(api, "MAX_REPORT_ITEMS", 1)
-    assert (filled.get(path).status_code, filled.get(path).json()["error"]["code"]) == (422, "invalid")
 
 
 def test_jobs_submit_refuses_drafts_unless_allowed(filled: TestClient) -> None:

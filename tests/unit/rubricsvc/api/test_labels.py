@@ -26,14 +26,6 @@ def test_labels_add_stores_once(filled: TestClient) -> None:
     assert found(rubric_id=9) == []
 
 
-def test_labels_add_changed_label_needs_replace(filled: TestClient) -> None:
-    assert filled.post("/v1/labels", json={"labels": [label("ann", 1.0)]}).status_code == 201
-    assert filled.post("/v1/labels", json={"labels": [label("ann", 0.0)]}).status_code == 409
-    assert filled.post("/v1/labels", json={"labels": [label("ann", 0.0)], "replace": True}).status_code == 201
-    (row,) = filled.get("/v1/labels").json()["data"]
-    assert row["label"]["value"] == 0.0
-
-
 def test_labels_add_rejects_misplaced_atomically(filled: TestClient) -> None:
     for bad, status in ((label("x", 1, "none"), 422), (label("x", 1, completion=9), 404), (label(" ", 1), 422)):
         answer = filled.post("/v1/labels", json={"labels": [label("ann", 1.0), bad]})

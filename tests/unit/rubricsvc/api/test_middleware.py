@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import logging
-
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc import telemetry
 from tests.unit.rubricsvc.api.conftest import Serve
 
 
@@ -17,20 +13,6 @@ def test_request_context_accepts_or_creates_id(http: TestClient) -> None:
     made = http.get("/healthz", headers={"X-Request-ID": "bad id\tor attack"}).headers["X-Request-ID"]
     assert len(made) == 32
     assert http.get("/v1/prompts/1").headers["X-Request-ID"]
-
-
-def test_request_context_logs_id(http: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    try:
-        telemetry.configure("INFO", human=False)
-        http.get("/v1/jobs/7", headers={"X-Request-ID": "mine-2"})
-    finally:
-        root.handlers[:], root.level = before, level
-        logging.captureWarnings(False)
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    (line,) = [line for line in lines if line["event"] == "request"]
-    assert (line["request_id"], line["status"], line["route"]) == ("mine-2", 404, "/v1/jobs/{job_id}")
 
 
 def test_body_limit_is_413(serve: Serve) -> None:

@@ -21,12 +21,6 @@ def test_paginate_follows_next_to_the_end(http: TestClient) -> None:
     assert pages == [3, 3, 1]
 
 
-def test_paginate_full_last_page_has_no_next(http: TestClient) -> None:
-    for n in range(3):
-        http.post("/v1/prompts", json={"prompt": {"messages": [{"role": "user", "content": str(n)}]}})
-    assert http.get("/v1/prompts", params={"limit": 3}).json()["next"] is None
-
-
 @pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 1001}, {"after": -1}, {"limit": "many"}])
 def test_paginate_invalid_parameters_are_422(http: TestClient, query: dict[str, object]) -> None:
     answer = http.get("/v1/prompts", params=query)  # type: ignore[arg-type]

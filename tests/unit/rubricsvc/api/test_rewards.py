@@ -71,45 +71,6 @@ def test_rewards_are_in_the_order_of_the_request(filled: TestClient, db: Databas
     assert 0 < len(nulls) < len(by_id) and all(one["null_reason"] for one in nulls)
 
 
-def test_rewards_of_a_cancelled_job_have_a_reason(filled: TestClient) -> None:
-    job_id = post(filled)[1]["job_id"]
-    assert filled.post(f"/v1/jobs/{job_id}/cancel").status_code == 200
-    status, body = post(filled)
-    assert (status, {one["null_reason"] for one in body["rewards"]}) == (200, {"cancelled"})
-
-
-def test_rewards_take_one_rubric_for_all_prompts(filled: TestClient) -> None:
-    assert filled.post("/v1/rubrics", json={"name": "shared", "rubric": RUBRIC}).status_code == 201
-    body = post(filled, rubrics=["shared"])[1]
-    assert {one["rubric"] for one in body["rewards"]} == {"shared@1"}
-
-
-def test_rewards_use_the_only_rubric_of_a_stored_prompt(filled: TestClient) -> None:
-    status, body = post(filled, prompts=[1], completions=[["one"]], rubrics=[])
-    assert (status, body["rewards"][0]["rubric"]) == (202, "r@1")
-    assert filled.post("/v1/rubrics", json={"name": "s", "rubric": RUBRIC, "prompt_id": 1}).status_code == 201
-    status, body = post(filled, prompts=[1], completions=[["one"]], rubrics=[None])
-    assert (status, body["error"]["code"], body["error"]["path"]) == (422, "invalid", "prompts.0")
-
-
-def test_rewards_use_a_stored_rubric_of_the_same_content_under_its_name(filled: TestClient) -> None:
-    body = post(filled, rubrics=[RUBRIC])[1]
-    assert [one["rubric"] for one in body["rewards"][:3]] == ["r@1"] * 3
-    assert body["rewards"][3]["rubric"].startswith("rubric-"), "r belongs to another prompt"
-
-
-def test_rewards_take_ids_of_stored_completions(filled: TestClient) -> None:
-    body = post(filled, completions=[[2, "new", 1], ["three"]])[1]
-    assert [one["completion_id"] for one in body["rewards"]] == [2, 3, 1, 4]
-
-
-def test_rewards_same_key_returns_the_same_job(filled: TestClient) -> None:
-    first, again, other = (post(filled, key=key)[1]["job_id"] for key in ("k", "k", "l"))
-    assert first == again != other
-    status, body = post(filled, key="k", rubrics=[INLINE])
-    assert (status, body["error"]["code"]) == (409, "conflict")
-
-
 @pytest.mark.parametrize(
     ("changes", "error"),
     [

@@ -170,21 +170,6 @@ def test_open_merged_refuses_what_it_cannot_merge_exactly(tiny: Path, copied: Pa
     assert str(copied) in caught.value.message
 
 
-@pytest.mark.parametrize("fields", [{"hidden_size": 48}, {"num_hidden_layers": 3}, {"num_hidden_layers": 1}])
-def test_open_merged_refuses_a_base_of_another_shape(
-    tiny: Path, adapter: Path, tmp_path: Path, fields: dict[str, int]
-) -> None:
-    other = tiny_model(tmp_path / "other", **fields)
-    with pytest.raises(InvalidError) as caught:
-        open_merged(ModelWeights(str(other), adapter=str(adapter)), torch.float32)
-    assert "layers." in caught.value.message
-
-
-def test_open_merged_accepts_the_base_that_is_named(tiny: Path, copied: Path) -> None:
-    (copied / "base.json").write_text(json.dumps({"model": "tiny", "base_sha256": weights_sha256(tiny)}))
-    open_merged(ModelWeights(str(tiny), adapter=str(copied)), torch.float32)
-
-
 @pytest.mark.parametrize("change", [edit(lora_alpha=9), edit_tensors(set_first(0.5))])
 def test_read_adapter_refuses_other_weights_than_the_judges(copied: Path, change: Callable[[Path], None]) -> None:
     expected = weights_sha256(copied)
@@ -233,13 +218,6 @@ def test_merged_folder_is_written_once_and_loads_as_a_model(tiny: Path, copied: 
     merged, _ = open_merged(weights, torch.float32)
     for name, weight in merged.state_dict().items():
         torch.testing.assert_close(plain.state_dict()[name], weight)
-
-
-def test_merged_folder_leaves_nothing_after_an_error(tiny: Path, copied: Path, tmp_path: Path) -> None:
-    weights = ModelWeights(str(tiny), adapter=str(copied), sha256="0" * 64)
-    with pytest.raises(UnavailableError):
-        merged_folder(tmp_path / "cache", weights)
-    assert [path.suffix for path in (tmp_path / "cache" / "merged").iterdir()] == [".lock"]
 
 
 def test_adapter_of_the_embedded_model_is_merged_at_load(embedded: Path, tiny: Path, tmp_path: Path) -> None:

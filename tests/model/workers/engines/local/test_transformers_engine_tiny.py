@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.judge import Sampling
 from rubricsvc.core.verdict import Reason
-from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.local import models, transformers_engine
 from workers.engines.local.transformers_engine import TransformersEngine
@@ -122,14 +121,6 @@ def test_text_equals_transformers_generate(engine: TransformersEngine, reference
         assert reply.truncated == (tokenizer.eos_token_id not in ids)
 
 
-def test_ask_splits_many_questions_into_batches(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = EngineRequest("sys", "shared " * 20, tuple(Question(f"is {n} good?", YES_NO) for n in range(9)))
-    together = answers(engine, request)
-    monkeypatch.setattr(transformers_engine, "BATCH_TOKENS", 40)
-    for one, other in zip(together, answers(engine, request), strict=True):
-        assert one.label_mass == pytest.approx(other.label_mass, abs=1e-4)
-
-
 def test_readouts_and_texts_in_one_request(engine: TransformersEngine) -> None:
     questions = (Question("a", YES_NO), Question("b"), Question("c", ("A", "B", "C")))
     first, second, third = answers(engine, EngineRequest("s", "x", questions, Sampling(max_tokens=3)))
@@ -139,16 +130,6 @@ def test_readouts_and_texts_in_one_request(engine: TransformersEngine) -> None:
     assert second.text
     assert third.label_mass is not None
     assert set(third.label_mass) == {"A", "B", "C"}
-
-
-def test_usage_counts_the_prefix_once(engine: TransformersEngine) -> None:
-    request = EngineRequest("sys", "shared text " * 10, tuple(Question(f"{n}?", YES_NO) for n in range(3)))
-    first, *others = [reply.usage for reply in answers(engine, request)]
-    assert first is not None
-    assert first.cached == 0
-    for usage in others:
-        assert usage is not None
-        assert 0.9 * first.prompt < usage.cached < usage.prompt
 
 
 def test_prefix_is_computed_once(engine: TransformersEngine, tiny: Path) -> None:
@@ -176,35 +157,6 @@ def test_prompt_over_the_context_is_too_long(engine: TransformersEngine) -> None
     request = EngineRequest("s", "word " * 400, (Question("a", YES_NO), Question("b")))
     found = failures(engine, request)
     assert [failure.reason for failure in found] == [Reason.TOO_LONG] * 2
-
-
-def test_question_over_max_context_fails_alone(engine: TransformersEngine) -> None:
-    short, long, other = Question("a", YES_NO), Question("b" * 90, YES_NO), Question("c", YES_NO)
-    found = asyncio.run(engine.ask(EngineRequest("s", "x", (short, long, other), max_context=60)))
-    assert [isinstance(answer, Reply) for answer in found] == [True, False, True]
-    assert isinstance(found[1], Failure)
-    assert found[1].reason is Reason.TOO_LONG
-
-
-def test_text_is_truncated_at_the_context(engine: TransformersEngine) -> None:
-    (whole,) = answers(engine, EngineRequest("s", "x", (Question("a"),), Sampling(max_tokens=20)))
-    assert whole.usage is not None
-    assert whole.truncated
-    limit = int(whole.usage.prompt) + 5
-    (cut,) = answers(engine, EngineRequest("s", "x", (Question("a"),), Sampling(max_tokens=20), max_context=limit))
-    assert cut.truncated
-    assert cut.usage is not None
-    assert cut.usage.completion == 5
-
-
-def test_label_of_several_tokens_fails(engine: TransformersEngine) -> None:
-    (failure,) = failures(engine, EngineRequest("s", "x", (Question("a", ("Zygote", "No")),)))
-    assert failure.reason is Reason.ENGINE_ERROR
-    assert "Zygote" in failure.detail
-
-
-def test_request_without_questions_has_no_replies(engine: TransformersEngine) -> None:
-    assert asyncio.run(engine.ask(EngineRequest("s", "x", ()))) == []
 
 
 def test_model_that_is_missing_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,15 +214,6 @@ def test_aclose_stops_running_requests(tiny: Path) -> None:
     assert failed and all(answer.reason is Reason.ENGINE_ERROR for answer in failed)
 
 
-def test_make_engine_does_not_load_the_model(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*key: Any) -> models.LoadedModel:
-        raise AssertionError(key)
-
-    monkeypatch.setattr(transformers_engine, "load", load)
-    engine = make_engine(Judge(name="j", engine="transformers_local", model=str(tiny)))
-    assert isinstance(engine, TransformersEngine)
-
-
 @settings(max_examples=settings.default.max_examples // 4)
 @given(
     asks=st.lists(
@@ -306,21 +249,6 @@ def together(engine: TransformersEngine, asks: list[EngineRequest]) -> list[list
         return await asyncio.gather(*waiting)
 
     return asyncio.run(run())
-
-
-def test_requests_of_similar_length_are_computed_together(engine: TransformersEngine, tiny: Path) -> None:
-    asks = [
-        EngineRequest("sys", f"answer {n} " * 10, (Question("a?", YES_NO), Question("b?", YES_NO))) for n in range(4)
-    ]
-    asks.append(EngineRequest("sys", "long " * 60, asks[0].questions))
-    shapes: list[tuple[int, ...]] = []
-    together(engine, asks[:1])  # loaded now
-    count = models.load(ModelWeights(str(tiny)), torch.float32, "cpu").model.model.embed_tokens.register_forward_hook(
-        lambda _m, args, _out: shapes.append(tuple(args[0].shape))
-    )
-    together(engine, asks)
-    count.remove()
-    assert sorted(rows for rows, _ in shapes) == [1, 1, 4, 4]  # each batch: the prefixes, then the questions
 
 
 def test_batch_that_failed_is_repeated_one_by_one(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:

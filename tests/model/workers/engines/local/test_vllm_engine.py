@@ -98,14 +98,6 @@ def test_reply_follows_its_schema_and_reports_truncation(engine: VllmEngine) -> 
     assert cut.usage.completion == 3
 
 
-def test_samples_are_reproducible_by_seed(engine: VllmEngine) -> None:
-    sampling = Sampling(temperature=1.0, max_tokens=12, seed=3)
-    given = ask(Question("\n\nGo on."), Question("\n\nGo on.", sample=1), sampling=sampling)
-    first, again = ([reply.text for reply in replies(engine, given)] for _ in range(2))
-    assert first == again
-    assert first[0] != first[1]
-
-
 def test_question_that_is_invalid_fails_alone(engine: VllmEngine) -> None:
     given = ask(*readouts(1), Question("x" * 4000, YES_NO), Question("?", ("Zygotes are", "No")), max_context=800)
     fine, long, odd = asyncio.run(engine.ask(given))
@@ -168,19 +160,6 @@ def test_job_is_scored(db: Database, embedded: Path) -> None:
         assert (progress.done, progress.verdicts, progress.failed_verdicts) == (6, 18, 0)
         rewards = [row.reward for row in items.page(session, job)]
     assert all(reward is not None and 0 < reward < 1 for reward in rewards)
-
-
-def test_model_that_is_missing_leaves_the_others(tmp_path: Path, engine: VllmEngine) -> None:
-    (failure,) = asyncio.run(VllmEngine(str(tmp_path / "nothing")).ask(ask(*readouts(1))))
-    assert isinstance(failure, Failure)
-    assert failure.reason is Reason.UNREACHABLE
-    assert "nothing" in failure.detail
-    assert replies(engine, ask(*readouts(1)))
-
-
-def test_engine_is_usable_after_aclose(engine: VllmEngine) -> None:
-    asyncio.run(engine.aclose())
-    assert replies(engine, ask(*readouts(1)))
 
 
 def make_in_child(told: Any) -> None:
