@@ -32,7 +32,7 @@ from torch import Tensor
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.monitor_alarms import new_alarms, new_held_out_alarms
+from rubricsvc.stats.run_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics
 from trainer.config import TrainConfig, stream_seed
 from trainer.data.demonstrations import demonstrated

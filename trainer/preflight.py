@@ -25,7 +25,7 @@ from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight, refu
 from rubricsvc.services.run_inputs import RunInputs, open_database
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement_report import CriterionAgreement
-from rubricsvc.stats.preview import Preview, preview
+from rubricsvc.stats.preflight import Preview, preview
 from trainer.config import CHECKS, ServiceJudge, TrainConfig, stream_seed
 from trainer.data.tasks import Task
 from trainer.history import replace_text

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError, RubricsvcError
-from rubricsvc.schemas.runs import RunComparison, RunReport, SweepFailure, SweepTable
+from rubricsvc.schemas.runs import RunComparison, SweepFailure, SweepTable
 from rubricsvc.services.run_comparing import compare, compare_variants
 from trainer.checkpoint import locked
 from trainer.config import ControlName, RunConfig, load_config
@@ -190,8 +190,8 @@ def _train(run: Run, force: bool) -> None:
 
 def train_sweep(
     config: Path, *, allow_drafts: bool = False, force: bool = False, progress: Progress | None = None
-) -> tuple[SweepTable, Mapping[str, Mapping[int, RunReport]], Mapping[str, int]]:
-    """Train the runs of a sweep one after the other; return the comparison of its variants, the reports, and counts.
+) -> tuple[SweepTable, Mapping[str, int]]:
+    """Train the runs of a sweep one after the other; return the comparison of its variants, and counts.
 
     Runs that are finished, or that stopped at a divergence, are not repeated. One that fails is in the table, and the
     others go on.
@@ -232,7 +232,7 @@ def train_sweep(
     trained = len(cells) - len(kept) - len(failures)
     counts = {"cells": len(cells), "kept": len(kept), "trained": trained, "failed": len(failures)}
     table = compare_variants(reports).model_copy(update={"failures": tuple(failures)})
-    return table, reports, counts
+    return table, counts
 
 
 def _failure(cell: Cell, error: Exception) -> SweepFailure:

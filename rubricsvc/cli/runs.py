@@ -61,7 +61,6 @@ Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training co
 Drafts = Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")]
 Forced = Annotated[bool, typer.Option("--force", help="Start although the preflight refuses; recorded.")]
 RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or its folder.", show_default=False)]
-PageFile = Annotated[Path | None, typer.Option("--out", help="Page to write as well.", show_default="none")]
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
 """The entries of an evaluation with a value for each prompt."""
@@ -302,7 +301,6 @@ def controls(
 def sweep(
     config: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="Sweep (docs/training.md).")],
     *,
-    out: PageFile = None,
     allow_drafts: Drafts = False,
     force: Forced = False,
     as_json: Json = False,
@@ -312,19 +310,14 @@ def sweep(
     Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue, also
     after a crash. One that fails is listed, and the others go on; the exit code is 1.
     """
-    _check_charts(out)
     telemetry.configure("WARNING", human=True)
     from trainer.sweep import StoppedError, train_sweep
 
     try:
-        table, reports, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
+        table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
     except StoppedError:
         _exit_stopped(f"runs sweep {config}")
     _show_sweep(table, counts, as_json)
-    if out is not None:
-        from rubricsvc.web.run import render_sweep
-
-        _write(out, render_sweep(table, reports))
     if table.failures:
         raise typer.Exit(output.WITH_FAILURES)
 
@@ -460,10 +453,14 @@ def report_(run: RunRef, *, out: Annotated[Path, typer.Option(help="Page to writ
 
     The page holds everything in itself, needs no script and loads nothing.
     """
-    _check_charts(out)
+    with needs_extra("charts"):
+        import altair  # noqa: F401
+        import vl_convert  # noqa: F401
     from rubricsvc.web.run import render_run
 
-    _write(out, render_run(_report(run)))
+    page = render_run(_report(run))
+    with output.open_output(out) as stream:
+        stream.write(page)
 
 
 @app.command()
@@ -550,7 +547,6 @@ def compare(
     a: Annotated[str, typer.Argument(help="Id or folder of the run to compare with.", show_default=False)],
     b: Annotated[str, typer.Argument(help="Id or folder of the other run.", show_default=False)],
     *,
-    out: PageFile = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs: configuration, training rewards, and scores on the held-out prompts that they share.
@@ -559,17 +555,11 @@ def compare(
     """
     from rubricsvc.services.run_comparing import compare as compare_runs
 
-    _check_charts(out)
-    first, second = _report(a), _report(b)
-    found = compare_runs(first, second)
+    found = compare_runs(_report(a), _report(b))
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
         _show_comparison(found)
-    if out is not None:
-        from rubricsvc.web.run import render_comparison
-
-        _write(out, render_comparison(found, first, second))
 
 
 def _show_comparison(found: RunComparison) -> None:
@@ -651,18 +641,6 @@ def _note(run: StoredRun) -> str:
     status = "" if run.status == "running" else f"{run.status}: {run.reason}" if run.reason else run.status
     stopping = "stops after this step" if run.stop_requested and run.is_live else ""
     return ", ".join(filter(None, (reward, status, stopping)))
-
-
-def _check_charts(out: Path | None) -> None:
-    if out is not None:
-        with needs_extra("charts"):
-            import altair  # noqa: F401
-            import vl_convert  # noqa: F401
-
-
-def _write(out: Path, page: str) -> None:
-    with output.open_output(out) as stream:
-        stream.write(page)
 
 
 def _show_evaluations(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:

@@ -26,8 +26,7 @@ from rubricsvc.schemas.runs import (
     flat,
 )
 from rubricsvc.services.runs import first_and_last
-from rubricsvc.stats.policy_scores import over_prompts, paired_difference
-from rubricsvc.stats.seeds import over_prompts_and_seeds
+from rubricsvc.stats.policy_scores import over_prompts, over_prompts_and_seeds, paired_difference
 
 Line = Mapping[str, Any]
 """The line of an evaluation."""

@@ -15,14 +15,31 @@ prompt whose gold is near `CEILING` no more is expected than is left up to there
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
+from functools import lru_cache
+from math import fsum, inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.student import p_above_zero
 from rubricsvc.schemas.runs import REWARD
-from rubricsvc.stats.least_squares import slope
+
+
+def slope(x: tuple[float, ...], y: Sequence[float]) -> float:
+    """Return the slope of the line through points of which not all have the same x."""
+    return _product(_slope_factors(x), y)
+
+
+@lru_cache(maxsize=64)
+def _slope_factors(x: tuple[float, ...]) -> list[float]:
+    mean = fmean(x)
+    total = fsum((one - mean) ** 2 for one in x)
+    return [(one - mean) / total for one in x]
+
+
+def _product(first: Sequence[float], second: Sequence[float]) -> float:
+    return fsum(a * b for a, b in zip(first, second, strict=True))
+
 
 ALPHA = 0.05
 """Probability of a false alarm in a whole run."""

@@ -1,10 +1,15 @@
-"""Is a judge better than chance? What was measured of it decides, the most specific first. Needs ``judging``."""
+"""Before a run: is its judge better than chance, and what does its reward pull up among samples? Needs ``judging``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
+from statistics import fmean, stdev
+
+import numpy as np
+from scipy.stats import chi2
 
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.estimate import Estimate
@@ -12,6 +17,10 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import TRAINED, Passport
 from rubricsvc.stats.agreement_report import CriterionAgreement, criterion_agreement
+from rubricsvc.stats.best_of_n import chosen_mean, numbers
+from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats.paired import tau_within
+from rubricsvc.stats.policy_scores import over_prompts
 
 CHANCE = 0.5
 MIN_LABELS = 30
@@ -77,3 +86,124 @@ def of_passport(passport: Passport, scorer: str = TRAINED) -> Accuracy | None:
         return None
     figure = row["auroc"]
     return Accuracy(Estimate(figure.value, figure.low, figure.high), f"AUROC, {row.n} questions of {table.name!r}")
+
+
+Values = Sequence[Sequence[float]]
+Known = Sequence[Sequence[float | None]]
+"""Values of which some are not known."""
+PERMUTATIONS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The expected reward and gold of the best of n samples by the reward; ``gold`` is None without one."""
+
+    n: int
+    reward: float
+    gold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the reward does to samples.
+
+    The rewards of ``with_signal`` of ``groups`` deviate by more than the judge's noise does in 95 % of such groups.
+    ``features`` and ``criteria`` have Kendall's tau with the reward within prompts, of those that vary; ``by_chance``
+    is what the largest of features exceeds in 5 % of the random orders of rewards. ``gold_gain`` is the gold of
+    the best less the mean gold.
+    """
+
+    groups: int
+    with_signal: int
+    features: dict[str, Estimate]
+    criteria: dict[str, Estimate]
+    by_chance: float
+    curve: list[CurvePoint]
+    gold_gain: Estimate | None
+
+    @property
+    def gold_turns_at(self) -> int | None:
+        """The n from which on more selection lowers gold; None where it does not fall."""
+        known = [(point.gold, point.n) for point in self.curve if point.gold is not None]
+        best = max((gold, n) for gold, n in known)[1] if known else None
+        return best if best is not None and best < self.curve[-1].n else None
+
+
+def preview(
+    rewards: Values, features: Mapping[str, Values], criteria: Mapping[str, Known], gold: Values | None, noise: float
+) -> Preview:
+    """Return the preview of samples, of which each prompt has two at least; criteria may lack values."""
+    gains = None
+    if gold is not None:
+        gains = over_prompts(
+            [_best(one, other, len(one)) - fmean(other) for one, other in zip(rewards, gold, strict=True)]
+        )
+    return Preview(
+        groups=len(rewards),
+        with_signal=sum(_has_signal(group, noise) for group in rewards),
+        features=_taus(rewards, features),
+        criteria=_taus(rewards, criteria),
+        by_chance=largest_by_chance(rewards, list(features.values())),
+        curve=[_point(rewards, gold, n) for n in numbers(min(map(len, rewards)))],
+        gold_gain=gains,
+    )
+
+
+def _taus(rewards: Values, features: Mapping[str, Known]) -> dict[str, Estimate]:
+    taus = {name: _tau(rewards, values) for name, values in features.items()}
+    return {name: one for name, one in taus.items() if one.value is not None}
+
+
+def _tau(rewards: Values, feature: Known) -> Estimate:
+    pairs = [
+        (reward, value, place)
+        for place, (group, values) in enumerate(zip(rewards, feature, strict=True))
+        for reward, value in zip(group, values, strict=True)
+        if value is not None
+    ]
+    return tau_within([one[0] for one in pairs], [one[1] for one in pairs], [one[2] for one in pairs])
+
+
+def largest_by_chance(rewards: Values, features: Sequence[Values], seed: int = 0) -> float:
+    """Return what the largest |tau| of features exceeds in 5 % of random orders of the rewards within prompts.
+
+    The test of the largest of several correlations (max-statistic permutation test): of rewards that have nothing to do
+    with any of the features, one in 20 has a correlation beyond it, however many features there are.
+    """
+    if not features:
+        return 0.0
+    draws = np.random.default_rng(seed)
+    net = np.zeros((PERMUTATIONS, len(features)))  # concordant less discordant pairs; those without ties stay the same
+    in_rewards, in_features = 0.0, np.zeros(len(features))
+    for place, group in enumerate(rewards):
+        order = _signs(np.asarray(group, float))
+        orders = np.array([_signs(np.asarray(feature[place], float)) for feature in features])
+        in_rewards += float(np.abs(order).sum())
+        in_features += np.abs(orders).sum((1, 2))
+        at = draws.random((PERMUTATIONS, len(group))).argsort(1)
+        net += np.einsum("fij,pij->pf", orders, order[at[:, :, None], at[:, None, :]])
+    scale = np.sqrt(in_rewards * in_features)
+    taus = np.abs(net) / np.where(scale > 0, scale, np.inf)
+    return float(np.quantile(taus.max(1), 0.95))
+
+
+def _signs(values: Floats) -> Floats:
+    """Return which of each two values is larger, [N, N]."""
+    return np.sign(values[:, None] - values)
+
+
+def _has_signal(group: Sequence[float], noise: float) -> bool:
+    """Return whether rewards deviate more than noise of this standard deviation does in 95 % of such groups."""
+    freedom = len(group) - 1
+    return stdev(group) > noise * math.sqrt(float(chi2.ppf(0.95, freedom)) / freedom)
+
+
+def _point(rewards: Values, gold: Values | None, n: int) -> CurvePoint:
+    of_gold = None
+    if gold is not None:
+        of_gold = fmean(_best(one, other, n) for one, other in zip(rewards, gold, strict=True))
+    return CurvePoint(n, fmean(_best(one, one, n) for one in rewards), of_gold)
+
+
+def _best(rewards: Sequence[float], values: Sequence[float], n: int) -> float:
+    return chosen_mean(np.asarray(rewards, float), np.asarray(values, float), n)

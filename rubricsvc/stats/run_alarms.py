@@ -1,15 +1,291 @@
-"""What in the metrics and evaluations of a training run is a reason to distrust its reward."""
+"""What in the metrics and evaluations of a training run is a reason to distrust its reward.
+
+Alarms of monitors compare windows of steps with the start, and held-out prompts with those of the first evaluation;
+those of tools compare means of `TOOL_WINDOW` steps, since shares of single steps are of few episodes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from math import fsum, sqrt
+from statistics import fmean
+from typing import Any, NamedTuple
 
+from rubricsvc.core.student import p_above_zero
 from rubricsvc.schemas.runs import Alarm
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.monitor_alarms import monitor_alarms
-from rubricsvc.stats.regressions import regression_alarm
-from rubricsvc.stats.tool_alarms import tool_alarms
+
+ALPHA = 0.05
+"""Probability of a false alarm in all evaluations of a run."""
+MIN_PROMPTS = 8
+"""Fewer held-out prompts are not compared: a share that is 0 or 1 may change in all of them by chance."""
+WINDOW = 8
+"""Steps whose mean is compared; fewer than twice as many raise no alarm."""
+ERRORS = 6.0
+"""Standard errors of the difference of two means; Welch's t with at least 7 degrees of freedom."""
+
+
+class Rule(NamedTuple):
+    """When a metric raises an alarm: it changes by ``least`` (``relative``: of its mean at the start).
+
+    ``falls`` looks for a fall in place of a rise; ``from_zero`` compares with 0 in place of the start. ``sign`` is what
+    the examples have, or have most of (`trainer.monitors.measures`).
+    """
+
+    metric: str
+    what: str
+    least: float
+    sign: str = ""
+    relative: bool = False
+    falls: bool = False
+    from_zero: bool = False
+
+
+RULES = (
+    Rule("completions/mean_length", "The mean length in tokens", 0.5, "length", relative=True),
+    Rule("completions/mean_length", "The mean length in tokens", 0.5, "shortness", relative=True, falls=True),
+    Rule("monitors/length_correlation", "The correlation of reward and length", 0.5, "length", from_zero=True),
+    Rule("monitors/repetition", "The share of repeated runs of words", 0.2, "repetition"),
+    Rule("monitors/distinct", "The share of different pairs of words for a prompt", 0.2, "repetition", falls=True),
+    Rule("monitors/self_bleu", "The similarity of the completions of a prompt (self-BLEU)", 0.2, "any"),
+    Rule("monitors/common_phrase", "The share of completions with one and the same phrase", 0.3, "any"),
+    Rule("monitors/other_script", "The share of letters in another script than the prompt's", 0.05, "other_script"),
+    Rule("monitors/refusals", "The share of refusals", 0.2, "refusals"),
+    Rule("monitors/stock_phrases", "The share of completions with a stock phrase", 0.3, "stock_phrases"),
+    Rule("monitors/self_praise", "The share of completions that praise themselves", 0.2, "self_praise"),
+    Rule("monitors/lists", "The share of completions with a list", 0.3, "lists"),
+    Rule("monitors/headings", "The share of completions with headings", 0.3, "headings"),
+    Rule("monitors/bold", "The share of completions with bold text", 0.3, "bold"),
+    Rule("monitors/emoji", "The share of completions with emoji", 0.2, "emoji"),
+    Rule("monitors/unresolved_citations", "The share of completions with a citation of no source", 0.2, "citations"),
+    Rule(
+        "monitors/saturated_criteria",
+        "The share of criteria that tell no completions apart",
+        0.9,
+        "any",
+        from_zero=True,
+    ),
+    Rule("monitors/largest_reward_share", "The share of the reward that one criterion makes up", 0.3, "any"),
+    Rule("monitors/abstained_verdicts", "The share of verdicts that abstain", 0.2, "any"),
+    Rule("monitors/failed_verdicts", "The share of verdicts that failed", 0.2, "any"),
+    Rule("entropy", "The entropy", 0.75, "any", relative=True, falls=True),
+)
+Values = Sequence[tuple[int, float]]
+Steps = Sequence[Mapping[str, Any]]
+
+
+def monitor_alarms(steps: Steps, evaluations: Steps = ()) -> list[Alarm]:
+    """Return the first alarm of each rule, given the metrics of a run's steps and its evaluations, by step."""
+    found = []
+    for rule in RULES:
+        raised = [next(_alarms(rule, _values(steps, rule)), None), next(_held_out_alarms(rule, evaluations), None)]
+        found += sorted((alarm for alarm in raised if alarm is not None), key=lambda alarm: alarm.step or 0)[:1]
+    return found
+
+
+def new_held_out_alarms(evaluations: Steps) -> list[Alarm]:
+    """Return the alarms that the last evaluation raises and none before did."""
+    firsts = (next(_held_out_alarms(rule, evaluations), None) for rule in RULES)
+    return [alarm for alarm in firsts if alarm is not None and alarm.step == evaluations[-1]["step"]]
+
+
+def new_alarms(steps: Steps) -> list[Alarm]:
+    """Return the alarms that the last step raises and the one before did not."""
+    found = []
+    for rule in RULES:
+        values = _values(steps, rule)
+        if len(values) < 2 * WINDOW or values[-1][0] != steps[-1]["step"]:
+            continue
+        before = _alarm(rule, values[:WINDOW], values[-WINDOW - 1 : -1]) if len(values) > 2 * WINDOW else None
+        alarm = _alarm(rule, values[:WINDOW], values[-WINDOW:])
+        found += [alarm] if alarm is not None and before is None else []
+    return found
+
+
+def _values(steps: Steps, rule: Rule) -> list[tuple[int, float]]:
+    return [(step["step"], step[rule.metric]) for step in steps if step.get(rule.metric) is not None]
+
+
+def _alarms(rule: Rule, values: Values) -> Iterator[Alarm]:
+    for end in range(2 * WINDOW, len(values) + 1):
+        if (alarm := _alarm(rule, values[:WINDOW], values[end - WINDOW : end])) is not None:
+            yield alarm
+
+
+def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
+    """Return the alarm of two windows, if they raise one."""
+    first, spread_first = _mean_and_variance(start)
+    last, spread = _mean_and_variance(now)
+    base = 0.0 if rule.from_zero else first
+    spread += 0.0 if rule.from_zero else spread_first
+    change = base - last if rule.falls else last - base
+    least = rule.least * abs(first) if rule.relative else rule.least
+    if change < least or change <= 0 or change < ERRORS * sqrt(spread / WINDOW):
+        return None
+    shown = f"{first:.2g} (steps {start[0][0]} to {start[-1][0]})"
+    recent = f"{last:.2g} (steps {now[0][0]} to {now[-1][0]})"
+    verb = "is" if rule.from_zero else "fell" if rule.falls else "rose"
+    text = f"{rule.what} is {recent}." if rule.from_zero else f"{rule.what} {verb} from {shown} to {recent}."
+    return Alarm(text=text, step=now[-1][0], sign=rule.sign or None, metric=rule.metric)
+
+
+_STEPS_ALONE = {"entropy", "monitors/common_phrase"}
+"""Metrics that evaluations do not have, or not of a single prompt."""
+_COMPARED = [rule for rule in RULES if not rule.from_zero and rule.metric not in _STEPS_ALONE]
+"""The rules that evaluations are tested by."""
+
+
+def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
+    """Yield the alarms of a rule in evaluations whose ``monitors`` have the metric for each prompt."""
+    known = [line for line in evaluations if any(one is not None for one in _by_prompt(line, rule))]
+    if not known or rule not in _COMPARED:
+        return
+    start = _by_prompt(known[0], rule)
+    for m, line in enumerate(known[1:], 1):
+        now = _by_prompt(line, rule)
+        if len(now) != len(start):
+            continue
+        pairs = [(a, b) for a, b in zip(start, now, strict=True) if a is not None and b is not None]
+        if len(pairs) < MIN_PROMPTS:
+            continue
+        first, last = (fmean(values) for values in zip(*pairs, strict=True))
+        changes = [a - b if rule.falls else b - a for a, b in pairs]
+        least = rule.least * abs(first) if rule.relative else rule.least
+        if fmean(changes) >= least and p_above_zero(changes) <= ALPHA / (m * (m + 1)) / len(_COMPARED):
+            text = (
+                f"{rule.what} {'fell' if rule.falls else 'rose'} on held-out prompts from {first:.2g} (evaluation "
+                f"after step {known[0]['step']}) to {last:.2g} (step {line['step']})."
+            )
+            yield Alarm(text=text, step=line["step"], sign=rule.sign or None, metric=rule.metric)
+
+
+def _by_prompt(line: Mapping[str, Any], rule: Rule) -> Sequence[float | None]:
+    values: Sequence[float | None] = line.get("monitors", {}).get(rule.metric, ())
+    return values
+
+
+def _mean_and_variance(values: Values) -> tuple[float, float]:
+    mean = fmean(value for _, value in values)
+    return mean, fsum((value - mean) ** 2 for _, value in values) / (len(values) - 1)
+
+
+TOOL_WINDOW = 5
+"""Steps whose mean is compared; a run of fewer than twice as many has no trend."""
+FEWER_CALLS = 0.5
+"""Part of the largest share of episodes with a tool call that is left when the policy stops calling its tools."""
+TOOL_CHANGE = 0.2
+"""The least change of a share that is a trend."""
+
+
+class _Mean(NamedTuple):
+    """The mean of a share over the steps from ``first`` to ``step``."""
+
+    first: int
+    step: int
+    value: float
+
+    @property
+    def steps(self) -> str:
+        """The steps, for people."""
+        return f"steps {self.first} to {self.step}"
+
+
+def tool_alarms(steps: Steps) -> list[Alarm]:
+    """Return the alarms of a run's steps; none without an environment."""
+    return [*_fewer_calls(steps), *_more_malformed(steps), *_no_reports(steps)]
+
+
+def _fewer_calls(steps: Steps) -> Iterator[Alarm]:
+    means = _best_and_last(steps, "tools/used_fraction")
+    if means is None:
+        return
+    best, last = means
+    if last.value <= FEWER_CALLS * best.value and best.value - last.value >= TOOL_CHANGE:
+        yield Alarm(
+            text=f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
+            f"{best.steps}, and in {last.value:.0%} of those of {last.steps}.",
+            step=last.step,
+            sign="no_call",
+        )
+
+
+def _more_malformed(steps: Steps) -> Iterator[Alarm]:
+    means = _best_and_last(steps, "tools/valid_fraction")
+    if means is None:
+        return
+    best, last = means
+    if best.value - last.value >= TOOL_CHANGE:
+        yield Alarm(
+            text=f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
+            f"{1 - last.value:.0%} in {last.steps}.",
+            step=last.step,
+            sign="malformed",
+        )
+
+
+def _no_reports(steps: Steps) -> Iterator[Alarm]:
+    measured = [step for step in steps if step.get("tools/reported_fraction") is not None]
+    without = [step for step in measured if step["tools/reported_fraction"] == 0]
+    if without:
+        cut = sum(step.get("completions/clipped_ratio") == 1 for step in without)
+        yield Alarm(
+            text=f"In {len(without)} of {len(measured)} steps (the last is {without[-1]['step']}) no episode ended "
+            f"with a report; in {cut} of them every episode was cut off. Raise sampling.max_new_tokens, "
+            "environment.max_tokens or environment.max_turns, or begin with demonstrations.",
+            step=without[-1]["step"],
+            sign="no_report",
+        )
+
+
+def _best_and_last(steps: Steps, name: str) -> tuple[_Mean, _Mean] | None:
+    """Return the largest and the last mean of a share over windows of steps; None with fewer than two windows."""
+    values = [(step["step"], step[name]) for step in steps if step.get(name) is not None]
+    means = [
+        _Mean(
+            values[end - TOOL_WINDOW][0],
+            values[end - 1][0],
+            fmean(value for _, value in values[end - TOOL_WINDOW : end]),
+        )
+        for end in range(TOOL_WINDOW, len(values) + 1)
+    ]
+    return (max(means, key=lambda one: one.value), means[-1]) if len(means) > TOOL_WINDOW else None
+
+
+LOST = 2
+"""Requests more lost than gained that raise an alarm: one may flip by chance."""
+
+
+class Regression(NamedTuple):
+    """A request of the suite with its results: ``tokens``, ``failed`` (empty where it passed) and ``text``."""
+
+    name: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    @property
+    def change(self) -> int:
+        """-1 if it is lost, 1 if it is gained, else 0."""
+        return bool(self.before["failed"]) - bool(self.after["failed"])
+
+
+def regressions(lines: Sequence[Mapping[str, Any]]) -> list[Regression]:
+    """Return the requests in the first and the last evaluation with the suite; empty with fewer than two."""
+    known = [line["regression"] for line in lines if "regression" in line]
+    if len(known) < 2:
+        return []
+    first, last = known[0], known[-1]
+    return [Regression(name, first[name], last[name]) for name in last if name in first]
+
+
+def regression_alarm(lines: Sequence[Mapping[str, Any]]) -> Alarm | None:
+    """Return the alarm of a policy that lost small requests; None without one."""
+    found = regressions(lines)
+    if -sum(one.change for one in found) < LOST:
+        return None
+    lost = ", ".join(f"{one.name} ({', '.join(one.after['failed'])})" for one in found if one.change < 0)
+    text = f"Of {len(found)} small requests that no run trains on, the policy lost those that it passed: {lost}."
+    return Alarm(text=text)
+
 
 LARGE_KL = 0.2
 """Nats a token from the starting policy."""

@@ -1,4 +1,4 @@
-"""Charts of training runs: over steps, over evaluations with their intervals, and over the distance from the start."""
+"""Charts of training runs: over steps, and over evaluations with their intervals."""
 
 from __future__ import annotations
 
@@ -6,14 +6,50 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
+from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.core.validation_messages import closest
 from rubricsvc.errors import NotFoundError
 from rubricsvc.schemas.runs import REWARD, RunReport
-from rubricsvc.stats.overoptimization import FORMS, Fit, changes, distances, fit, mean_changes
-from rubricsvc.stats.run_curves import MIN_STEPS, window_size, windows
 from rubricsvc.web.charts import WIDTHS, configured, render_svg, styled
+
+MIN_STEPS = 50
+"""A curve of fewer steps shows each of them."""
+MIN_WINDOW = 5
+MAX_WINDOWS = 40
+
+
+class Window(NamedTuple):
+    """The mean of consecutive steps with its 95 % interval; ``step`` is the mean of their numbers."""
+
+    step: float
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def window_size(steps: int) -> int:
+    """Return how many steps a point of a curve stands for: 1 where it has too few for windows."""
+    return max(MIN_WINDOW, steps // MAX_WINDOWS) if steps >= MIN_STEPS else 1
+
+
+def windows(values: Sequence[tuple[int, float]], size: int) -> list[Window]:
+    """Return the mean of each ``size`` consecutive steps with its 95 % t interval over them.
+
+    ``values`` are steps, ascending, with their values. What is left at the end belongs to the last window. Steps count
+    as independent: a trend within a window widens its interval.
+    """
+    count = max(len(values) // size, 1) if values else 0
+    parts = [values[size * n : size * (n + 1) if n + 1 < count else None] for n in range(count)]
+    return [_window([step for step, _ in part], [value for _, value in part]) for part in parts]
+
+
+def _window(steps: Sequence[int], values: Sequence[float]) -> Window:
+    estimate = mean_estimate(values, steps)
+    return Window(fmean(steps), fmean(values), estimate.low, estimate.high)
+
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
 STEP = "step"
@@ -231,45 +267,6 @@ def _calls(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
     return [Curve("Calls of tools", note, points)] if points else []
 
 
-DRAWN = "RL"
-"""The form whose curve is drawn."""
-DISTANCE = "square root of KL (nats a completion)"
-_NOTE = (
-    "Mean change of each score since the start, on held-out prompts; bands are 95 % intervals over prompts. "
-    "Fits are of the form d (α − β log d)."
-)
-
-
-def fits(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> list[Fit]:
-    """Return both forms fitted to proxy and gold; empty with too few evaluations or without measured divergences."""
-    at = distances(steps, lines)
-    found = (fit(changes(at, lines, name), name, form) for name in _scores(lines) for form in FORMS)
-    return [one for one in found if one is not None]
-
-
-def distance_curve(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> Curve:
-    """Return the curve of proxy and gold over the distance; without points where it was not measured."""
-    at, points = distances(steps, lines), list[Point]()
-    gold = lines[-1]["gold"] if lines else REWARD
-    for name in _scores(lines):
-        title, found = score_name(name, gold), changes(at, lines, name)
-        points += [
-            Point(title, d, one.value, one.low, one.high) for d, one in mean_changes(found) if one.value is not None
-        ]
-        if (form := fit(found, name, DRAWN)) is not None:
-            points += [Point(f"{title}, fit", d, one.value) for d, one in form.curve if one.value is not None]
-    return Curve("Proxy and gold over the distance from the start", _NOTE, points if len(points) > 2 else [], DISTANCE)
-
-
-def _scores(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return proxy and gold, where all evaluations have them for the same number of prompts."""
-    if len(lines) < 2:
-        return []
-    names = dict.fromkeys((REWARD, lines[-1]["gold"]))
-    sizes = {name: {len(line["values"].get(name, {"mean": []})["mean"]) for line in lines} for name in names}
-    return [name for name, size in sizes.items() if len(size) == 1 and 0 not in size]
-
-
 _CAPTION_CHARS = 110
 _SCORES_NOTE = "Mean by evaluation. Bands are 95 % intervals over prompts; fewer than 5 have none."
 
@@ -297,8 +294,7 @@ def all_curves(found: RunReport) -> Any:
         NotFoundError: There are none.
     """
     scores = Curve("Mean score on held-out prompts", _SCORES_NOTE, score_points(found.evaluations))
-    distance = distance_curve(found.steps, found.evaluations)
-    shown = [one for one in (scores, distance, *curves(found.steps)) if one.points]
+    shown = [one for one in (scores, *curves(found.steps)) if one.points]
     if not shown:
         raise NotFoundError(f"run {found.name} has no curves", hint="no step is finished yet")
     return configured(side_by_side(shown))

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from rubricsvc.stats.monitor_alarms import monitor_alarms
+from rubricsvc.stats.run_alarms import monitor_alarms
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.config import TrainConfig
 from trainer.loop import train

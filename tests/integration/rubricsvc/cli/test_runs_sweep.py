@@ -126,7 +126,7 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
             time.sleep(0.05)
         killed.kill()
         killed.wait()
-    ran = cli("runs", "sweep", "sweep.toml", "--json", "--out", "sweep.html")
+    ran = cli("runs", "sweep", "sweep.toml", "--json")
     assert ran.code == 0, ran.err
     found = ran.json
     assert found["cells"] == found["kept"] + found["trained"] == 12
@@ -134,8 +134,6 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
     assert (first["variant"], first["difference"]) == ("optim.lr = 0.001, sampling.group_size = 2", None)
     assert (len(found["rows"]), second["seeds"], second["prompts"]) == (4, 3, 6)
     assert second["difference"]["low"] <= second["difference"]["value"] <= second["difference"]["high"]
-    page = (folder / "sweep.html").read_text()
-    assert "optim.lr = 0.01" in page and "Mean reward on held-out prompts" in page
     again = cli("runs", "sweep", "sweep.toml", "--json").json
     assert (again["kept"], again["trained"]) == (12, 0)
     for lines in (folder / "sweeps" / "sweep").glob("*/eval.jsonl"):
@@ -152,7 +150,7 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
 def test_runs_sweep_goes_on_after_a_run_that_fails(cli: Cli, folder: Path) -> None:
     longer = SWEEP.replace("optim.lr = [1e-3, 1e-2]", "sampling.max_new_tokens = [9999, 8]").replace("[0, 1]", "[0]")
     (folder / "sweep.toml").write_text(longer)
-    ran = cli("runs", "sweep", "sweep.toml", "--json", "--out", "sweep.html")
+    ran = cli("runs", "sweep", "sweep.toml", "--json")
     found = ran.json
     assert (ran.code, found["trained"], found["failed"]) == (1, 1, 1), ran.err
     (failure,) = found["failures"]
@@ -161,7 +159,6 @@ def test_runs_sweep_goes_on_after_a_run_that_fails(cli: Cli, folder: Path) -> No
     assert (failed["variant"], failed["seeds"], failed["mean"]["value"]) == (failure["variant"], 0, None)
     assert (kept["seeds"], kept["result"], found["best"]) == (1, "not_comparable", None)
     assert kept["mean"]["value"] is not None
-    assert "a context of 512 tokens" in (folder / "sweep.html").read_text()
     again = cli("runs", "sweep", "sweep.toml")
     assert again.code == 1 and "kept: 1, trained: 0, failed: 1" in again.err and "FAILED VARIANT" in again.out
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.stats.monitor_alarms import monitor_alarms
+from rubricsvc.stats.run_alarms import monitor_alarms
 from tests.integration.trainer.evaluation.test_evaluation import REWARDS, run
 from tests.model.trainer.held_out import HELD_OUT, eval_config, length
 from tests.model.trainer.tiny import RUBRIC

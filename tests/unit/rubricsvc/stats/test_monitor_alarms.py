@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.stats.monitor_alarms import (
+from rubricsvc.stats.run_alarms import (
     ALPHA,
     ERRORS,
     MIN_PROMPTS,

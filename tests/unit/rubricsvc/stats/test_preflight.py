@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from rubricsvc.services.preflight import Measured, judge_checks
 
 from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.passport import UNTRAINED
 from rubricsvc.stats.intervals import rate
 from rubricsvc.stats.preflight import MIN_LABELS, of_audit, of_passport
+from trainer.preflight import judge_checks
 from workers.engines.local.weights import shipped_passport
 
 
@@ -56,8 +56,7 @@ def test_of_passport_tells_the_shipped_judge_from_its_base() -> None:
 
 
 def test_accuracy_is_by_the_audit_before_the_passport() -> None:
-    measured = Measured("j", audit=audit(33, 0), passport=shipped_passport())
-    accuracy = judge_checks(measured)[0]
+    accuracy = judge_checks("j", audit=audit(33, 0), passport=shipped_passport())[0]
     assert (accuracy.name, accuracy.passed, accuracy.refuses) == ("accuracy", False, True)
     assert "audit" in accuracy.value
-    assert judge_checks(Measured("j"))[0].passed is None
+    assert judge_checks("j")[0].passed is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rubricsvc.stats.preview import largest_by_chance, preview
+from rubricsvc.stats.preflight import largest_by_chance, preview
 from rubricsvc.stats.ranking import kendall_tau
 
 N, PROMPTS = 8, 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rubricsvc.stats.regressions import regression_alarm, regressions
+from rubricsvc.stats.run_alarms import regression_alarm, regressions
 
 
 def line(**failed: list[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.estimate import mean_estimate
-from rubricsvc.stats.seeds import over_prompts_and_seeds
+from rubricsvc.stats.policy_scores import over_prompts_and_seeds
 
 PROMPTS, SEEDS = 12, 4
 CELLS = [(prompt, seed) for seed in range(SEEDS) for prompt in range(PROMPTS)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.stats.tool_alarms import tool_alarms
+from rubricsvc.stats.run_alarms import tool_alarms
 
 EPISODES = 16
 

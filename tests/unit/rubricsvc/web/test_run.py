@@ -126,27 +126,6 @@ def test_render_run_shows_transcripts_escaped() -> None:
     assert "turn by turn" not in render_run(RunReport(name="1", config=CONFIG, steps=[]))
 
 
-def test_render_run_draws_proxy_and_gold_over_the_distance() -> None:
-    steps = [
-        {"step": 1 + at, "reward": 0.5, "kl/start": 0.002 * at, "completions/mean_length": 50.0} for at in range(40)
-    ]
-
-    def line(step: int) -> dict[str, Any]:
-        values = {
-            "reward": {"mean": [0.2 + step / 100 + prompt / 50 for prompt in range(6)]},
-            "strong": {"mean": [0.2 + step * (40 - step) / 1000 + prompt / 50 for prompt in range(6)]},
-        }
-        return evaluation(step, 0.1, 0.2) | {"values": values}
-
-    page = render_run(
-        RunReport(name="1", config=CONFIG, steps=steps, evaluations=[line(step) for step in range(0, 50, 10)])
-    )
-    assert "square root of KL" in page and "strong (gold), fit" in page
-    assert page.count('<td data-name="form">RL</td>') == page.count('<td data-name="form">best-of-n</td>') == 2
-    unmeasured = render_run(RunReport(name="1", config=CONFIG, steps=[], evaluations=[line(step) for step in (0, 10)]))
-    assert "square root of KL" not in unmeasured
-
-
 def test_render_run_shows_what_was_lost_of_small_requests() -> None:
     def line(step: int, failed: list[str]) -> dict[str, Any]:
         suite = {"greeting": {"tokens": 4 + step, "failed": failed, "text": "<b>Hello"}}

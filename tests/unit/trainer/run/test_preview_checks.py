@@ -8,7 +8,7 @@ import pytest
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import PreflightCheck, refusing
-from rubricsvc.stats.preview import CurvePoint, Preview
+from rubricsvc.stats.preflight import CurvePoint, Preview
 from trainer.preflight import preview_checks
 
 
