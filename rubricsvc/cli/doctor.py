@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
 
 from rubricsvc.cli.models import served_models
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, counted, exit_with, print_data, print_json
@@ -21,13 +19,12 @@ from rubricsvc.store import judges, workers
 from rubricsvc.store.migrate import open_database
 from rubricsvc.store.session import sqlite_file
 from rubricsvc.store.tables import JudgeRow
-from rubricsvc.store.workers import Queue
 from workers.checks.sandbox.runner import ready
-from workers.engines.local.embedded_model import NAME
 from workers.engines.local.weights import adapter_folder, check_sha256, weights_sha256
 
 MIN_FREE_BYTES = 1_000_000_000
-_CHECK_PACKAGES = ("jsonschema", "langdetect", "math_verify", "nltk", "rapidfuzz", "rouge_score", "sacrebleu")
+_PACKAGES = {"train": ("torch", "transformers"), "judging": ("jsonschema", "nltk", "rapidfuzz", "sacrebleu", "sklearn")}
+"""Packages that some judges and checks need, by the extra that installs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +59,16 @@ def diagnose() -> Iterator[Diagnosis]:
     except RubricsvcError as error:
         yield Diagnosis("settings", error.message, error.hint)
         return
-    file, folders = None, {"model cache": settings.cache_dir}
+    folders = {"model cache": settings.cache_dir}
     with suppress(RubricsvcError):  # reported by the check of the database
         if (file := sqlite_file(settings.database_url)) is not None:
             folders["database folder"] = file.parent
-    absent = file is not None and not file.exists()  # opening it would create it
-    stored = _Stored([], Queue({}, outbox=0, workers=0)) if absent else _read(settings)
     checks: dict[str, Callable[[], str | None]] = {
         "settings": lambda: f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}",
-        "database": lambda: "does not exist yet; created on first use" if absent else _database(settings),
+        **_database_checks(settings),
         "broker": lambda: check_broker(settings.broker_url),
-        "in-process models": lambda: _packages("train", "torch", "transformers"),
-        "checks": lambda: _packages("judging", *_CHECK_PACKAGES),
+        **{f"packages of {extra}": partial(_packages, extra) for extra in _PACKAGES},
         "sandbox": _sandbox,
-        "workers": lambda: _workers(settings, stored),
-        **_judge_checks(settings, stored),
         **{f"disk of the {name}": partial(_free_space, folder) for name, folder in folders.items()},
     }
     for check, run in checks.items():
@@ -86,13 +78,29 @@ def diagnose() -> Iterator[Diagnosis]:
             yield Diagnosis(check, error.message, error.hint or "see the message")
 
 
-def _database(settings: Settings) -> str:
-    open_database(settings.database_url).close()
-    return "reachable, schema up to date"
+def _database_checks(settings: Settings) -> dict[str, Callable[[], str | None]]:
+    """Return the checks of the database, and of the workers and judges that it knows."""
+    try:
+        file = sqlite_file(settings.database_url)
+        if file is not None and not file.exists():  # opening it would create it
+            return {"database": lambda: "does not exist yet; created on first use"}
+        with closing(open_database(settings.database_url)) as db, db.read() as session:
+            rows, queue = judges.page(session, limit=10_000), workers.queue(session)
+    except RubricsvcError as error:
+        return {"database": partial(_fail, error)}
+    found: dict[str, Callable[[], str | None]] = {
+        "database": lambda: "reachable, schema up to date",
+        "workers": partial(_workers, queue, needed=not settings.broker_url.startswith("memory")),
+    }
+    return found | {f"judge {row.name}": partial(_judge, row) for row in rows}
 
 
-def _packages(extra: str, *packages: str) -> str:
-    missing = ", ".join(name for name in packages if find_spec(name) is None)
+def _fail(error: RubricsvcError) -> str:
+    raise error
+
+
+def _packages(extra: str) -> str:
+    missing = ", ".join(name for name in _PACKAGES[extra] if find_spec(name) is None)
     return f"not installed: {missing} (optional: pip install 'rubricsvc[{extra}]')" if missing else "all installed"
 
 
@@ -103,65 +111,28 @@ def _sandbox() -> str:
         return f"{error.message}; checks that run code fail (optional: {error.hint})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """What checks read from the database."""
-
-    judges: list[JudgeRow]
-    queue: Queue
-
-
-def _read(settings: Settings) -> _Stored | None:
-    """Return what the database has, or None if it cannot be opened."""
-    with suppress(RubricsvcError), closing(open_database(settings.database_url)) as db, db.read() as session:
-        return _Stored(judges.page(session, limit=10_000), workers.queue(session))
-    return None  # reported by the check of the database
-
-
-def _not_checked() -> NoReturn:
-    raise UnavailableError("not checked: the database cannot be opened", hint="correct the database first; see above")
-
-
-def _workers(settings: Settings, stored: _Stored | None) -> str:
+def _workers(queue: workers.Queue, *, needed: bool) -> str:
     """Report running workers. On ``memory://`` none is needed until a command scores."""
-    from rubricsvc.broker import MEMORY
-
-    if stored is None:
-        _not_checked()
-    waiting = f", {counted(stored.queue.pending, 'completion')} pending"
-    if stored.queue.workers:
-        return f"{stored.queue.workers} running{waiting}"
-    if settings.broker_url.startswith(MEMORY):
-        return f"none running{waiting}; `rubricsvc serve` and `rubricsvc jobs wait` run one"
-    raise UnavailableError(f"none running{waiting}", hint="start one with `rubricsvc worker`")
+    found = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"
+    if needed and not queue.workers:
+        raise UnavailableError(found, hint="start one with `rubricsvc worker`")
+    return found
 
 
-def _judge_checks(settings: Settings, stored: _Stored | None) -> dict[str, Callable[[], str]]:
-    if stored is None:
-        return {"judges": _not_checked}
-    if not stored.judges:
-        return {"judges": lambda: "none; add one with `rubricsvc judges add`"}
-    return {f"judge {row.name}": partial(_judge, row, settings) for row in stored.judges}
-
-
-def _judge(row: JudgeRow, settings: Settings) -> str:
+def _judge(row: JudgeRow) -> str:
     judge = row.value
     if judge.engine == "openai_http":
-        url = judge.endpoint.base_url or "api.openai.com"
-        served = served_models(judge.endpoint, timeout_s=3.0)
+        url, served = judge.endpoint.base_url or "api.openai.com", served_models(judge.endpoint, timeout_s=3.0)
         if judge.model in served:
             return f"{url} serves {judge.model}"
         listed = ", ".join(sorted(served)[:3]) or "none"
         raise UnavailableError(f"{url} does not serve {judge.model}", hint=f"use one of its models: {listed}")
-    if judge.engine != "transformers_local":
-        return f"engine {judge.engine} is not checked"
-    if find_spec("torch") is None:
+    if judge.engine == "transformers_local" and find_spec("torch") is None:
         raise UnavailableError(f"{judge.model} needs torch", hint="pip install 'rubricsvc[train]'")
     if judge.adapter:
-        adapter = adapter_folder(judge.adapter)
-        check_sha256(adapter, judge.weights_sha256 or "", weights_sha256(adapter))
-    folder = settings.cache_dir / NAME if judge.model == "embedded" else Path(judge.model)
-    return f"model folder {folder}" if folder.is_dir() else f"{judge.model}, fetched on first use"
+        folder = adapter_folder(judge.adapter)
+        check_sha256(folder, judge.weights_sha256 or "", weights_sha256(folder))
+    return f"{judge.model} in process"
 
 
 def _free_space(folder: Path) -> str:
@@ -170,8 +141,6 @@ def _free_space(folder: Path) -> str:
     try:
         with tempfile.TemporaryFile(dir=existing) as probe:
             probe.write(bytes(65_536))
-            probe.flush()
-            os.fsync(probe.fileno())
     except OSError as error:
         hint = f"free space in {existing}, make it writable, or set another folder"
         raise UnavailableError(f"{existing} cannot be written to: {error.strerror}", hint=hint) from error

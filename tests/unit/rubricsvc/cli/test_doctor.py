@@ -60,7 +60,10 @@ def test_doctor_names_missing_packages_of_checks(
     finally:
         sandbox.bubblewrap_problem.cache_clear()
     assert code == 0
-    assert "sacrebleu" in results["checks"]["detail"] and "nltk" not in results["checks"]["detail"]
+    assert (
+        "sacrebleu" in results["packages of judging"]["detail"]
+        and "nltk" not in results["packages of judging"]["detail"]
+    )
     assert "apt-get install bubblewrap" in results["sandbox"]["detail"]
 
 
@@ -77,8 +80,7 @@ def test_doctor_fixes_an_old_schema_by_upgrade(capsys: pytest.CaptureFixture[str
     migrate.downgrade(db, "base")
     code, results = diagnose(capsys)
     assert (code, results["database"]["fix"]) == (1, "run `rubricsvc db upgrade`")
-    for check in ("judges", "workers"):
-        assert not results[check]["ok"] and results[check]["detail"].startswith("not checked"), "nothing was read"
+    assert "workers" not in results, "nothing was read"
 
 
 @pytest.mark.parametrize("broker", ["memory://", "redis://127.0.0.1:1/0"])
@@ -136,13 +138,6 @@ def test_doctor_lists_the_models_of_the_server(capsys: pytest.CaptureFixture[str
     assert code == 1 and "scripted" in results["judge j"]["fix"]
 
 
-def test_doctor_reports_the_status_of_a_wrong_url(capsys: pytest.CaptureFixture[str], db: Database) -> None:
-    with scripted_server(labels(Yes=1.0)) as server:
-        keep(db, endpoint=Endpoint(base_url=server.url.removesuffix("/v1")))
-        code, results = diagnose(capsys)
-    assert (code, results["judge j"]["detail"]) == (1, f"{server.url.removesuffix('/v1')}: HTTP 404")
-
-
 def test_doctor_requires_torch_for_local_models_only(
     capsys: pytest.CaptureFixture[str], db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +146,7 @@ def test_doctor_requires_torch_for_local_models_only(
     monkeypatch.setattr(doctor, "find_spec", lambda _name: None)
     code, results = diagnose(capsys)
     assert (code, results["judge j"]["fix"]) == (1, "pip install 'rubricsvc[train]'")
-    assert results["in-process models"]["ok"]
+    assert results["packages of train"]["ok"]
 
 
 def test_doctor_stops_at_a_wrong_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,18 +176,9 @@ def test_doctor_reports_invalid_database_urls(
     assert results["database"]["fix"]
 
 
-def test_doctor_reports_folders_that_are_not_writable(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RUBRICSVC_CACHE_DIR", "/proc/nowhere")  # there is room, but not for files
-    code, results = diagnose(capsys)
-    assert code == 1
-    assert results["disk of the model cache"]["fix"]
-
-
 def test_doctor_marks_each_result_in_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", f"amqp://127.0.0.1:{free_port()}//")
     assert main.run(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines if line.startswith("✗")] == ["✗ broker", "✗ workers"]
+    assert [line.split(":")[0] for line in lines if line.startswith("✗")] == ["✗ workers", "✗ broker"]
     assert sum(line.startswith("  → ") for line in lines) == 2
