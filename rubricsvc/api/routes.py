@@ -23,6 +23,7 @@ from rubricsvc.schemas.methods import Attribute
 from rubricsvc.services.completions import Completions, Labels, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.judges import Judges
 from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.runs import Runs
 
@@ -44,6 +45,11 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Jobs, "cancel", "POST", "/{job_id}/cancel", OK),
     (Jobs, "rescore", "POST?", "/{job_id}/rescore", CREATED),
     (Jobs, "retry", "POST?", "/{job_id}/retry", OK),
+    (Judges, "add", "POST", "", CREATED),
+    (Judges, "page", "GET", "", OK),
+    (Judges, "audits", "GET", "/{ref:path}/audits", OK),
+    (Judges, "passport", "GET", "/{ref:path}/passport", OK),
+    (Judges, "get", "GET", "/{ref:path}", OK),
     (Verdicts, "page", "GET", "", OK),
     (Labels, "add", "POST", "", CREATED),
     (Labels, "page", "GET", "", OK),

@@ -22,11 +22,11 @@ from rubricsvc.client.nouns import (
     Judges,
     Labels,
     Prompts,
+    Rewards,
     Rubrics,
     Runs,
     Verdicts,
 )
-from rubricsvc.client.rewards import Rewards
 from rubricsvc.client.transport import C, Method, Noun
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge

@@ -3,10 +3,28 @@
 Import them from here.
 """
 
-from rubricsvc.schemas.base import MAX_BATCH, Page, Ref, Stored, StoredIds, Wire
-from rubricsvc.schemas.completions import NewCompletion, NewCompletions, StoredCompletion
-from rubricsvc.schemas.errors import ErrorBody, FileProblem, Problem
-from rubricsvc.schemas.health import Alive, Ready
+from rubricsvc.schemas.base import (
+    MAX_BATCH,
+    Alive,
+    ErrorBody,
+    FileProblem,
+    Page,
+    Problem,
+    Ready,
+    Ref,
+    Stored,
+    StoredIds,
+    Wire,
+)
+from rubricsvc.schemas.completions import (
+    NewCompletion,
+    NewCompletions,
+    NewLabel,
+    NewLabels,
+    StoredCompletion,
+    StoredLabel,
+    StoredVerdict,
+)
 from rubricsvc.schemas.imports import ImportedFile
 from rubricsvc.schemas.jobs import (
     Item,
@@ -19,7 +37,6 @@ from rubricsvc.schemas.jobs import (
     StoredJob,
 )
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
-from rubricsvc.schemas.labels import NewLabel, NewLabels, StoredLabel
 from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
 from rubricsvc.schemas.rewards import NewRewards, Rewards
 from rubricsvc.schemas.rubrics import (
@@ -33,7 +50,6 @@ from rubricsvc.schemas.rubrics import (
     StoredRubric,
     StoredRubricTest,
 )
-from rubricsvc.schemas.verdicts import StoredVerdict
 
 __all__ = [
     "MAX_BATCH",

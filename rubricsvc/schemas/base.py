@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -68,3 +68,41 @@ class Page(Wire, Generic[Data]):
     def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
         """Iterate over the rows of this page."""
         return iter(self.data)
+
+
+class FileProblem(Wire):
+    """One error in an imported file: where it is, a stable ``code``, and a message."""
+
+    line: int | None = Field(description="Line in the file.")
+    column: int | None = Field(description="Column in the line.")
+    path: str = Field(description="The field, like criteria[2].weight; empty for a whole record or file.")
+    code: str = Field(description="Stable code of the error.")
+    message: str = Field(description="What is wrong.")
+
+
+class Problem(Wire):
+    """An error: stable ``code``, message, hint how to fix it, and path in the request."""
+
+    code: str = Field(description="Stable code of the error.")
+    message: str = Field(description="What is wrong.")
+    hint: str = Field("", description="How to correct it.")
+    path: str = Field("", description="The field of the request.")
+    errors: tuple[FileProblem, ...] = Field((), description="Of an imported file: every error in it.")
+
+
+class ErrorBody(Wire):
+    """Body of an error response."""
+
+    error: Problem = Field(description="The error.")
+
+
+class Alive(Wire):
+    """Health response."""
+
+    status: Literal["ok"]
+
+
+class Ready(Alive):
+    """Readiness response."""
+
+    workers: int = Field(description="Running workers. Without one jobs are accepted, and wait.")

@@ -1,13 +1,17 @@
-"""Wire types of completions."""
+"""Wire types of completions, of judges' verdicts on them and of people's labels."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pydantic import Field
 from pydantic.config import JsonDict
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.queries import Id
-from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
+from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
 
 _COMPLETION: JsonDict = {"text": "Air scatters short waves more than long ones.", "policy": "my-model", "step": 0}
 
@@ -35,3 +39,52 @@ class StoredCompletion(Stored):
     digest: str = Field(description="SHA-256 of the content.")
     prompt_id: int = Field(description="Id of the prompt.")
     completion: Completion = Field(description="The completion.")
+
+
+class StoredVerdict(Stored):
+    """A stored verdict."""
+
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    judge_id: int = Field(description="Id of the judge.")
+    verdict: Verdict = Field(description="The verdict.")
+
+
+_LABEL: JsonDict = {"criterion": "scattering", "annotator": "ann", "value": 1.0}
+
+
+class NewLabel(Wire):
+    """A label with its completion and rubric."""
+
+    completion_id: Id = Field(description="Id of the completion.")
+    rubric: Id | Ref = Field(description="Id, name (newest approved version), name@version or digest.")
+    label: Label = Field(description="The label.")
+
+
+class NewLabels(Wire):
+    """Labels to store."""
+
+    model_config = example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
+
+    labels: tuple[NewLabel, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."
+    )
+    replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
+
+    @classmethod
+    def arguments(cls, **fields: Any) -> dict[str, Any]:
+        """Accept triples of completion id, rubric and label."""
+        names = ("completion_id", "rubric", "label")
+        given = fields.get("labels", ())
+        labels = [
+            dict(zip(names, one, strict=True)) if isinstance(one, tuple) and len(one) == 3 else one for one in given
+        ]
+        return fields | {"labels": labels}
+
+
+class StoredLabel(Stored):
+    """A stored label."""
+
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    label: Label = Field(description="The label.")

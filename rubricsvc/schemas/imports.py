@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from rubricsvc.core.states import RubricState
-from rubricsvc.schemas.base import Wire
-from rubricsvc.schemas.errors import FileProblem
+from rubricsvc.schemas.base import FileProblem, Wire
 
 
 class ImportedFile(Wire):

@@ -15,7 +15,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page
-from rubricsvc.schemas.judges import StoredJudge
+from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import jobs, judges
 from rubricsvc.store.labels import judged_labels
@@ -43,7 +43,8 @@ class Judges:
     def __init__(self, db: Database, validators: Validators) -> None:
         self.db, self.validators = db, validators
 
-    def add(self, judge: Judge) -> StoredJudge:
+    @takes(NewJudge)
+    def add(self, new: NewJudge) -> StoredJudge:
         """Store a judge under its name; a judge whose name is known has its endpoint and adapter's folder.
 
         API keys are assigned to addresses on the service's machine only (`add_all`, `judges add`), so that a caller
@@ -53,6 +54,7 @@ class Judges:
             ConflictError: The name belongs to another judge, or to one with another endpoint or adapter folder.
             InvalidError: The judge is invalid, or names a variable with an API key.
         """
+        judge = new.judge
         if any(one.endpoint.api_key_env is not None for one in (judge, *judge.leaf_judges)):
             hint = "add this judge on the server: rubricsvc judges add … --api-key-env NAME"
             raise InvalidError("api_key_env cannot be set over HTTP", hint=hint, path="judge.endpoint.api_key_env")

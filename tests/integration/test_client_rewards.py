@@ -58,7 +58,7 @@ def test_client_sends_a_large_request_in_parts(client: Client, monkeypatch: pyte
         timeout=0,
     )
     whole = client.rewards.submit(new)
-    monkeypatch.setattr("rubricsvc.client.rewards.LARGE_BODY", 0)
+    monkeypatch.setattr("rubricsvc.client.nouns.LARGE_BODY", 0)
     assert [one.completion_id for one in client.rewards.submit(new).rewards] == [
         one.completion_id for one in whole.rewards
     ]
