@@ -23,7 +23,7 @@ from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement_report import agreement_report
+from rubricsvc.stats.agreement import agreement_report
 from rubricsvc.stats.calibration_fit import FittedFamily, calibrate
 from tests.conftest import SHARED
 from workers.engines import make_engine

@@ -19,8 +19,8 @@ from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.audit import Audit, Rate
 from rubricsvc.core.judge import Endpoint, Judge
 from workers.audit import cases, suites
-from workers.audit.plan import AuditPlan
 from workers.audit.runner import run
+from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
 from workers.engines.local.embedded_model import EMBEDDED
 

@@ -29,7 +29,7 @@ from rubricsvc.collections.index import Page
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.stats.agreement_metrics import auroc
+from rubricsvc.stats.agreement import auroc
 from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from tests.conftest import SHARED
 from workers.checks.markdown import WORD, paragraphs, plain, sentences

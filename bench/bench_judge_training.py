@@ -44,10 +44,10 @@ from trainer.judge_training import evaluation as metrics
 from trainer.judge_training.config import load_config
 from trainer.judge_training.evaluation import Question, base_judge, baselines, criterion_text, overlap, verdicts
 from workers.audit import cases, suites
-from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import CompletionGroup
 from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit
+from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter, with_adapter_fields

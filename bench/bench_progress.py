@@ -31,7 +31,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.trajectory import steps_of
-from rubricsvc.stats.agreement_metrics import auroc
+from rubricsvc.stats.agreement import auroc
 from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text

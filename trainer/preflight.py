@@ -24,7 +24,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight, refusing
 from rubricsvc.services.run_inputs import RunInputs, open_database
 from rubricsvc.stats import preflight as accuracy
-from rubricsvc.stats.agreement_report import CriterionAgreement
+from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview
 from trainer.config import CHECKS, ServiceJudge, TrainConfig, stream_seed
 from trainer.data.tasks import Task

@@ -41,10 +41,10 @@ from workers.engines.local.embedded_model import EMBEDDED
 if TYPE_CHECKING:
     from rubricsvc.core.estimate import Estimate
     from rubricsvc.services.local import LocalService
-    from rubricsvc.stats.agreement_report import AgreementReport
+    from rubricsvc.stats.agreement import AgreementReport
     from workers.audit.cases import AuditCase
-    from workers.audit.plan import AuditPlan
-    from workers.audit.probe import Probe
+    from workers.audit.repeatability import Probe
+    from workers.audit.suites import AuditPlan
 
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
@@ -92,8 +92,8 @@ def probed(judge: Judge, *, timeout_s: float = math.inf, more: str = "") -> Prob
     Raises:
         UnavailableError: The judge does not answer at all; the hint says what to change, and ends with ``more``.
     """
-    from workers.audit.probe import COMPLETION, RUBRIC
-    from workers.audit.probe import probe as ask_both
+    from workers.audit.repeatability import COMPLETION, RUBRIC
+    from workers.audit.repeatability import probe as ask_both
 
     def asked(leaf: Judge) -> Judge:
         own = leaf.endpoint
@@ -297,7 +297,7 @@ def audit(
     and `runs start` report it. An interrupted audit resumes. Exits with 4 if a suite is not passed.
     """
     from workers.audit import runner, suites
-    from workers.audit.plan import AuditPlan
+    from workers.audit.suites import AuditPlan
 
     with local_service() as s:
         stored = s.judges.value(judge)

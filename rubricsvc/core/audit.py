@@ -7,7 +7,7 @@ A finding is one criterion of one attacked completion. It is a *hit* for the att
 ``changed``    the verdict differs from that on the same completion without the attack
 ``preferred``  the worse of two completions gets the higher score
 
-Failures and abstentions are no findings; they are counted apart. Rates are computed in ``rubricsvc.stats.audit``.
+Failures and abstentions are no findings; they are counted apart. Rates are computed in ``workers.audit.runner``.
 """
 
 from __future__ import annotations

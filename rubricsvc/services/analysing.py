@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.label import JudgedLabel
-    from rubricsvc.stats.agreement_report import CriterionAgreement
+    from rubricsvc.stats.agreement import CriterionAgreement
     from rubricsvc.stats.verdict_matrix import VerdictMatrix
     from rubricsvc.store.tables import JudgeRow, RubricRow
 
@@ -133,7 +133,7 @@ def _of_other_judges(session: Session, scope: Scope, rubric_ids: set[int]) -> di
 
 def _agreement(session: Session, scope: Scope, rubric_ids: set[int]) -> dict[int, dict[str, CriterionAgreement]]:
     """Return the judge's agreement with labels by rubric id and criterion."""
-    from rubricsvc.stats.agreement_report import criterion_agreement
+    from rubricsvc.stats.agreement import criterion_agreement
 
     rows: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
     for row in judged_labels(session, scope.judge.id, job_id=scope.selection.job_id):

@@ -78,7 +78,7 @@ def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: Fi
     """Return what is fitted, and how many scores or pairs were left out for a missing value."""
     import numpy as np
 
-    from rubricsvc.stats.preferences import differences, preference_pairs
+    from rubricsvc.stats.paired import differences, preference_pairs
     from rubricsvc.stats.weight_problems import PreferenceProblem, ScoreProblem
 
     place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.services.local import Validators
-    from rubricsvc.stats.agreement_report import AgreementReport
+    from rubricsvc.stats.agreement import AgreementReport
     from rubricsvc.stats.calibration_fit import FittedFamily
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JudgeRow
@@ -182,7 +182,7 @@ class Judges:
         self, ref: int | str, *, job: int | None = None, criterion: str | None = None, resamples: int, seed: int = 0
     ) -> AgreementReport:
         """Compare a judge's verdicts with people's labels."""
-        from rubricsvc.stats.agreement_report import agreement_report
+        from rubricsvc.stats.agreement import agreement_report
 
         judge, rows = self.value(ref), self.judged_labels(ref, job, criterion)
         return agreement_report(judge, rows, resamples=resamples, seed=seed)

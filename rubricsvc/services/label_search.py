@@ -50,7 +50,7 @@ from rubricsvc.stats.label_search import (
     score_of,
     unit_values,
 )
-from rubricsvc.stats.preferences import preference_pairs
+from rubricsvc.stats.paired import preference_pairs
 from rubricsvc.stats.rewards import reward_vector
 from rubricsvc.store import completions, evolutions, jobs, prompts, rubrics
 from rubricsvc.store import labels as stored_labels

@@ -22,7 +22,7 @@ from rubricsvc.store.session import Database
 
 if TYPE_CHECKING:
     from rubricsvc.formats.record import Record
-    from rubricsvc.stats.agreement_report import CriterionAgreement
+    from rubricsvc.stats.agreement import CriterionAgreement
 
 
 @contextmanager

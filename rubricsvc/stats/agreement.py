@@ -4,12 +4,24 @@ Arrays are [N], an entry for each pair of a judge's value and a label of the sam
 take the closest level of the scale (binary: met from 0.5 on), metrics of ranks and of probabilities the values as they
 are. Intervals are 95 % percentile intervals of a bootstrap that draws whole prompts, since values on one prompt are
 correlated.
+
+In a report, each label is a pair with the judge's verdict on the same. The mean over criteria comes first: pooled pairs
+favour a judge that only repeats how often each is met. If several people labelled the same, each two of them, both ways
+round, give the inter-annotator metrics (alpha is computed over all of them), the most that can be expected of a judge.
+Labels without a value and criteria that failed, were abstained on or not judged are counted and excluded.
+
+Metrics of classes are functions of ``counts``, the confusion [levels of one rater, levels of the other]; the levels are
+ascending and include those that neither used. They are fast enough for thousands of bootstrap draws; tests compare each
+with scikit-learn, SciPy or krippendorff.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from statistics import fmean
 from typing import Any
 
 import krippendorff
@@ -18,12 +30,85 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
-from rubricsvc.stats import MIN_PAIRS, RESAMPLES, paired
-from rubricsvc.stats import agreement_metrics as by_class
+from rubricsvc.stats import MIN_PAIRS, RESAMPLES, OnProgress, paired
 from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
+from rubricsvc.stats.ranking import concordance
 
 TENTHS = tuple(step / 10 for step in range(11))
+
+
+BINS = 10
+
+
+def accuracy(counts: Ints) -> float:
+    """Return the share of equal classes."""
+    return float(np.trace(counts) / counts.sum())
+
+
+def balanced_accuracy(counts: Ints) -> float:
+    """Return the mean recall of the classes that the first rater used."""
+    used = counts.sum(1) > 0
+    return float((np.diag(counts)[used] / counts.sum(1)[used]).mean())
+
+
+def macro_f1(counts: Ints) -> float:
+    """Return the mean F1 of the classes that the first rater used."""
+    used = counts.sum(1) > 0
+    return float((2 * np.diag(counts) / np.maximum(counts.sum(0) + counts.sum(1), 1))[used].mean())
+
+
+def kappa(counts: Ints, *, quadratic: bool = False) -> float:
+    """Return Cohen's kappa; with ``quadratic``, weighted by the squared distance of the levels."""
+    levels = np.arange(len(counts))
+    weights = np.subtract.outer(levels, levels) ** 2 if quadratic else 1 - np.eye(len(counts))
+    expected = np.outer(counts.sum(1), counts.sum(0)) / counts.sum()
+    return float(1 - (weights * counts).sum() / (weights * expected).sum())
+
+
+def alpha(counts: Ints) -> float:
+    """Return Krippendorff's alpha of two raters without missing ratings: nominal for two levels, else ordinal."""
+    coincidences = counts + counts.T
+    totals = coincidences.sum(0)
+    if len(counts) == 2:
+        distances = 1 - np.eye(2)
+    else:
+        ranks = np.cumsum(totals) - totals / 2
+        distances = np.subtract.outer(ranks, ranks) ** 2
+    expected = (np.outer(totals, totals) * distances).sum()
+    return float(1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected)
+
+
+def auroc(scores: Floats, labels: Floats) -> float:
+    """Return the share of the pairs with different labels that the scores order in the same way; ties count half.
+
+    For labels of two values it is the area under the ROC curve.
+    """
+    low, high = labels.min(), labels.max()
+    upper = labels == high
+    if not (upper | (labels == low)).all():
+        net_concordant, _, different = concordance(list(zip(scores.tolist(), labels.tolist(), strict=True)))
+        return (1 + net_concordant / different) / 2
+    positives, negatives = int(upper.sum()), int((~upper).sum())
+    rank_sum = float(stats.rankdata(scores)[upper].sum())
+    return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
+
+
+def expected_calibration_error(probability: Floats, outcome: Floats) -> float:
+    """Return Σ share of the bin · |mean outcome - mean probability| over bins of equal width (arXiv 1706.04599).
+
+    It is biased upwards if bins hold few values.
+    """
+    which = np.minimum((probability * BINS).astype(int), BINS - 1)
+    gap = np.bincount(which, outcome - probability)
+    return float(np.abs(gap).sum() / len(probability))
+
+
+def brier(probability: Floats, outcome: Floats) -> float:
+    """Return the mean squared difference; outcomes may lie between 0 and 1."""
+    return float(np.mean((probability - outcome) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +193,7 @@ def nearest_level(values: Floats, levels: Sequence[float]) -> Ints:
     return np.searchsorted(middles, values, side="right").astype(np.int64)
 
 
-def _alpha(classes: NDArray[Any], levels: int) -> float:
+def _alpha_of_several(classes: NDArray[Any], levels: int) -> float:
     """Return Krippendorff's alpha of classes [raters, things], NaN where a rating is missing."""
     scale = "nominal" if levels == 2 else "ordinal"
     return float(krippendorff.alpha(classes, level_of_measurement=scale, value_domain=list(range(levels))))
@@ -116,15 +201,15 @@ def _alpha(classes: NDArray[Any], levels: int) -> float:
 
 METRICS: dict[str, Callable[[Pairs], float]] = {
     "pairwise_accuracy": lambda p: (1 + p.net_concordant / p.different) / 2,
-    "auroc": lambda p: by_class.auroc(p.judge, p.people),
-    "accuracy": lambda p: by_class.accuracy(p.confusion()),
-    "balanced_accuracy": lambda p: by_class.balanced_accuracy(p.confusion()),
-    "macro_f1": lambda p: by_class.macro_f1(p.confusion()),
-    "kappa": lambda p: by_class.kappa(p.confusion()),
-    "weighted_kappa": lambda p: by_class.kappa(p.confusion(), quadratic=True),
-    "alpha": lambda p: by_class.alpha(p.confusion()),
-    "ece": lambda p: by_class.expected_calibration_error(p.judge, p.people),
-    "brier": lambda p: by_class.brier(p.judge, p.people),
+    "auroc": lambda p: auroc(p.judge, p.people),
+    "accuracy": lambda p: accuracy(p.confusion()),
+    "balanced_accuracy": lambda p: balanced_accuracy(p.confusion()),
+    "macro_f1": lambda p: macro_f1(p.confusion()),
+    "kappa": lambda p: kappa(p.confusion()),
+    "weighted_kappa": lambda p: kappa(p.confusion(), quadratic=True),
+    "alpha": lambda p: alpha(p.confusion()),
+    "ece": lambda p: expected_calibration_error(p.judge, p.people),
+    "brier": lambda p: brier(p.judge, p.people),
     "pearson": lambda p: float(stats.pearsonr(p.judge, p.people).statistic),
     "spearman": lambda p: paired.spearman(p.judge, p.people),
     "kendall": lambda p: paired.kendall(p.judge, p.people),
@@ -223,5 +308,241 @@ def inter_annotator_alpha(
     if np.nanmin(classes) == np.nanmax(classes):
         return Estimate(None, null_reason=_CONSTANT_LABELS)
     draws = (classes[:, rows] for rows in cluster_draws(among, resamples, seed))
-    samples = [_alpha(drawn, len(levels)) for drawn in draws if np.nanmin(drawn) < np.nanmax(drawn)]
-    return with_interval(_alpha(classes, len(levels)), samples, len(set(among.tolist())), resamples)
+    samples = [_alpha_of_several(drawn, len(levels)) for drawn in draws if np.nanmin(drawn) < np.nanmax(drawn)]
+    return with_interval(_alpha_of_several(classes, len(levels)), samples, len(set(among.tolist())), resamples)
+
+
+MAX_DISAGREEMENTS = 20
+POOLED = "all criteria, pooled"
+_NOT_BETWEEN_PEOPLE = ("pairwise_accuracy", "auroc", "ece", "brier", "alpha")
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionAgreement:
+    """The metrics of one criterion, of all pooled, or of the reward.
+
+    ``excluded`` counts labels by reason. ``confusion`` counts [people's level, judge's level]; ``between_levels`` the
+    labels that are not at a level of the scale and count there as the closest one. ``text`` is the criterion's.
+    """
+
+    name: str
+    pairs: int
+    excluded: dict[str, int]
+    metrics: dict[str, Estimate]
+    levels: tuple[float, ...] = ()
+    confusion: list[list[int]] = field(default_factory=list)
+    between_levels: int = 0
+    annotator_pairs: int = 0
+    inter_annotator: dict[str, Estimate] = field(default_factory=dict)
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeanAgreement:
+    """The mean of each metric over the criteria that have an estimate of it; ``criteria`` has their number."""
+
+    metrics: dict[str, Estimate]
+    criteria: dict[str, int]
+    inter_annotator: dict[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A label whose level is not that of the judge's verdict."""
+
+    completion_id: int
+    completion_external_id: str | None
+    criterion: str
+    annotator: str
+    label: float
+    judge: float
+    note: str | None
+    rationale: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementReport:
+    """The agreement of a judge.
+
+    ``mean`` is over criteria, ``pooled`` over the pairs of all criteria, and ``reward`` the agreement of its rewards
+    with ``overall`` labels, if there are any.
+    """
+
+    judge: str
+    calibrated: bool | None
+    labels: int
+    annotators: int
+    mean: MeanAgreement
+    pooled: CriterionAgreement
+    criteria: list[CriterionAgreement]
+    worst: list[Disagreement]
+    reward: CriterionAgreement | None = None
+
+
+def judge_value(judge: Judge, row: JudgedLabel) -> float | None:
+    """Return the judge's (calibrated) probability if it has one, else its value; None without one, or of a check."""
+    verdict = row.verdict
+    if verdict is None or verdict.value is None or row.criterion is None or row.criterion.check:
+        return None
+    if verdict.probability is None or judge.threshold is None:
+        return verdict.value
+    calibration = judge.calibration
+    return calibration.value(row.criterion, verdict.probability) if calibration else verdict.probability
+
+
+def agreement_report(
+    judge: Judge,
+    rows: Sequence[JudgedLabel],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    on_progress: OnProgress = lambda done, total, note: None,
+) -> AgreementReport:
+    """Return the judge's agreement with these labels."""
+    on_criteria = [row for row in rows if row.criterion is not None]
+    by_question: dict[str, list[JudgedLabel]] = defaultdict(list)
+    for row in on_criteria:
+        by_question[row.question].append(row)
+    ordered = sorted(by_question.values(), key=lambda members: (-len(members), members[0].label.criterion))
+    bootstrap = {"resamples": resamples, "seed": seed}
+    groups, samples = [], []
+    for done, members in enumerate([on_criteria, *ordered]):
+        name = members[0].label.criterion if done else POOLED
+        on_progress(done, len(ordered) + 2, name)
+        values = [judge_value(judge, row) for row in members]
+        excluded = Counter(filter(None, map(_exclusion_reason, members)))
+        group, both = _agreement(name, members, values, excluded, tuple(METRICS), **bootstrap)
+        groups.append(replace(group, text=members[0].criterion.text if done and members[0].criterion else None))
+        samples.append(both)
+    on_progress(len(ordered) + 1, len(ordered) + 2, "mean over criteria")
+    between = [name for name in METRICS if name not in _NOT_BETWEEN_PEOPLE]
+    of_judge, counts = mean_metrics([one for one, _ in samples[1:]], tuple(METRICS), **bootstrap)
+    of_people, _ = mean_metrics([one for _, one in samples[1:]], between, **bootstrap)
+    known = {name: one for name, one in of_people.items() if one.value is not None}
+    overall = [row for row in rows if row.label.criterion == OVERALL]
+    rewards = [row.reward for row in overall]
+    unknown = Counter("no reward" for row in overall if row.reward is None or row.label.value is None)
+    reward = _agreement("reward", overall, rewards, unknown, OVERALL_METRICS, **bootstrap)[0] if overall else None
+    on_progress(len(ordered) + 2, len(ordered) + 2, "")
+    return AgreementReport(
+        judge=judge.name,
+        calibrated=judge.calibrated,
+        labels=len(rows),
+        annotators=len({row.label.annotator for row in rows}),
+        mean=MeanAgreement(of_judge, counts, known),
+        pooled=groups[0],
+        criteria=groups[1:],
+        worst=_largest_disagreements(judge, on_criteria),
+        reward=reward,
+    )
+
+
+def criterion_agreement(
+    judge: Judge, rows: Sequence[JudgedLabel], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+) -> CriterionAgreement:
+    """Return the judge's agreement with labels on one question, by some of the `METRICS`."""
+    values = [judge_value(judge, row) for row in rows]
+    excluded = Counter(filter(None, map(_exclusion_reason, rows)))
+    name = rows[0].label.criterion
+    return _agreement(name, rows, values, excluded, metrics, resamples=resamples, seed=seed)[0]
+
+
+def _agreement(
+    name: str,
+    rows: Sequence[JudgedLabel],
+    values: Sequence[float | None],
+    excluded: Mapping[str, int],
+    metrics: Sequence[str],
+    **bootstrap: int,
+) -> tuple[CriterionAgreement, tuple[Sample, Sample]]:
+    """Return the agreement, and the pairs of the judge and of people among themselves."""
+    scales = {levels_of(row.criterion.scale) for row in rows if row.criterion is not None}
+    levels = scales.pop() if len(scales) == 1 else (0.0, 1.0)  # different scales: met or not met
+    levels = TENTHS if metrics is OVERALL_METRICS else levels
+    used = [(row, value) for row, value in zip(rows, values, strict=True) if None not in (value, row.label.value)]
+    judged, people = [value or 0.0 for _, value in used], [row.label.value or 0.0 for row, _ in used]
+    decided = [row.verdict.value if row.verdict else None for row, _ in used]
+    classified = [value if own is None else own for value, own in zip(judged, decided, strict=True)]
+    pairs = Pairs.of(judged, people, levels, classified)
+    sample = Sample.of(pairs, [row.prompt_id for row, _ in used], _pair_counts(used))
+    by_thing: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
+    for row in rows:
+        if row.label.value is not None:
+            by_thing[row.completion_id, row.question].append(row)
+    shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
+    annotators, inter_annotator = _inter_annotator(shared, levels, metrics, **bootstrap)
+    classes = used and metrics is not OVERALL_METRICS
+    group = CriterionAgreement(
+        name=name,
+        pairs=len(used),
+        excluded=dict(excluded),
+        metrics=estimate_metrics(sample, metrics, **bootstrap),
+        levels=pairs.levels,
+        confusion=pairs.confusion().tolist() if classes else [],
+        between_levels=pairs.between_levels() if classes else 0,
+        annotator_pairs=len(annotators.prompts) // 2,
+        inter_annotator=inter_annotator,
+    )
+    return group, (sample, annotators)
+
+
+def _pair_counts(used: Iterable[tuple[JudgedLabel, Any]]) -> dict[int, tuple[int, int]]:
+    """Return (net_concordant, different) pairs of completions by prompt, as of `Pairs`.
+
+    A pair has one question. If several people labelled a completion, their mean is its label.
+    """
+    groups: dict[tuple[int, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row, value in used:
+        groups[row.prompt_id, row.question][row.completion_id].append((value, row.label.value or 0.0))
+    counts: dict[int, tuple[int, int]] = {}
+    for (prompt_id, _), by_completion in groups.items():
+        labels = [(each[0][0], round(fmean(label for _, label in each), 12)) for each in by_completion.values()]
+        net_concordant, _, different = concordance(labels)
+        before = counts.get(prompt_id, (0, 0))
+        counts[prompt_id] = (before[0] + net_concordant, before[1] + different)
+    return counts
+
+
+def _exclusion_reason(row: JudgedLabel) -> str | None:
+    if row.label.value is None:
+        return "label without a value"
+    if row.criterion is not None and row.criterion.check:
+        return "decided by a check"
+    if row.verdict is None:
+        return "not judged"
+    return None if row.verdict.outcome == "scored" else row.verdict.outcome
+
+
+def _inter_annotator(
+    shared: Sequence[Sequence[JudgedLabel]], levels: Sequence[float], metrics: Sequence[str], **bootstrap: int
+) -> tuple[Sample, dict[str, Estimate]]:
+    """Return each two labels of one thing, both ways round, and their metrics."""
+    both = [(a, b) for labelled in shared for a, b in permutations(labelled, 2)]
+    pairs = Pairs.of([a.label.value or 0.0 for a, _ in both], [b.label.value or 0.0 for _, b in both], levels)
+    sample = Sample.of(pairs, [a.prompt_id for a, _ in both])
+    if not shared:
+        return sample, {}
+    names = [name for name in metrics if name not in _NOT_BETWEEN_PEOPLE]
+    estimates = estimate_metrics(sample, names, **bootstrap)
+    people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row in each}))}
+    matrix = np.full((len(people), len(shared)), np.nan)
+    for thing, labelled in enumerate(shared):
+        for row in labelled:
+            matrix[people[row.label.annotator], thing] = row.label.value
+    prompts = [labelled[0].prompt_id for labelled in shared]
+    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **bootstrap)}
+
+
+def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:
+    """Return the labels whose level is not that of the judge's verdict, as in the confusion, the farthest first."""
+    found = []
+    for row in rows:
+        value, label, verdict = judge_value(judge, row), row.label, row.verdict
+        if value is None or label.value is None or verdict is None or row.criterion is None:
+            continue
+        levels = nearest_level(np.array([verdict.value, label.value], float), levels_of(row.criterion.scale))
+        if levels[0] != levels[1]:
+            texts = (label.note, verdict.rationale)
+            names = (row.completion_id, row.completion_external_id, label.criterion, label.annotator)
+            found.append(Disagreement(*names, label.value, value, *texts))
+    return sorted(found, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]

@@ -19,7 +19,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from rubricsvc.core.calibration import MIN_DISTANCE, Curve, Method, family
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement_metrics import brier, expected_calibration_error
+from rubricsvc.stats.agreement import brier, expected_calibration_error
 from rubricsvc.stats.intervals import Floats, Ints
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")

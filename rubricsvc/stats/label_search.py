@@ -27,7 +27,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.criteria import Groups, mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints
-from rubricsvc.stats.preferences import differences
+from rubricsvc.stats.paired import differences
 from rubricsvc.stats.rewards import reward_vector
 from rubricsvc.stats.weight_fit import PENALTIES, check_weights_decide, scaled_weights
 from rubricsvc.stats.weight_problems import PreferenceProblem, ScoreProblem

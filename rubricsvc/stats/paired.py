@@ -6,16 +6,21 @@ prompt are correlated, so that intervals treat whole prompts as independent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.rubric_analysis import ErrorBound
 from rubricsvc.stats import MIN_PAIRS, RESAMPLES
-from rubricsvc.stats.intervals import Floats, cluster_draws, with_interval
+from rubricsvc.stats.criteria import Groups, mean_estimates
+from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
 from rubricsvc.stats.ranking import concordance, tau_b
 
 Measure = Callable[[Floats, Floats], float]
@@ -62,3 +67,159 @@ def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequen
         return Estimate(None, null_reason="one side has ties only within each prompt")
     draws = (tau_b(*counts[rows].sum(0).tolist()) for rows in cluster_draws(np.arange(len(counts)), RESAMPLES, seed=0))
     return with_interval(value, [tau for tau in draws if tau is not None], len(counts), RESAMPLES)
+
+
+MOST_PAIRS = 100
+"""Pairs of one person on one prompt; of more, as many are drawn."""
+_SHRINKAGE = 0.01
+
+
+def preference_pairs(labels: Iterable[tuple[int, str, float]], prompts: NDArray[Any], *, seed: int = 0) -> Ints:
+    """Return pairs [P, 2] from overall scores, each (row, person, score).
+
+    A pair are two completions of one prompt to which the same person gave different scores.
+    """
+    by_person: dict[tuple[int, str], list[tuple[int, float]]] = defaultdict(list)
+    for row, person, score in labels:
+        by_person[int(prompts[row]), person].append((row, score))
+    random, found = np.random.default_rng(seed), []
+    for scored in by_person.values():
+        pairs = [(a, b) if x > y else (b, a) for (a, x), (b, y) in combinations(scored, 2) if x != y]
+        if len(pairs) > MOST_PAIRS:
+            pairs = [pairs[place] for place in sorted(random.choice(len(pairs), MOST_PAIRS, replace=False).tolist())]
+        found += pairs
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def differences(values: Floats, pairs: Ints) -> Floats:
+    """Return the values of the preferred completions less those of the others [P, C]."""
+    return np.asarray(values[pairs[:, 0]] - values[pairs[:, 1]], float)
+
+
+def edges(values: Floats, pairs: Ints, prompts: NDArray[Any]) -> list[Estimate]:
+    """Return the mean difference of each criterion with its interval over prompts; above 0, people prefer it met."""
+    if not len(pairs):
+        return [Estimate(None, null_reason="no preferences")] * values.shape[1]
+    return mean_estimates(differences(values, pairs), Groups(prompts[pairs[:, 0]]))
+
+
+def error_bounds(values: Floats, pairs: Ints, weights: Sequence[float] | Floats) -> tuple[ErrorBound, ...]:
+    """Return RRD's bound of the pairs in the wrong order (arXiv 2602.05125) for three weightings, and the true share.
+
+    ``weights`` [C] are signed. ``best`` are Σ⁻¹μ of these very pairs, with Σ shrunk to its diagonal by a
+    hundredth: what no weights can beat, and not an estimate for others. Pairs with a missing value are left
+    out; none if fewer than `MIN_PAIRS` remain.
+    """
+    given = differences(values, pairs)
+    given = given[~np.isnan(given).any(1)]
+    if len(given) < MIN_PAIRS:
+        return ()
+    mean, covariance = given.mean(0), np.atleast_2d(np.cov(given, rowvar=False)).astype(float)
+    shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * np.diag(np.diag(covariance))
+    current = np.asarray(weights, float)
+    best = np.linalg.pinv(shrunk, hermitian=True) @ mean
+    several: tuple[tuple[Literal["current", "equal", "best"], Floats], ...] = (
+        ("current", current),
+        ("equal", np.sign(current)),
+        ("best", best),
+    )
+    return tuple(
+        ErrorBound(weights=name, error=error_share(given @ one), bound=_bound(one, mean, covariance))
+        for name, one in several
+    )
+
+
+def error_share(margins: Floats) -> float:
+    """Return the share of pairs in the wrong order: margins below 0, and half of those that are 0."""
+    return float(((margins < -1e-12) + 0.5 * (np.abs(margins) <= 1e-12)).mean())
+
+
+def _bound(weights: Floats, mean: Floats, covariance: Floats) -> float:
+    margin, variance = float(weights @ mean), float(weights @ covariance @ weights)
+    if margin <= 0:
+        return 1.0
+    return float(np.exp(-0.5 * margin**2 / variance)) if variance > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PairedMetric:
+    """A metric of the old and the new rewards, and new less old with its paired interval over prompts."""
+
+    name: str
+    n: int
+    old: Estimate
+    new: Estimate
+    difference: Estimate
+
+
+def people_agreement(
+    old: Sequence[float],
+    new: Sequence[float],
+    prompts: Sequence[int],
+    labels: Sequence[tuple[int, str, float]],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[PairedMetric]:
+    """Return the agreement of two rewards [N] with people's overall scores, ``labels`` as (row, person, score).
+
+    ``pearson``, ``spearman`` and ``kendall`` are over the scores, ``preference_accuracy`` over the pairs of completions
+    of one prompt to which one person gave different scores; equal rewards count half. Where all completions have one
+    prompt, intervals draw completions.
+    """
+    rewards, of = np.column_stack([old, new]).astype(float), np.asarray(prompts)
+    clusters = of if len(of) and np.ptp(of) > 0 else np.arange(len(of))
+    rows, scores = np.array([row for row, _, _ in labels], np.int64), np.array([score for _, _, score in labels])
+    pairs = preference_pairs(labels, of, seed=seed)
+    margins = rewards[pairs[:, 0]] - rewards[pairs[:, 1]]
+    correlations = {"pearson": _pearson, "spearman": spearman, "kendall": kendall}
+
+    def of_scores(measure: Callable[[Floats, Floats], float]) -> Callable[[Ints, int], float | None]:
+        def value(drawn: Ints, side: int) -> float | None:
+            first, second = rewards[rows[drawn], side], scores[drawn]
+            return measure(first, second) if np.ptp(first) > 0 and np.ptp(second) > 0 else None
+
+        return value
+
+    found = [
+        _paired(name, clusters[rows], of_scores(measure), resamples, seed) for name, measure in correlations.items()
+    ]
+    accuracy = _paired(
+        "preference_accuracy",
+        clusters[pairs[:, 0]],
+        lambda drawn, side: 1 - error_share(margins[drawn, side]),
+        resamples,
+        seed,
+    )
+    return [*found, accuracy]
+
+
+def _pearson(first: Floats, second: Floats) -> float:
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _paired(
+    name: str, clusters: NDArray[Any], value: Callable[[Ints, int], float | None], resamples: int, seed: int
+) -> PairedMetric:
+    """Return a metric of both sides, each draw of clusters measured on both."""
+    size = len(clusters)
+    if size < MIN_PAIRS:
+        none = Estimate(None, null_reason=f"{size} with people's scores; an estimate needs {MIN_PAIRS}")
+        return PairedMetric(name, size, none, none, none)
+    draws = [(value(rows, 0), value(rows, 1)) for rows in cluster_draws(clusters, resamples, seed)]
+    prompts = len(np.unique(clusters))
+
+    def estimate(of: Callable[[float | None, float | None], float | None]) -> Estimate:
+        point = of(value(np.arange(size), 0), value(np.arange(size), 1))
+        if point is None:
+            return Estimate(None, null_reason="all rewards or all scores are the same")
+        samples = [one for one in (of(*draw) for draw in draws) if one is not None]
+        return with_interval(point, samples, prompts, resamples)
+
+    return PairedMetric(
+        name=name,
+        n=size,
+        old=estimate(lambda a, _: a),
+        new=estimate(lambda _, b: b),
+        difference=estimate(lambda a, b: None if a is None or b is None else b - a),
+    )

@@ -16,7 +16,7 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import TRAINED, Passport
-from rubricsvc.stats.agreement_report import CriterionAgreement, criterion_agreement
+from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
 from rubricsvc.stats.best_of_n import chosen_mean, numbers
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import tau_within

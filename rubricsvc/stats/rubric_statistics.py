@@ -19,10 +19,10 @@ from rubricsvc.core.rubric_analysis import (
     RubricAnalysis,
 )
 from rubricsvc.stats import criteria
-from rubricsvc.stats.agreement_report import CriterionAgreement
+from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.criteria import MIN_COMPLETIONS, Groups
 from rubricsvc.stats.intervals import Floats, Ints
-from rubricsvc.stats.preferences import edges, error_bounds, preference_pairs
+from rubricsvc.stats.paired import edges, error_bounds, preference_pairs
 from rubricsvc.stats.reward_variance import affine, contribution_matrix, variance_shares
 from rubricsvc.stats.rubric_advice import REDUNDANT, SATURATED, advice
 from rubricsvc.stats.verdict_matrix import VerdictMatrix

@@ -17,7 +17,7 @@ from sklearn.linear_model import Ridge
 
 from rubricsvc.stats import paired
 from rubricsvc.stats.intervals import Floats, Ints
-from rubricsvc.stats.preferences import error_share
+from rubricsvc.stats.paired import error_share
 
 
 class Solution(NamedTuple):

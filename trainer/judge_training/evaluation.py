@@ -29,8 +29,8 @@ from rubricsvc.core.passport import Agreement, Bin, Figure, Measure, Row
 from rubricsvc.core.rubric import Binary, Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats import OnProgress, agreement_metrics
-from rubricsvc.stats.agreement import Pairs, Sample, estimate_metrics, levels_of
+from rubricsvc.stats import OnProgress
+from rubricsvc.stats.agreement import BINS, Pairs, Sample, estimate_metrics, expected_calibration_error, levels_of
 from rubricsvc.stats.intervals import MIN_DRAWS, Floats, Ints, percentile_interval
 from rubricsvc.stats.paired import spearman
 from trainer.judge_training.examples import Example, Question, rubric_of
@@ -209,7 +209,7 @@ def reliability(test: Sequence[Question], scores: Sequence[float]) -> tuple[Bin,
     """Return the bins of a reliability diagram, of equal width and without empty ones."""
     probabilities = _checked("scores", scores, len(test))
     labels = np.array([target.value for _, target in test], float)
-    bins = np.minimum((probabilities * agreement_metrics.BINS).astype(int), agreement_metrics.BINS - 1)
+    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     return tuple(
         Bin(n=int(here.sum()), probability=min(1.0, probabilities[here].mean()), outcome=min(1.0, labels[here].mean()))
         for here in (bins == place for place in np.unique(bins))
@@ -310,7 +310,7 @@ class _Labels:
             "macro_auroc": self._drawn(partial(self._macro, scores, positive) if self.families else None),
             "accuracy": self._mean(((scores >= 0.5) == (positive > 0)).astype(float), np.arange(size)),
             "brier": self._mean((scores - self.values) ** 2, np.arange(size)),
-            "ece": Figure(value=agreement_metrics.expected_calibration_error(scores, self.values) if size else None),
+            "ece": Figure(value=expected_calibration_error(scores, self.values) if size else None),
             "pairwise_accuracy": self._mean((np.sign(scores[self.better] - scores[self.worse]) + 1) / 2, self.better),
         }
         if self.ranked:

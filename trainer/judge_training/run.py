@@ -60,8 +60,8 @@ from trainer.judge_training.examples import Example, Part, Question, Split, ques
 from trainer.judge_training.model import JudgeModel
 from trainer.judge_training.training import Trained, encode, train
 from workers.audit import cases, runner, suites
-from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import group_completions, measure
+from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.conversation import Conversation

@@ -1,6 +1,5 @@
-"""Tests of a judge before it is trusted: attacks (`rubricsvc judges audit`) and repeatability.
+"""Tests of a judge before it is trusted: attacks (`rubricsvc judges audit`), repeatability and two test questions.
 
-``cases`` are what is attacked, ``suites`` the attacks (data files), ``plan`` combines them, ``runner`` asks the judge,
-and ``rubricsvc.stats.audit`` computes the rates. To add attacks, write a file into ``suites/``. ``repeatability`` asks
-the same questions again.
+``cases`` are what is attacked, ``suites`` the attacks (data files in ``suites/``) and their plan, ``runner`` asks the
+judge and computes the rates. ``repeatability`` asks the same questions again.
 """

@@ -21,9 +21,10 @@ from rubricsvc.core.trajectory import steps_of
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record
-from rubricsvc.stats.audit import MET_THRESHOLD
 
 _FOLDER = Path(__file__).parent
+MET_THRESHOLD = 0.5
+"""A criterion counts as met from this value on."""
 
 
 @dataclass(frozen=True, slots=True)

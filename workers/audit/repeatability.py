@@ -1,9 +1,10 @@
-"""Measure the repeatability of a judge: ask the same questions again, in other batches and orders."""
+"""Ask a judge the same questions again, in other batches and orders; or two test questions, whose answers are plain."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,11 +13,12 @@ from itertools import accumulate
 from typing import Any
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import DEFAULT_REPEATS, Deviation, Repeatability
 from rubricsvc.core.reward import reward_or_null
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.intervals import pooled_deviation
@@ -150,3 +152,71 @@ def _with_other_seeds(judge: Judge, repeat: int) -> Judge:
     if sampling.seed is not None:
         sampling = sampling.model_copy(update={"seed": sampling.seed + repeat * samples})
     return judge.model_copy(update={"members": members, "sampling": sampling})
+
+
+PROMPT = Prompt.of("Say hello.")
+COMPLETION = Completion(text="Hello! Nice to meet you.")
+OTHER = Completion(text="Boil the eggs for six minutes.")
+"""What a comparative judge is shown beside it; each criterion fits one of the two."""
+
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(key="met", text="The answer greets the user."),
+        Criterion(key="not_met", text="The answer says how long to boil eggs."),
+    )
+)
+
+MIN_DIFFERENCE = 0.5
+"""Difference of the two values, each from 0 to 1, from which a judge distinguishes the criteria."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The verdicts of a judge on the two criteria, and the ``seconds`` that both took together."""
+
+    met: Verdict
+    not_met: Verdict
+    seconds: float
+
+    @property
+    def verdicts(self) -> tuple[Verdict, Verdict]:
+        """Both verdicts."""
+        return self.met, self.not_met
+
+    @property
+    def difference(self) -> float | None:
+        """The value on the met criterion less that on the other; None where one of them has no value."""
+        if self.met.value is None or self.not_met.value is None:
+            return None
+        return self.met.value - self.not_met.value
+
+    @property
+    def probability_difference(self) -> float | None:
+        """P(yes) of the met criterion less that of the other; None where one of them has no probability."""
+        if self.met.probability is None or self.not_met.probability is None:
+            return None
+        return self.met.probability - self.not_met.probability
+
+    @property
+    def is_close(self) -> bool:
+        """Whether only a threshold distinguishes the criteria: their probabilities are nearly the same."""
+        difference = self.probability_difference
+        return self.passed and difference is not None and difference < MIN_DIFFERENCE
+
+    @property
+    def passed(self) -> bool:
+        """Whether the judge distinguishes the criteria."""
+        return self.difference is not None and self.difference >= MIN_DIFFERENCE
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens and the cost of both verdicts; None where none are counted."""
+        return total_usage(verdict.usage for verdict in self.verdicts)
+
+
+async def probe(engine: Engine, judge: Judge) -> Probe:
+    """Ask ``judge`` about both criteria of `RUBRIC`, in one request to the engine."""
+    shown = (COMPLETION, OTHER) if judge.mode == "comparative" else (COMPLETION,)
+    start = time.perf_counter()
+    (met, not_met), *_ = await score_group(engine, judge, RUBRIC, PROMPT, shown)
+    return Probe(met, not_met, time.perf_counter() - start)

@@ -18,7 +18,7 @@ from rubricsvc.store.tables import RubricRow
 from workers.scoring.questions import group_questions
 
 if TYPE_CHECKING:
-    from rubricsvc.stats.people_agreement import PairedMetric
+    from rubricsvc.stats.paired import PairedMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _people(rows: Sequence[RewardChange], labels: Sequence[tuple[int, str, float
     if not known:
         return ()
 
-    from rubricsvc.stats.people_agreement import people_agreement
+    from rubricsvc.stats.paired import people_agreement
 
     _, prompt_ids, old, new = zip(*paired, strict=True)
     return people_agreement(old, new, prompt_ids, known)

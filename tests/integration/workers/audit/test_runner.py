@@ -15,8 +15,8 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from workers.audit import cases, suites
-from workers.audit.plan import AuditPlan
 from workers.audit.runner import asking_fingerprint, run
+from workers.audit.suites import AuditPlan
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 READOUT = Judge(name="r", model="m")

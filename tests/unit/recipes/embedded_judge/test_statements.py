@@ -19,7 +19,7 @@ from recipes.embedded_judge.statements import statements, topics
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats import agreement_metrics
+from rubricsvc.stats import agreement as agreement_metrics
 from trainer.judge_training.examples import Example, questions
 
 

@@ -16,13 +16,14 @@ from rubricsvc.stats.agreement import (
     METRICS,
     Pairs,
     Sample,
+    agreement_report,
+    brier,
     estimate_metrics,
+    expected_calibration_error,
     inter_annotator_alpha,
     levels_of,
     nearest_level,
 )
-from rubricsvc.stats.agreement_metrics import brier, expected_calibration_error
-from rubricsvc.stats.agreement_report import agreement_report
 
 BINARY = (0.0, 1.0)
 

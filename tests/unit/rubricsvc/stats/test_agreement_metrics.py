@@ -14,8 +14,15 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.stats.agreement import METRICS, Pairs, Sample, estimate_metrics, mean_metrics
-from rubricsvc.stats.agreement_report import AgreementReport, agreement_report
+from rubricsvc.stats.agreement import (
+    METRICS,
+    AgreementReport,
+    Pairs,
+    Sample,
+    agreement_report,
+    estimate_metrics,
+    mean_metrics,
+)
 
 JUDGE = Judge(name="j", model="m")
 EXACT = 1e-9

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.stats.people_agreement import people_agreement
+from rubricsvc.stats.paired import people_agreement
 
 
 def sides(rows: int = 60) -> tuple[list[float], list[float], list[int], list[tuple[int, str, float]]]:

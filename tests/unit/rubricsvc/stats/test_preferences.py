@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from rubricsvc.stats.preferences import MOST_PAIRS, edges, error_bounds, preference_pairs
+from rubricsvc.stats.paired import MOST_PAIRS, edges, error_bounds, preference_pairs
 
 PROMPTS = np.array([1, 1, 1, 2])
 

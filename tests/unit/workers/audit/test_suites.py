@@ -17,8 +17,7 @@ from rubricsvc.formats import InvalidFileError
 from rubricsvc.formats.record import Record
 from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
-from workers.audit.plan import CONSISTENCY_SUITES, CRITERIA_ORDER, AuditPlan
-from workers.audit.suites import DISGUISES, Attack, AttackSuite
+from workers.audit.suites import CONSISTENCY_SUITES, CRITERIA_ORDER, DISGUISES, Attack, AttackSuite, AuditPlan
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 CASE = AuditCase(Prompt.of("Why?"), RUBRIC, "It is {so}.", met=("a",), unmet=("b",))

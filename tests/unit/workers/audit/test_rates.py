@@ -6,7 +6,7 @@ import pytest
 
 from rubricsvc.core.audit import Audit, Measure, SuiteResult
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.stats.audit import AuditFinding, suite_result, worst_hits
+from workers.audit.runner import AuditFinding, suite_result, worst_hits
 
 
 def verdict(value: float | str) -> Verdict:
