@@ -6,13 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from rubricsvc.api.auth import Caller
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.request import Db, SettingsDep, ValidatorsDep
+from rubricsvc.api.request import Service
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
-from rubricsvc.services.editing import Edit
-from rubricsvc.services.importing import import_content
 
 router = APIRouter(prefix="/imports", tags=["imports"])
 
@@ -25,24 +22,11 @@ async def _body(request: Request) -> bytes:
 
 @router.post("", status_code=201, responses=error_responses(404, 409), openapi_extra=_BODY)
 def create(
-    *,
-    db: Db,
-    settings: SettingsDep,
-    caller: Caller,
-    validators: ValidatorsDep,
-    content: Annotated[bytes, Depends(_body)],
-    query: Annotated[ImportQuery, Query()],
+    service: Service, content: Annotated[bytes, Depends(_body)], query: Annotated[ImportQuery, Query()]
 ) -> ImportedFile:
     """Import a file, whole or not at all. The request body is the file's content.
 
     Importing a file again changes nothing. 422: the file is invalid; `errors` lists what is wrong with it. 409 with a
     `parent` that has been edited already: the rubric is kept as a draft.
     """
-    names = {"parent", "force", "draft"}
-    edit = Edit(caller, policy=settings.require_approval, **query.model_dump(include=names))
-    with db.write() as session:
-        options = query.model_dump(exclude=names)
-        result = import_content(session, content, check=validators.rubric, edit=edit, **options)
-    if result.conflict is not None:
-        raise result.conflict
-    return ImportedFile.of(result, completion_ids=[completion.id for completion in result.completions])
+    return service.imports.content(content, query)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +15,7 @@ from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
-    from mcp.server.mcpserver import MCPServer
-
-    from rubricsvc.collections import FaultyDocuments, Page
+    from rubricsvc.collections import Page
     from rubricsvc.collections.sources import Pages
 
 app = output.group("Collections of documents, to search and to quote.")
@@ -44,23 +42,23 @@ def add(
     A collection is added whole or not at all.
     """
     from rubricsvc import collections
+    from rubricsvc.collections import sources
 
     if [python, path is not None, debian is not None].count(True) != 1:
-        message = "expected a PATH, --python or --debian"
-        raise InvalidError(message, hint="rubricsvc collections add NAME PATH")
+        raise InvalidError("expected a PATH, --python or --debian", hint="rubricsvc collections add NAME PATH")
     folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
     collections.check_new(folder, name, replace=replace)
+    if path is not None:
+        pages, source = sources.read(path, faults, encoding=encoding), str(path.resolve())
+    elif debian is not None:
+        pages = sources.read_package(debian, faults, encoding=encoding)
+        source = f"Debian package {debian}"
+    else:
+        listed = sources.python_pages()
+        pages, source = sources.Pages(len(listed), listed), f"pydoc_data.topics of Python {platform.python_version()}"
+    options = {"replace": replace, "skip_invalid": skip_invalid}
     with output.progress_bar("documents") as bar:
-        (total, pages), source = _source(path, debian, faults, encoding)
-        info = collections.add(
-            folder,
-            name,
-            _counted(pages, total, bar),
-            faults,
-            source=source,
-            replace=replace,
-            skip_invalid=skip_invalid,
-        )
+        info = collections.add(folder, name, _counted(pages, bar), faults, source=source, **options)
     for message in faults.messages:
         echo(f"skipped {message}")
     if faults.count > len(faults.messages):
@@ -68,23 +66,11 @@ def add(
     show(info._asdict() | {"skipped": faults.count}, as_json)
 
 
-def _source(path: Path | None, debian: str | None, faults: FaultyDocuments, encoding: str) -> tuple[Pages, str]:
-    """Return the pages of what is given, or else of CPython's reference, and where they come from."""
-    from rubricsvc.collections.sources import Pages, python_pages, read, read_package
-
-    if path is not None:
-        return read(path, faults, encoding=encoding), str(path.resolve())
-    if debian is not None:
-        return read_package(debian, faults, encoding=encoding), f"Debian package {debian}"
-    pages = python_pages()
-    return Pages(len(pages), pages), f"pydoc_data.topics of Python {platform.python_version()}"
-
-
-def _counted(pages: Iterable[Page], total: int, bar: output.ProgressBar) -> Iterator[Page]:
-    for number, page in enumerate(pages, start=1):
+def _counted(pages: Pages, bar: output.ProgressBar) -> Iterator[Page]:
+    for number, page in enumerate(pages.pages, start=1):
         yield page
-        if number % 100 == 0 or number == total:
-            bar.update(number, max(number, total), "")
+        if number % 100 == 0 or number == pages.total:
+            bar.update(number, max(number, pages.total), "")
 
 
 @app.command("list")
@@ -117,14 +103,12 @@ def show_(
             show(collection.info._asdict(), as_json)
             return
         page = collection.open(document)
+    links = [link._asdict() for link in page.links]
+    about = {"id": page.id, "title": page.title, "place": page.place, "terms": list(page.terms)}
     if as_json:
-        links = [link._asdict() for link in page.links]
-        shown = {"id": page.id, "title": page.title, "place": page.place, "text": page.text}
-        print_json({**shown, "links": links, "terms": page.terms})
+        show(about | {"text": page.text, "links": links}, as_json)
         return
-    targets = list(dict.fromkeys(link.target for link in page.links))
-    about = {"id": page.id, "title": page.title, "place": page.place, "characters": len(page.text)}
-    show(about | {"links": targets, "terms": list(page.terms)})
+    show(about | {"characters": len(page.text), "links": list(dict.fromkeys(link.target for link in page.links))})
     print_data(f"\n{output.clean(page.text)}")
 
 
@@ -164,23 +148,18 @@ def serve(
         server = mcp_server(collection)
         if stdio:
             server.run("stdio")
-        else:
-            _serve_http(server, host, port)
+            return
+        import uvicorn
 
+        from rubricsvc.api.auth import is_loopback
+        from rubricsvc.cli.serve import listen, run_server
 
-def _serve_http(server: MCPServer, host: str, port: int) -> None:
-    import uvicorn
-
-    from rubricsvc.api.auth import is_loopback
-    from rubricsvc.cli.serve import listen, run_server
-
-    with listen(host, port) as listener:
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/mcp"
-        echo(f"serving at {address}")
-        if not is_loopback(host):
-            echo("warning: every machine that reaches this address can read the collection")
-        app = server.streamable_http_app(host=host)
-        run_server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5), listener)
+        with listen(host, port) as listener:
+            echo(f"serving at http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/mcp")
+            if not is_loopback(host):
+                echo("warning: every machine that reaches this address can read the collection")
+            app = server.streamable_http_app(host=host)
+            run_server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5), listener)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from rubricsvc.cli.completion_sampling import generate
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, clean, group, print_data, print_json, show, show_page
+from rubricsvc.queries import ImportQuery
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.tables import CompletionRow
@@ -29,8 +30,8 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    options = {"kinds": (RECORDS, COMPLETIONS), "skip_invalid": skip_invalid, "with_rubrics": False, "check": None}
-    import_and_report(file, format, as_json, **options)
+    query = ImportQuery(format=format, skip_invalid=skip_invalid)
+    import_and_report(file, query, as_json, kinds=(RECORDS, COMPLETIONS), with_rubrics=False)
 
 
 def _row(row: CompletionRow) -> dict[str, Any]:

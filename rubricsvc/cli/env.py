@@ -10,7 +10,7 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.models import ApiKeyEnv, fetch_embedded
+from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,
@@ -27,23 +27,17 @@ from rubricsvc.cli.output import (
     shorten,
     show,
 )
-from rubricsvc.cli.rubric_targets import OfSeveral, target_of
 from rubricsvc.cli.runs import print_trajectory
 from rubricsvc.cli.score import (
-    JudgeOption,
-    Model,
     Scored,
     file_or_text,
-    judge_of,
     no_judge,
     plain_score,
     print_scored,
     score_lines,
 )
 from rubricsvc.core import strict_json
-from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load, native, stream
 from rubricsvc.formats.lines import CompletionLine
@@ -61,9 +55,7 @@ app = group("Environments: tools that a policy may call.")
 def try_(
     name: Annotated[str, typer.Argument(help="research, calculator, or a run's TOML file.", show_default=False)],
     *,
-    prompt: Annotated[str | None, typer.Option(help="File or text.", show_default="that of the rubric")] = None,
-    rubric: Annotated[str | None, typer.Option(help="File with a rubric, or a stored rubric.")] = None,
-    name_of_rubric: OfSeveral = None,
+    prompt: Annotated[str | None, typer.Option(help="File or text.")] = None,
     file: Annotated[Path | None, typer.Option(help="File with prompts, and their rubrics.")] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts of --file.")] = 3,
     collection: Annotated[str | None, typer.Option(help="Collection that `research` searches.")] = None,
@@ -73,97 +65,72 @@ def try_(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a turn.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.01, help="Sampling temperature.")] = 0.7,
     seed: Seed = 0,
-    judge: JudgeOption = None,
-    model: Model = None,
-    mode: Annotated[str, typer.Option(help="readout, written, comparative or trajectory.")] = "readout",
-    api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
-    """Sample a trajectory of a policy, and print it turn by turn, with its reward by criterion.
+    """Sample a trajectory of a policy for each prompt, and print it turn by turn, with its reward by criterion.
 
-    With --file it is one for each prompt; without --judge only rubrics of checks are scored there. Of a run's file the
-    tables [environment] and [tools] are used, in place of --collection, --max-turns and --max-tokens. Exits with 1 if
-    a reward is missing.
+    Rubrics of checks alone are scored. Of a run's file the tables [environment] and [tools] are used, in place of
+    --collection, --max-turns and --max-tokens. Exits with 1 if a reward is missing.
     """
     from trainer.config import SamplingConfig
     from trainer.policies.policy import Policy
 
-    if file is not None and (prompt is not None or rubric is not None):
-        raise InvalidError("--file excludes --prompt and --rubric", hint="the file has prompts and rubrics")
+    if (file is None) == (prompt is None):
+        raise InvalidError("expected --prompt or --file", hint="a file has prompts, and may have their rubrics")
     telemetry.configure("WARNING", human=True)
     acting = _acting(name, collection, max_turns, max_tokens)
     if file is not None:
         records = stream(input_file(str(file)), check=checks.validate)
         tasks = list(islice((one for one in records if one.prompt is not None), limit))
+        if not tasks:
+            raise _no_prompts(file)
     else:
-        tasks = [_task(prompt, rubric, name_of_rubric)]
-    if not tasks:
-        raise _no_prompts(file)
-    judges = [_judge_of(one, judge, model, mode, api_key_env, demanded=file is None) for one in tasks]
+        tasks = [Record(Prompt.of(file_or_text(prompt or "")), None, name="trajectory")]
     if policy == "embedded":
         fetch_embedded()
     sampling = SamplingConfig(max_new_tokens=max_new_tokens, temperature=temperature)
     asked = [one.prompt for one in tasks if one.prompt is not None]
     rollouts = Policy.load(policy, acting=acting).sample(asked, 1, sampling, seed)
     completions, tokens = rollouts.completions(policy, 0, sampling), rollouts.mask_BT.sum(-1).tolist()
-    scored = [_scored(*one) for one in zip(tasks, judges, completions, strict=True)]
+    scored = [_scored(*one) for one in zip(tasks, completions, strict=True)]
     missing = any(one.reward.value is None for one in scored if one is not None)
     with exit_with(WITH_FAILURES if missing else OK):
-        for each in zip(tasks, judges, completions, scored, tokens, strict=True):
+        for each in zip(tasks, completions, scored, tokens, strict=True):
             _show_episode(*each, as_json=as_json)
 
 
-def _task(prompt: str | None, rubric: str | None, name_of_rubric: str | None) -> Record:
-    """Return the prompt that is given, or that of the rubric."""
-    target = target_of(rubric, name_of_rubric) if rubric is not None else None
-    asked = Prompt.of(file_or_text(prompt)) if prompt is not None else target.prompt if target else None
-    if asked is None:
-        hint = "name one with --prompt, a rubric that has one with --rubric, or a file of prompts with --file"
-        raise InvalidError("no prompt", hint=hint)
-    return Record(asked, target.rubric if target else None, name="trajectory")
-
-
-def _judge_of(
-    task: Record, judge: str | None, model: str | None, mode: str, api_key_env: str | None, *, demanded: bool
-) -> Judge | None:
-    """Return what scores a trajectory; None without a rubric, or if its judge is neither named nor demanded."""
-    if task.rubric is None or (judge is None and not demanded and _is_judged(task.rubric)):
-        return None
-    return judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(task.rubric)
-
-
-def _is_judged(rubric: Rubric) -> bool:
-    return any(criterion.kind == "judged" for criterion in rubric.criteria)
-
-
-def _scored(task: Record, judge: Judge | None, completion: Completion) -> Scored | None:
-    """Return the reward of a trajectory; None without a rubric or a judge, and where a tool showed the answer."""
+def _scored(task: Record, completion: Completion) -> Scored | None:
+    """Return the reward of a trajectory; None without a rubric of checks, and where a tool showed the answer."""
     from trainer.environments.leaks import leaks_of
 
-    if task.rubric is None or task.prompt is None or judge is None or leaks_of(completion):
+    if task.rubric is None or task.prompt is None or leaks_of(completion):
         return None
-    (scored,) = score_lines(judge, task.rubric, task.prompt, [(task.name, CompletionLine(completion=completion))])
+    if any(criterion.kind == "judged" for criterion in task.rubric.criteria):
+        return None
+    line = (task.name, CompletionLine(completion=completion))
+    (scored,) = score_lines(no_judge(task.rubric), task.rubric, task.prompt, [line])
     return scored
 
 
-def _show_episode(
-    task: Record, judge: Judge | None, completion: Completion, scored: Scored | None, tokens: int, *, as_json: bool
-) -> None:
+def _show_episode(task: Record, completion: Completion, scored: Scored | None, tokens: int, *, as_json: bool) -> None:
     """Print a trajectory with its reward."""
     prompt = task.prompt.text if task.prompt is not None else ""
+    judge = no_judge(task.rubric) if task.rubric is not None and scored is not None else None
     if as_json:
         plain = completion.model_dump(mode="json", exclude_defaults=True)
         score = plain_score(judge, scored) if judge is not None and scored is not None else None
         print_json({"name": task.name, "prompt": prompt, "tokens": tokens, **plain, "score": score})
         return
     print_data(f"# {prompt}")
-    _print(completion)
+    print_trajectory(completion.messages)
+    if not completion.text:
+        echo("the episode ended without a report")
+    counts: Any = completion.sampling.get("tools", {})
+    echo(", ".join(f"{name} {count}" for name, count in counts.items()))
     if task.rubric is not None and judge is not None and scored is not None:
         print_scored(task.rubric, judge, [scored], as_json=False)
-    elif task.rubric is not None and judge is not None:
-        echo("not scored: a tool showed the answer (`leaks` of --json)")
     elif task.rubric is not None:
-        echo("not scored: its rubric has judged criteria; name a judge with --judge")
+        echo("not scored: its rubric has judged criteria, or a tool showed the answer (`leaks` of --json)")
 
 
 @app.command()
@@ -245,13 +212,5 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int =
         raise InvalidError(message, hint=hint) from error
 
 
-def _no_prompts(file: Path | None) -> InvalidError:
+def _no_prompts(file: Path) -> InvalidError:
     return InvalidError(f"{file} has no prompts", hint="make some: rubricsvc prompts synthesize COLLECTION --out FILE")
-
-
-def _print(completion: Completion) -> None:
-    print_trajectory(completion.messages)
-    if not completion.text:
-        echo("the episode ended without a report")
-    counts: Any = completion.sampling.get("tools", {})
-    echo(", ".join(f"{name} {count}" for name, count in counts.items()))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import typer
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.output import counted, echo, fields_of, show
-from rubricsvc.cli.service import os_user
+from rubricsvc.cli.output import counted, echo, show
+from rubricsvc.cli.service import local, os_user
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, InputFile
 from rubricsvc.formats.errors import FileErrors
+from rubricsvc.queries import ImportQuery
+from rubricsvc.schemas import ImportedFile
 from rubricsvc.services.editing import Edit
-from rubricsvc.services.importing import LABELS, ImportResult, import_file
+from rubricsvc.services.importing import ImportResult, import_file
 from rubricsvc.settings import get_settings
 from rubricsvc.store.base import name_of
 from workers import checks
@@ -32,6 +34,13 @@ File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=Fals
 Format = Annotated[str | None, typer.Option(help=f"auto, {_FORMATS}.", show_default="auto")]
 CompletionFormat = Annotated[str | None, typer.Option(help=f"completions, {_FORMATS}.", show_default="detected")]
 LabelFormat = Annotated[str | None, typer.Option(help=f"labels, {_FORMATS}.", show_default="detected")]
+MOST_NOTES = 20
+"""Notes that are printed."""
+_UNAPPROVED = {
+    "draft": "a draft; submit it for review with `rubricsvc rubrics submit",
+    "in_review": "in review; approve it with `rubricsvc rubrics approve",
+    "retired": "retired; approve it again with `rubricsvc rubrics approve",
+}
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
 
 
@@ -52,43 +61,30 @@ def edit_of(by: str | None = None, **fields: Any) -> Edit:
 
 
 def import_into(
-    session: Session, file: InputFile, format: str | None, *, kinds: Container[str], **options: Any
+    session: Session, file: InputFile, format: str | None, *, kinds: Collection[str], skip_invalid: bool
 ) -> ImportResult:
-    """Import a file in the session's transaction; see `import_file` for the other options."""
-    options = {"check": checks.validate, "edit": edit_of(), **options}
-    result = import_file(session, file, format, kinds=kinds, **options)
-    if LABELS in kinds and not result.label_ids:
-        hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
-        what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
-        raise InvalidError(f"{result.file} has {what}", hint=hint)
-    return result
+    """Import a file in the session's transaction."""
+    options: dict[str, Any] = {"check": checks.validate, "edit": edit_of(), "skip_invalid": skip_invalid}
+    return import_file(session, file, format, kinds=kinds, **options)
 
 
-def import_and_report(file: str, format: str | None, as_json: bool, **options: Any) -> None:
-    """Import a file in one transaction, and print what was imported; for ``options`` see `import_into`."""
+def import_and_report(
+    file: str, query: ImportQuery, as_json: bool, *, kinds: Collection[str], by: str | None = None, **options: Any
+) -> None:
+    """Import a file in one transaction, and print what was imported; for ``options`` see `Imports.read`."""
     source = input_file(file)
-    with database() as db, db.write() as session:
-        result = import_into(session, source, format, **options)
+    with database() as db:
+        done = local(db, name_of("--by", by) if by is not None else None).imports.read(
+            source, query, kinds=kinds, **options
+        )
     print_notes(source.errors)
-    if result.conflict is not None:
-        raise result.conflict
-    report(result)
-    data: dict[str, Any] = fields_of(result, "new", "existing")
-    names = result.rubrics
-    more = [] if as_json else [f"and {len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
-    data |= {"rubrics": names if as_json else names[:MOST_NAMES] + more}
+    report(done)
     if as_json:
-        skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
-        data |= {"new_rubrics": result.new_rubrics, "not_approved": result.not_approved}
-        data |= {"skipped": skipped, "skipped_count": result.skipped_count}
-        data["notes"] = [fields_of(note, "line", "column", "path", "code", "message") for note in source.errors.notes]
-    if as_json or result.skipped_records:
-        data["skipped_records"] = result.skipped_records
-    show(data, as_json)
-
-
-MOST_NOTES = 20
-"""Notes that are printed."""
+        show(done, as_json)
+        return
+    more = [f"and {len(done.rubrics) - MOST_NAMES} more"] * (len(done.rubrics) > MOST_NAMES)
+    data: dict[str, Any] = {"new": done.new, "existing": done.existing, "rubrics": [*done.rubrics[:MOST_NAMES], *more]}
+    show(data | ({"skipped_records": done.skipped_records} if done.skipped_records else {}))
 
 
 def print_notes(errors: FileErrors) -> None:
@@ -99,27 +95,21 @@ def print_notes(errors: FileErrors) -> None:
         echo(f"… and {counted(errors.note_count - MOST_NOTES, 'more note')}")
 
 
-def report(result: ImportResult) -> None:
+def report(done: ImportResult | ImportedFile) -> None:
     """Print what was not imported, to stderr."""
-    for error in result.skipped:
-        echo(f"skipped {error}")
-    if result.skipped_count > len(result.skipped):
-        echo(f"… and {result.skipped_count - len(result.skipped)} more errors")
-    if result.omitted_labels:
-        echo(f"{result.omitted_labels} labels left out; import them with their rubrics: `rubricsvc labels import`")
-    for ref, newest in result.superseded.items():
+    for error in done.skipped:
+        place = ":".join(str(one) for one in (done.file, error.line, error.column) if one is not None)
+        echo(f"skipped {': '.join(filter(None, (place, error.path, error.message)))}")
+    if done.skipped_count > len(done.skipped):
+        echo(f"… and {done.skipped_count - len(done.skipped)} more errors")
+    if done.omitted_labels:
+        echo(f"{done.omitted_labels} labels left out; import them with their rubrics: `rubricsvc labels import`")
+    for ref, newest in done.superseded.items():
         echo(f"{ref} has this content already, and version {newest} is the newest; refer to it as {ref}")
-    for ref, state in list(result.not_approved.items())[:MOST_NAMES]:
+    for ref, state in list(done.not_approved.items())[:MOST_NAMES]:
         echo(f"{ref} is {_UNAPPROVED[state]} {ref}`")
-    if (more := len(result.not_approved) - MOST_NAMES) > 0:
+    if (more := len(done.not_approved) - MOST_NAMES) > 0:
         echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics list --state draft`")
-    if not any(result.new.values()):
-        nouns = [counted(n, noun.removesuffix("s")) for noun, n in result.existing.items() if n]
-        echo(f"{result.file}: {', '.join(nouns) or 'nothing'}, all stored before")
-
-
-_UNAPPROVED = {
-    "draft": "a draft; submit it for review with `rubricsvc rubrics submit",
-    "in_review": "in review; approve it with `rubricsvc rubrics approve",
-    "retired": "retired; approve it again with `rubricsvc rubrics approve",
-}
+    if not any(done.new.values()):
+        nouns = [counted(n, noun.removesuffix("s")) for noun, n in done.existing.items() if n]
+        echo(f"{done.file}: {', '.join(nouns) or 'nothing'}, all stored before")

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import File, LabelFormat, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, Out, fields_of, group, open_output, print_json, show_page
+from rubricsvc.queries import ImportQuery
 from rubricsvc.services.importing import LABELS, RECORDS
 from rubricsvc.store import completions, jobs, labels, rubrics
 from rubricsvc.store.session import every
@@ -38,8 +39,8 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    options = {"skip_invalid": skip_invalid, "replace_labels": replace}
-    import_and_report(file, format, as_json, kinds=(RECORDS, LABELS), **options)
+    query = ImportQuery(format=format, skip_invalid=skip_invalid, replace_labels=replace)
+    import_and_report(file, query, as_json, kinds=(RECORDS, LABELS))
 
 
 @app.command("list")

@@ -20,7 +20,6 @@ from rubricsvc.cli.importing import (
     File,
     Format,
     SkipInvalid,
-    edit_of,
     import_and_report,
 )
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
@@ -39,6 +38,8 @@ from rubricsvc.core.states import RubricState
 from rubricsvc.formats import Record
 from rubricsvc.formats.native import dump, plain
 from rubricsvc.formats.yaml_records import write
+from rubricsvc.queries import ImportQuery
+from rubricsvc.schemas.methods import request
 from rubricsvc.services.importing import RECORDS
 from rubricsvc.services.rubric_changes import changes
 from rubricsvc.services.rubric_records import record_of
@@ -76,10 +77,17 @@ def import_(
     A file is imported whole or not at all. Importing it again changes nothing. If the --parent has been edited already,
     the rubric is kept as a draft, and the error says what both edits change.
     """
-    options: dict[str, Any] = {"rubric_name": name, "min_coverage": min_coverage, "skip_invalid": skip_invalid}
-    options |= {"mapping": mapping}
-    options["edit"] = edit_of(by, parent=parent, force=force, draft=draft)
-    import_and_report(file, format, as_json, kinds=(RECORDS,), **options)
+    query = request(
+        ImportQuery,
+        format=format,
+        rubric_name=name,
+        min_coverage=min_coverage,
+        skip_invalid=skip_invalid,
+        parent=parent,
+        force=force,
+        draft=draft,
+    )
+    import_and_report(file, query, as_json, kinds=(RECORDS,), by=by, mapping=mapping)
 
 
 def _row(row: RubricRow) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.lint import EmptyValue
 from rubricsvc.services.completions import Completions, Labels, Verdicts
+from rubricsvc.services.editing import Edit
 from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.prompts import Prompts
@@ -60,6 +62,7 @@ class LocalService:
         self.db, self.caller, self.approval = db, caller, approval
         self.validators = validators or Validators()
         self.prompts = Prompts(db)
+        self.imports = Imports(db, Edit(caller, policy=approval), self.validators.rubric)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)

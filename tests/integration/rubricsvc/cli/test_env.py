@@ -58,7 +58,7 @@ def test_env_try_refuses_a_file_beside_a_prompt(cli: Cli, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["mcp", "nope"])
 def test_env_try_names_the_environments(cli: Cli, name: str) -> None:
-    tried = cli("env", "try", name)
+    tried = cli("env", "try", name, "--prompt", "?")
     assert tried.code == 2 and name in tried.err and "expected research, calculator" in tried.err, tried.err
 
 
