@@ -60,6 +60,9 @@ def parse(text: str, *, max_values: int | None = None) -> Any:
         suspicious = suspicious or math.isinf(number)
         return number
 
+    def reject_constant(name: str) -> Any:
+        raise JsonError(f"{name} is not JSON; write a finite number, or null")
+
     def read_int(digits: str) -> float:
         nonlocal suspicious
         suspicious = suspicious or len(digits) > sys.float_info.max_10_exp
@@ -71,7 +74,7 @@ def parse(text: str, *, max_values: int | None = None) -> Any:
             object_pairs_hook=unique_keys,
             parse_float=read_float,
             parse_int=read_int,
-            parse_constant=_reject_constant,
+            parse_constant=reject_constant,
         )
         if suspicious:
             check_storable(data)
@@ -123,7 +126,3 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         duplicate, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise JsonError(f"duplicate key {cut(repr(duplicate), 80)} in one object; keep one of them", "duplicate_key")
     return data
-
-
-def _reject_constant(name: str) -> Any:
-    raise JsonError(f"{name} is not JSON; write a finite number, or null")

@@ -112,17 +112,14 @@ class Usage(Value):
         """Return ``count`` shares that differ by one token at most; their sums are this usage."""
         if count == 1:  # nearly always, and validation costs as much as the rest of a readout
             return [self]
-        prompt, completion = (_even(tokens, count) for tokens in (self.prompt, self.completion))
-        cached = [None] * count if self.cached is None else _even(self.cached, count)
+        prompt, completion, cached = (
+            [total // count + (place < total % count) for place in range(count)]
+            for total in (self.prompt, self.completion, self.cached or 0)
+        )
         return [
-            Usage(prompt=p, cached=hit, completion=c, cost=self.cost / count)
+            Usage(prompt=p, cached=None if self.cached is None else hit, completion=c, cost=self.cost / count)
             for p, hit, c in zip(prompt, cached, completion, strict=True)
         ]
-
-
-def _even(total: int, count: int) -> list[int]:
-    share, rest = divmod(total, count)
-    return [share + (place < rest) for place in range(count)]
 
 
 class Vote(Value):

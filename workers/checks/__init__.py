@@ -101,11 +101,9 @@ def _arguments(given: Check) -> tuple[CheckType, Args]:
             (".".join(map(str, one.path)), one.message) for one in field_messages(error, model=check.args, quoted=False)
         ]
         paths.sort(key=lambda one: one[0] != path)
-        messages = "; ".join(f"{message} ({_in_args(field)})" for field, message in paths)
+        messages = "; ".join(f"{message} (args{field and f'.{field}'})" for field, message in paths)
         names = (field.alias or name for name, field in check.args.model_fields.items())
         hint = f"{given.name} takes {', '.join(names)}"
-        raise InvalidError(f"check {given.name!r}: {messages}", hint=hint, path=_in_args(path)) from error
-
-
-def _in_args(path: str) -> str:
-    return f"args.{path}" if path else "args"
+        raise InvalidError(
+            f"check {given.name!r}: {messages}", hint=hint, path=f"args.{path}" if path else "args"
+        ) from error

@@ -116,20 +116,6 @@ class Call:
     words: frozenset[str]
     failed: bool
 
-    @classmethod
-    def of(cls, call: ToolCall, result: str, failed: bool) -> Call:
-        """Return the call with its words."""
-        name = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", call.name).casefold())
-        return cls(call.name, tuple(name), _words(f"{call.arguments}\n{result}"), failed)
-
-    def can_do(self, action: Action, names: tuple[str, ...]) -> bool:
-        """Return whether it can have done an action, for which only the tools of these names will do, if there are."""
-        if self.failed and not action.tried:
-            return False
-        if names or not action.tools:
-            return not names or self.tool in names
-        return any(word.startswith(tuple(action.tools.split())) for word in self.name)
-
 
 class InventedActions(Args):
     """``tools``: names of tools by further verbs (``deployed: [deploy]``), which replace those of `ACTIONS`."""
@@ -151,7 +137,16 @@ def invented_actions(completion: Completion, prompt: Prompt, args: InventedActio
     }
     actions |= {verb.replace(" ", "_"): (Action(verb), names) for verb, names in args.tools.items()}
     claims = list(dict.fromkeys(_claims(completion.text, actions)))
-    calls = [Call.of(call, result, failed) for call, result, failed in _answered(completion) if call is not None]
+    calls = [
+        Call(
+            call.name,
+            tuple(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", call.name).casefold())),
+            _words(f"{call.arguments}\n{result}"),
+            failed,
+        )
+        for call, result, failed in _answered(completion)
+        if call is not None
+    ]
     titles = {document.id: document.title for document in prompt.documents}
     read = [_words(f"{id_}\n{titles.get(id_)}\n{text}") for id_, text in sources(prompt, completion).items()]
     invented = []
@@ -159,7 +154,12 @@ def invented_actions(completion: Completion, prompt: Prompt, args: InventedActio
         action, names = actions[verb]
         if not words and not action.tools and not names:
             continue  # “I checked my answer” names nothing that a tool shows
-        texts = [call.words for call in calls if call.can_do(action, names)]
+        texts = []
+        for call in calls:
+            tools = tuple(action.tools.split())
+            fits = call.tool in names if names else not tools or any(word.startswith(tools) for word in call.name)
+            if fits and (action.tried or not call.failed):
+                texts.append(call.words)
         texts += read if action.reads and not names else []
         if not any(not words or 2 * len(words & text) > len(words) for text in texts):
             invented.append(claim)

@@ -123,7 +123,15 @@ def parse(call: JudgeCall, text: str) -> dict[str, Any]:
         value = _value(result, call)
     except ValueError as error:
         raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
-    reasoning = "\n".join(map(_step_text, steps))
+    texts = [
+        f"{step['description']}: {step['conclusion']}"
+        if isinstance(step, dict) and step.keys() == {"description", "conclusion"}
+        else step
+        if isinstance(step, str)
+        else json.dumps(step, ensure_ascii=False)
+        for step in steps
+    ]
+    reasoning = "\n".join(texts)
     return {"value": value, "rationale": join_notes(str(result) if call.levels else "", reasoning)}
 
 
@@ -160,12 +168,6 @@ def _fields(step: Any) -> dict[str, str]:
     if isinstance(step, dict):
         return {field: text for field, text in step.items() if isinstance(text, str)}
     return {"description": step} if isinstance(step, str) else {}
-
-
-def _step_text(step: Any) -> str:
-    if isinstance(step, dict) and step.keys() == {"description", "conclusion"}:
-        return f"{step['description']}: {step['conclusion']}"
-    return step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
 
 
 def _value(result: Any, call: JudgeCall) -> float:

@@ -45,7 +45,6 @@ parsed in another way: by a change of the level names, the schema, the cleaning 
 
 CANNOT_TELL = "cannot_tell"
 
-_HALFWAY = 1e-6
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 
 
@@ -198,12 +197,3 @@ def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
     if isinstance(scale, Numeric) and not isinstance(verdict, str) and scale.low <= verdict <= scale.high:
         return (verdict - scale.low) / (scale.high - scale.low)
     raise ValueError(f"verdict {verdict!r} is not on the scale")
-
-
-def verdict_on_scale(scale: Scale, value: float) -> str | float | None:
-    """Return the written verdict that is nearest to a value in [0, 1]; None halfway between two levels."""
-    if isinstance(scale, Numeric):
-        number = float(f"{scale.low + value * (scale.high - scale.low):.4g}")
-        return int(number) if number.is_integer() else number
-    nearest = sorted((abs(level - value), name) for name, level in _level_values(scale).items())
-    return None if nearest[1][0] - nearest[0][0] < _HALFWAY else nearest[0][1]

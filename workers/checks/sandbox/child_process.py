@@ -44,12 +44,12 @@ class Child:
         self._command = [sys.executable, "-I", *flags, "-c", source + _LOOP]
         self._lock = threading.Lock()
         atexit.register(self.close)
-        os.register_at_fork(after_in_child=self._forget)
 
-    def _forget(self) -> None:
-        """Leave the child to its parent: a forked worker must not use its pipe."""
-        self._inherited, self.process = self.process, None
-        self._lock = threading.Lock()
+        def forget() -> None:  # the child stays its parent's: a forked worker must not use its pipe
+            self._inherited, self.process = self.process, None
+            self._lock = threading.Lock()
+
+        os.register_at_fork(after_in_child=forget)
 
     def ask(self, *question: Any, timeout_s: float) -> Any:
         """Return ``answer(*question)``.

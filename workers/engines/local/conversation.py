@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import Any
 
 from rubricsvc.core.verdict import Reason
@@ -37,6 +36,7 @@ class Conversation:
             raise InvalidError(
                 "the tokenizer turns text in data into control tokens", hint="use a model with a fast tokenizer"
             )
+        self._ids_by_label: dict[str, list[int]] = {}
         self._templates: dict[tuple[tuple[str, ...], bool], list[str | int]] = {}
 
     def encode(self, request: EngineRequest) -> list[list[int]]:
@@ -53,16 +53,15 @@ class Conversation:
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
 
-    def reply_ids(self, text: str) -> list[int]:
-        """Return the token ids of a whole reply, with the token that ends it."""
-        return [*self._tokenize([text])[text], self.tokenizer.eos_token_id]
-
     def decode(self, ids: list[int], *, control_tokens: bool = False) -> str:
         """Return the text of ``ids``, by default without control tokens."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=not control_tokens))
 
     def label_ids(self, label: str) -> list[int]:
         """Return every token that equals ``label`` after `normalize_token`."""
+        if not self._ids_by_label:
+            for number, text in enumerate(self.tokenizer.batch_decode([[i] for i in range(len(self.tokenizer))])):
+                self._ids_by_label.setdefault(normalize_token(text), []).append(number)
         return self._ids_by_label.get(normalize_token(label), [])
 
     def check(self, question: Question, ids: list[int], limit: int) -> Failure | None:
@@ -73,13 +72,6 @@ class Conversation:
             if not self.label_ids(label):
                 return Failure(Reason.ENGINE_ERROR, f"label {label!r} is not a single token of this model")
         return None
-
-    @cached_property
-    def _ids_by_label(self) -> dict[str, list[int]]:
-        ids: dict[str, list[int]] = {}
-        for number, text in enumerate(self.tokenizer.batch_decode([[i] for i in range(len(self.tokenizer))])):
-            ids.setdefault(normalize_token(text), []).append(number)
-        return ids
 
     def _template(self, roles: tuple[str, ...], thinking: bool) -> list[str | int]:
         key = (roles, thinking)

@@ -22,7 +22,6 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RubricRow
 from tests.instant_engine import InstantEngine, agreeable
 from tests.rows import invalidate, submit_job
-from tests.scripted_server import error, scripted_server
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -268,24 +267,6 @@ def test_drain_releases_leases_when_database_returns_after_stop(db: Database, us
     assert patched.call_count == 2
     with db.read() as session:
         assert jobs.progress(session, job).pending == 3
-
-
-def test_drain_cuts_error_messages(db: Database, use: object) -> None:
-    class Wordy(InstantEngine):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            raise ValueError("x" * 1_000_000)
-
-    use(Wordy())
-    submit_job(db, 1, judge=JUDGE)
-    with scripted_server(error(400, "y" * 1_000_000)) as server:
-        submit_job(db, 1, judge=Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url)))
-        for judge_id in (1, 2):
-            assert Drainer(db, settings(db)).run(judge_id) is True
-    with db.read() as session:
-        found = [row.verdict for row in verdicts.page(session, outcome="failed")]
-    assert [len(verdict.detail or "") for verdict in found] == [4000] * 6
-    assert {(verdict.detail or "")[:10] for verdict in found} == {"ValueError", "HTTP 400: "}
-    assert all(len(verdict.raw or "") <= 4000 for verdict in found)
 
 
 def test_drain_finishes_started_items_at_its_time_limit(db: Database, use: object) -> None:

@@ -148,14 +148,3 @@ def test_cancel_stops_the_call_of_a_group(db: Database) -> None:
     thread.join(20)
     assert not thread.is_alive()
     ENGINES.pop("comparing")
-
-
-def test_group_of_one_completion_fails_with_reason(db: Database, engine: Tasteful) -> None:
-    with db.write() as session:
-        rubric = rubrics.add(session, RUBRIC, name="shared")
-        (id_,) = completions.add_many(session, [(prompts.add(session, Prompt.of("q")).id, Completion(text="a"))])
-        job = jobs.submit(session, judge_id=judges.add(session, JUDGE).id, items=[(id_, rubric.id)]).id
-    assert Drainer(db, settings(db)).run(1) is True
-    with db.read() as session:
-        assert jobs.get(session, job).status == "completed_with_failures"
-        assert "comparative" in str(verdicts.page(session)[0].verdict.detail)

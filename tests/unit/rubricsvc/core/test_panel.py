@@ -81,19 +81,6 @@ def test_aggregate_has_the_nearest_rationale_and_the_usage_of_all() -> None:
     assert verdict.spread == pytest.approx(0.4714, abs=1e-4)
 
 
-def test_aggregate_keeps_raw_replies_and_answer_mass_of_votes() -> None:
-    verdict = gathered(
-        scored(0.5, answer_mass=0.8, detail="marked", raw="r", thinking="t"),
-        Verdict.failed("k", Reason.NO_ANSWER, answer_mass=0.1, detail="d" * 5000, raw="Hm" * 5000),
-        Verdict.failed("k", Reason.TIMEOUT),
-    )
-    assert verdict.answer_mass == pytest.approx(0.45)
-    one, two, three = verdict.votes
-    assert (one.answer_mass, one.detail, one.raw) == (0.8, None, None)
-    assert (two.answer_mass, two.reason, three.answer_mass) == (0.1, Reason.NO_ANSWER, None)
-    assert (len(two.detail or ""), len(two.raw or ""), (two.raw or "")[:2]) == (4000, 4000, "Hm")
-
-
 def cast(**values: float | None) -> list[Vote]:
     return [Vote(by=by, outcome="failed" if v is None else "scored", value=v) for by, v in values.items()]
 
@@ -142,20 +129,6 @@ def test_voting_summary_of_a_cascade_has_its_saving(
     assert found["resolved_early"] == round(sum(len(v) == 1 for v in votes) / sum(map(bool, votes)), 4)
 
 
-def test_voting_summary_matches_votes_by_index() -> None:
-    members = (judge("cheap", Price(prompt=1)), judge("good", Price(prompt=2)))
-    cascade = Judge(name="c", mode="cascade", members=members, band=(0.3, 0.7))
-    renamed, own = asked(small=10, big=10), asked(cheap=10, good=10)
-    assert voting_summary(cascade, [renamed, own]) == voting_summary(cascade, [own, own])
-    panel = Judge(name="p", mode="panel", members=members)
-    votes = [cast(cheap=0, good=0), cast(cheap=1, good=1)], [cast(small=0, big=0), cast(cheap=1, good=1)]
-    assert (
-        voting_summary(panel, votes[0])
-        == voting_summary(panel, votes[1])
-        == {"effective_votes": 1.0, "mean_spread": 0.0}
-    )
-
-
 def test_voting_summary_of_panels_and_pairs() -> None:
     panel = Judge(name="p", mode="panel", members=(judge("a", None), judge("b", None)))
     votes = [cast(a=0.2, b=0.6), cast(a=0.5, b=0.5), cast(a=0.5, b=None)]
@@ -164,13 +137,3 @@ def test_voting_summary_of_panels_and_pairs() -> None:
     met = [cast(b1=0.9, a1=0.1, b2=0.9, a2=0.8), cast(b1=0.2, a1=None), cast(b1=0.1, a1=0.9), cast(b1=0.5, a1=0.9)]
     assert voting_summary(pairs, met) == {"order_disagreement": 0.5}
     assert voting_summary(pairs, [cast(b1=None, a1=None)]) == {}
-
-
-def test_voting_summary_leaves_out_unknown_figures() -> None:
-    cascade = Judge(name="c", mode="cascade", members=(judge("a", None), judge("b", None)), band=(0.3, 0.7))
-    assert voting_summary(cascade, [asked(a=10)]) == {"resolved_early": 1.0}
-    known = [asked(a=10), asked(a=10, b=90)]
-    figures = voting_summary(cascade, [*known, asked(a=None), asked(a=9, b=None)])
-    assert figures == voting_summary(cascade, known)
-    assert voting_summary(cascade, [asked(a=None), asked(a=1, b=None)]) == {"resolved_early": 0.5}
-    assert voting_summary(cascade, []) == voting_summary(judge("a", None), [asked(a=1)]) == {}

@@ -100,8 +100,3 @@ def test_distinct_share_is_the_share_of_different_ngrams() -> None:
     assert distinct_share("aaaaa", 4) == 0.5
     assert distinct_share("ab", 4) == 1.0
     assert distinct_share("", 4) == 1.0
-
-
-def test_loop_detector_reports_repeated_words() -> None:
-    repetitive = LoopDetector(tuple(steps_of(Completion(text="It is so. " * 4))))
-    assert "67%" in repetitive.text

@@ -120,10 +120,6 @@ def test_invented_actions_leaves_negations_conditions_and_quotations(text: str) 
     assert value(Completion(text=text), "invented_actions") == 0
 
 
-def test_invented_actions_of_a_completion_without_a_trajectory() -> None:
-    assert value(Completion(text="I searched the web."), "invented_actions") == 1
-
-
 def test_invented_actions_takes_the_documents_of_the_prompt_as_read_and_not_as_run() -> None:
     given = Prompt.of("q", documents=(Document(id="notes", title="Release notes", text="Nothing changed."),))
     assert value(Completion(text="I read the release notes."), "invented_actions", given) == 0

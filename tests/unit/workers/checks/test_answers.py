@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import get_args
 
 import pytest
 from pydantic import ValidationError
@@ -14,7 +13,7 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks
-from workers.checks.answers import Metric, similar
+from workers.checks.answers import similar
 from workers.checks.structure import JsonSchema
 
 
@@ -44,11 +43,6 @@ def verdict(text: str, name: str, *, of_prompt: str | None = None, **args: objec
 def test_math(answer: str, text: str, value: float) -> None:
     assert verdict(text, "math", answer=answer).value == value
     assert verdict(text, "math", of_prompt=answer).value == value
-
-
-def test_math_rationale_has_the_answer_found() -> None:
-    assert verdict("It is 43.", "math", answer="42").rationale == "the answer found is 43"
-    assert verdict("Well.", "math", answer="42").rationale == "no answer found"
 
 
 def test_math_fails_on_timeout() -> None:
@@ -108,21 +102,6 @@ def test_json_schema_rejects_invalid_schemas() -> None:
 
 
 LONG = ["The", "cat", "sat", "on", "the", "mat", "while", "the", "dog", "lay", "near", "the", "warm", "fire"]
-
-
-@pytest.mark.parametrize("metric", get_args(Metric))
-def test_similarity_orders_equal_near_and_unrelated_texts(metric: Metric) -> None:
-    text = " ".join(LONG)
-    near = similar(" ".join([*LONG[:12], "quietly"]), text, metric)
-    assert similar(text, text, metric) == pytest.approx(1.0, abs=0.001)
-    assert similar("", text, metric) == 0.0
-    assert similar("Ünüü öböx", text, metric) < 0.35 < near <= 1.0
-
-
-@pytest.mark.parametrize("metric", get_args(Metric))
-def test_similarity_reads_other_scripts(metric: Metric) -> None:
-    text = "быстрая коричневая лиса прыгает через ленивую собаку"
-    assert similar(text, text, metric) == pytest.approx(1.0, abs=0.01)
 
 
 def test_similarity_rouge_l_equals_rouge_score() -> None:

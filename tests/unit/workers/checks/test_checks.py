@@ -53,10 +53,6 @@ def test_run_propagates_keyboard_interrupt(answers: dict[str, object]) -> None:
         checks.run(rubric(("odd", {})), Prompt.of("q"), Completion(text="a"))
 
 
-def test_version_of_returns_the_version(answers: dict[str, object]) -> None:
-    assert (checks.version_of("odd"), checks.version_of("nonsense")) == (3, None)
-
-
 def test_run_skips_settled_criteria() -> None:
     found = checks.run(
         rubric(("words", {"max": 9}), ("words", {"min": 9})),
@@ -92,7 +88,3 @@ def test_validate_and_run_report_an_invalid_check(name: str, args: dict[str, obj
     assert caught.value.hint
     found = checks.run(bad, Prompt.of("q"), Completion(text="a"))
     assert [verdict.reason for verdict in found] == [None, Reason.CHECK_ERROR]
-
-
-def test_validate_accepts_valid_checks() -> None:
-    checks.validate(rubric(("contains", {"terms": ["a"]}), ("regex", {"pattern": "a"}), ("cites", {}), ("quotes", {})))

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from langdetect.detector_factory import PROFILES_DIRECTORY
 from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from workers import checks
-from workers.checks.instructions import LANGUAGES
 from workers.checks.markdown import Which, blocks, pick, without_blocks
 from workers.checks.structure import Language
 
@@ -80,28 +76,11 @@ def test_tables(text: str, args: dict[str, object], value: float) -> None:
     assert verdict(text, "tables", **args).value == value
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("a|b\n" + "\t" * 250_000 + "-x\n", 0),
-        ("a|b\n-" + "\t" * 250_000 + "x\n", 0),
-        ("a|b\n" + "-|-\n" * 10_000, 1),
-    ],
-    ids=["tabs before", "tabs after", "rows"],
-)
-def test_tables_reads_long_texts(text: str, value: float) -> None:  # hours each, were the time quadratic
-    assert verdict(text, "tables", max=10**6).value == value
-
-
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 65, "x: " + "y" * 250_000])
 def test_format_fails_on_yaml_over_the_limits(text: str) -> None:
     found = verdict(text, "format", kind="yaml")
     assert (found.outcome, found.reason) == ("failed", "check_error")
     assert "YAML" in (found.detail or "")
-
-
-def test_format_reads_yaml_within_the_limits() -> None:
-    assert verdict("[" * 64 + "]" * 64, "format", kind="yaml").value == 1
 
 
 @pytest.mark.parametrize(
@@ -174,10 +153,6 @@ def test_language(text: str, codes: list[str], value: float) -> None:
 def test_language_rejects_unknown_codes(code: str) -> None:
     with pytest.raises(ValidationError, match=f"'{code}'.*zh-tw"):
         Language(codes=("en", code))
-
-
-def test_languages_are_those_of_langdetect() -> None:
-    assert sorted(path.name for path in Path(PROFILES_DIRECTORY).iterdir()) == LANGUAGES
 
 
 FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"

@@ -100,14 +100,6 @@ def test_score_group_repairs_a_broken_reply_over_http() -> None:
     assert "answered A" in requests[1]["messages"][-1]["content"]
 
 
-def test_score_group_splits_thinking_over_http() -> None:
-    thinker = GROUP.model_copy(update={"thinking": Thinking()})
-    reply = text_reply(f"<think>{scores({'A': 0.9, 'B': 0.9})}</think>{scores({'A': 0.25, 'B': 0.25})}")
-    found, _ = over_http(reply, thinker, ["a", "bb"])
-    assert values(found) == [0.25, 0.25]
-    assert "0.9" in (found[0][0].thinking or "")
-
-
 def test_score_group_of_abstentions_has_no_value() -> None:
     finding = {"criterion": "C1", "rationale": "Hm.", "evidence": [], "verdict": "cannot_tell"}
     unsure = InstantEngine(lambda _: Reply(text=json.dumps(finding), latency_s=2.0))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.judge import Judge, Sampling, Voting
+from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -154,20 +154,6 @@ def test_build_call_ends_with_the_user() -> None:
     assert request.system == "You grade." and request.shared.startswith("Reply with one JSON")
 
 
-def test_build_call_overrides_sampling() -> None:
-    (request,), _ = score_reply(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
-    assert request.sampling == Sampling(temperature=0.5, seed=7, max_tokens=50)
-
-
-def test_samples_of_custom_prompts_are_aggregated() -> None:
-    judge = WRITTEN.model_copy(update={"voting": Voting(samples=3, rule="median")})
-    replies = iter([result(1), result(9), result(5)])
-    engine = InstantEngine(lambda question: Reply(next(replies)), remember=1)
-    (verdict,) = asyncio.run(score(engine, judge, score_model(), PROMPT, ANSWER))
-    assert verdict.value == 0.5 and len(verdict.votes) == 3
-    assert [question.sample for question in engine.requests[0].questions] == [0, 1, 2]
-
-
 def test_score_keeps_the_order_of_mixed_criteria() -> None:
     own = score_model().criteria[0]
     rubric = Rubric(criteria=(own, Criterion(key="x", text="Is short."), own.model_copy(update={"key": "y"})))
@@ -179,15 +165,6 @@ def test_score_keeps_the_order_of_mixed_criteria() -> None:
 
     found = asyncio.run(score(InstantEngine(answer), WRITTEN, rubric, PROMPT, ANSWER))
     assert [(verdict.criterion, verdict.value) for verdict in found] == [("s", 0.5), ("x", 1.0), ("y", 0.5)]
-
-
-def test_panels_ask_each_member_custom_prompts() -> None:
-    panel = Judge(name="p", mode="panel", members=(WRITTEN, WRITTEN.model_copy(update={"name": "v"})))
-    verdict = score_reply(score_model(), result(5), panel)[1]
-    assert verdict.value == 0.5 and len(verdict.votes) == 2
-    comparative = Judge(name="c", model="m", engine="instant", mode="comparative")
-    verdict = score_reply(score_model(), result(5), comparative)[1]
-    assert verdict.reason == Reason.ENGINE_ERROR and "comparative judge cannot" in (verdict.detail or "")
 
 
 def test_fingerprint_has_the_prompt_version_of_custom_prompts_only(monkeypatch: pytest.MonkeyPatch) -> None:

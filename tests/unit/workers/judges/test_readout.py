@@ -121,22 +121,9 @@ def test_verdicts_fail_without_an_answer(mass: dict[str, float] | None, reason: 
     assert (found.outcome, found.reason, found.value, found.raw) == ("failed", reason, None, "x")
 
 
-@pytest.mark.parametrize(
-    ("mass", "shared"), [({"Yes": 0.06, "No": 0.03}, 0.09), ({"Maybe": 1.0}, 0.0), ({"Yes": 0.6}, 0.6)]
-)
-def test_verdicts_keep_the_answer_mass_of_failures(mass: dict[str, float], shared: float) -> None:
-    assert verdict(mass).answer_mass == pytest.approx(shared)
-
-
 def test_verdicts_fail_without_any_mass() -> None:
     found = verdict({"Yes": 0.0, "No": 0.0}, judge=JUDGE.model_copy(update={"min_answer_mass": 0.0}))
     assert found.reason == Reason.NO_ANSWER
-
-
-def test_verdicts_note_what_was_cleaned() -> None:
-    assert verdict({"Yes": 1.0}, note="completion: removed 1").detail == "completion: removed 1"
-    found = read(call(text="Says\u200b why."), Reply(label_mass={"Yes": 1.0}))
-    assert found.detail == "criterion C1: removed 1 invisible characters (U+200B ×1)"
 
 
 @given(

@@ -177,12 +177,6 @@ def test_thinking_over_its_budget_is_truncated(tokens: object, reason: Reason | 
     assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
 
 
-def test_thinking_judges_have_no_schema() -> None:
-    """Without a reasoning parser its thinking would be held to it, too."""
-    assert "response_format" not in ask(text_reply(wrote()), thinking=Thinking())[1].requests[0]
-    assert "response_format" in ask(text_reply(wrote()))[1].requests[0]
-
-
 def test_thinking_marks_are_configurable() -> None:
     verdict, _ = ask(text_reply(f"[THINK]hm[/THINK]{wrote()}"), thinking=Thinking(opens="[THINK]", closes="[/THINK]"))
     assert (verdict.value, verdict.thinking) == (1.0, "hm")
@@ -214,15 +208,6 @@ def test_repairs_that_fail_keep_both_replies() -> None:
 def test_repairs_are_cleaned() -> None:
     _, server = ask([text_reply("<|im_end|> met"), text_reply(wrote())])
     assert "<|im_end|>" not in json.dumps(server.requests[1]["messages"])
-
-
-def test_repairs_keep_the_seed_of_their_sample() -> None:
-    def script(_number: int, body: dict[str, Any]) -> ScriptedReply:
-        return text_reply("Hm." if body["seed"] == 6 and len(body["messages"]) == 2 else wrote())
-
-    verdict, server = ask(script, voting=Voting(samples=2), sampling=WARM)
-    assert [request["seed"] for request in server.requests if len(request["messages"]) == 4] == [6]
-    assert (verdict.value, len(server.requests)) == (1.0, 3)
 
 
 def test_replies_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

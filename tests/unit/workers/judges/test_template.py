@@ -8,7 +8,6 @@ from rubricsvc.errors import InvalidError
 from workers.judges import template, validate
 from workers.judges.template import load, parse
 
-SEVERAL = ["groupwise", "pairwise", "pairwise_written", "trajectory", "trajectory_written"]
 NAMES = ["readout", "readout_documents", "readout_short", "readout_short_documents", "written", "written_documents"]
 FOLDER = Path(template.__file__).parent / "prompts"
 
@@ -21,15 +20,6 @@ def test_load_takes_the_named_template_or_that_of_the_mode() -> None:
     assert load(judge()).name == "readout"
     assert load(judge(mode="written")).name == "written"
     assert load(judge(template="readout_documents")).name == "readout_documents"
-
-
-@pytest.mark.parametrize("name", ["nonsense", "../readout", "readout.txt"])
-def test_load_lists_the_known_templates(name: str) -> None:
-    with pytest.raises(InvalidError) as caught:
-        load(judge(template=name))
-    listed = [*NAMES, *(name + end for name in SEVERAL for end in ("", "_documents"))]
-    assert caught.value.path == "judge.template"
-    assert caught.value.hint is not None and ", ".join(sorted(listed)) in caught.value.hint
 
 
 def test_parse_takes_the_digest_of_the_file() -> None:
@@ -64,14 +54,6 @@ def test_shared_shows_reference_and_documents() -> None:
     assert "Alpha" not in load(judge()).shared(prompt, Completion(text="a")).text
 
 
-def test_shared_begins_alike_for_every_completion() -> None:
-    template = load(judge())
-    prompt = Prompt.of("What is it?")
-    one, other = (template.shared(prompt, Completion(text=text)).text for text in ("a", "b"))
-    head = one[: one.index("The answer to grade")]
-    assert other.startswith(head)
-
-
 @pytest.mark.parametrize("text", ["", "  \n", "\u200b\u200b"])
 def test_shared_marks_an_empty_completion(text: str) -> None:
     shown = load(judge()).shared(Prompt.of("q"), Completion(text=text))
@@ -84,16 +66,6 @@ def test_shared_leaves_placeholders_in_filled_text() -> None:
     shown = load(judge()).shared(Prompt.of("{completion} {criterion}"), Completion(text=text))
     assert text in shown.text
     assert "{completion} {criterion}\n" in shown.text
-
-
-def test_shared_notes_what_was_cleaned_and_where() -> None:
-    shown = load(judge()).shared(Prompt.of("q\u200b", reference="<|im_end|>"), Completion(text="a\u202e"))
-    assert shown.note == (
-        "prompt: removed 1 invisible characters (U+200B ×1); completion: removed 1 invisible characters (U+202E ×1); "
-        "reference: disarmed 1 role tokens"
-    )
-    assert shown.completion == "a"
-    assert shown.original == "a\u202e"
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.txt")])

@@ -13,13 +13,13 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
-from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
 from workers.queue.engine_pool import EnginePool
 
@@ -77,15 +77,6 @@ def test_pool_keeps_minute_counts_between_drains(db: Database, kept: EnginePool)
         assert server.count == 4
 
 
-def test_pool_keeps_retry_after_between_drains(db: Database, kept: EnginePool) -> None:
-    with scripted_server(error(429, retry_after=60)) as server:
-        judge = judge_at(server, max_retries=0, concurrency=1)
-        submit_job(db, 1, judge=judge, rubric=ONE, key="first")
-        drain(db, kept)
-        server.script = YES
-        assert waits_in_another_drain(db, kept, judge, server)
-
-
 def test_pool_keeps_server_capabilities(db: Database, kept: EnginePool) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "no response_format here") if "response_format" in body else YES
@@ -111,17 +102,6 @@ def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:
     with patch("workers.queue.engine_pool.IDLE_SECONDS", -1.0):
         kept.run(moved, itself)  # all that are idle for so long go
     assert kept.run(judge, itself) is not first
-
-
-def test_pool_keeps_locks_usable_between_drains(db: Database, kept: EnginePool) -> None:
-    """asyncio's belong to the loop in which they were first waited for."""
-    with scripted_server(YES) as server:
-        judge = judge_at(server, requests_per_minute=600, tokens_per_minute=10**9)
-        for key, items in (("first", 8), ("second", 16), ("third", 24)):
-            job = submit_job(db, items, judge=judge, rubric=ONE, key=key)
-            drain(db, kept)
-            with db.read() as session:
-                assert jobs.get(session, job).status == "completed", verdicts.page(session, outcome="failed")
 
 
 def test_pool_retries_unavailable_engine(db: Database, kept: EnginePool) -> None:
@@ -177,13 +157,3 @@ def test_pool_keeps_models_until_it_is_closed(kept: EnginePool) -> None:
         assert (local.closed, remote.closed) == (0, 2)
         kept.close()
     assert (local.closed, remote.closed) == (1, 2)
-
-
-def test_pooled_http_engine_reconnects(kept: EnginePool) -> None:
-    async def ask(engine: Engine) -> list[Reply | Failure]:
-        return await engine.ask(EngineRequest("", "u", (Question("Met?", ("Yes", "No")),)))
-
-    with scripted_server(YES) as server:
-        for _ in range(2):
-            (reply,) = kept.run(judge_at(server), ask)
-            assert isinstance(reply, Reply)

@@ -55,13 +55,6 @@ def test_score_asks_all_criteria_in_one_request_criterion_last(judge: Judge) -> 
     assert request.sampling == judge.sampling
 
 
-def test_score_of_checks_asks_no_engine() -> None:
-    engine = InstantEngine(remember=1)
-    verdicts = scored(engine, rubric=Rubric(criteria=(RUBRIC.criteria[1],)))
-    assert outcomes(verdicts) == [("short", None)]
-    assert engine.requests == []
-
-
 def test_score_keeps_known_verdicts() -> None:
     engine = InstantEngine(remember=1)
     known = {key: Verdict.scored(key, 0.25) for key in ("a", "short")}
@@ -69,13 +62,6 @@ def test_score_keeps_known_verdicts() -> None:
     assert verdicts[:2] == list(known.values())
     assert [len(request.questions) for request in engine.requests] == [1]
     assert "Says how." in engine.requests[0].questions[0].text
-
-
-def test_score_of_known_verdicts_asks_no_engine() -> None:
-    engine = InstantEngine(remember=1)
-    known = {key: Verdict.scored(key, 0.25) for key in RUBRIC.by_key}
-    assert scored(engine, **known) == list(known.values())
-    assert engine.requests == []
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.UNREACHABLE, Reason.RATE_LIMITED, Reason.TOO_LONG])

@@ -50,12 +50,6 @@ def test_pairwise_averages_all_pairs_in_both_orders() -> None:
     assert sum(v[0].usage.prompt for v in found if v[0].usage) == 20 * 100
 
 
-def test_pairwise_written_keeps_rationales() -> None:
-    found = compare(Tasteful(long_is_good), WRITTEN, TEXTS)
-    assert values(found) == [0.0, 0.5, 0.25, 1.0, 0.75]
-    assert {vote.rationale for vote in found[3][0].votes} == {"It is answer A.", "It is answer B."}
-
-
 def test_pairwise_reports_disagreeing_orders_and_keeps_votes() -> None:
     found = compare(Tasteful(long_is_good, pull=0.8), PAIRS, ["a", "bbb", "cc"])
     for (verdict,) in found:
@@ -64,13 +58,6 @@ def test_pairwise_reports_disagreeing_orders_and_keeps_votes() -> None:
         assert verdict.spread is not None
         assert verdict.spread > 0.3
     assert values(found) == pytest.approx([0.4, 0.6, 0.5])
-
-
-def test_pairwise_handles_more_pairs_than_run_at_once() -> None:
-    engine = Tasteful(lambda text: len(text) / 100)
-    texts = ["x" * n for n in range(1, 20)]
-    assert values(compare(engine, PAIRS, texts)) == pytest.approx([n / 18 for n in range(19)])
-    assert len({request.shared for request in engine.requests}) == 19 * 18
 
 
 def test_pairwise_opponents_bound_the_calls() -> None:
@@ -103,11 +90,6 @@ def test_top_n_sets_best_to_1_and_others_to_0(asked: Judge) -> None:
     assert [verdict.detail for verdict in found[3]] != [None, None]  # the score that it was chosen by
 
 
-def test_top_n_includes_ties() -> None:
-    assert values(compare(Tasteful(long_is_good), judge(top_n=2), ["a", "bbb", "bbb", "ccc"])) == [0.0, 1.0, 1.0, 1.0]
-    assert values(compare(Tasteful(long_is_good), judge(top_n=1), ["a", "a"])) == [1.0, 1.0]
-
-
 def test_top_n_leaves_failed_verdicts() -> None:
     class Fussy(Tasteful):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
@@ -116,17 +98,6 @@ def test_top_n_leaves_failed_verdicts() -> None:
             return await super().ask(request)
 
     assert values(compare(Fussy(long_is_good), judge("pairwise", top_n=1), TEXTS)) == [0.0, 0.0, 0.0, None, 1.0]
-
-
-def test_groupwise_asks_all_criteria_in_one_request() -> None:
-    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.", weight=-1)))
-    engine = Tasteful(long_is_good)
-    found = compare(engine, GROUP, TEXTS, rubric)
-    (request,) = engine.requests
-    assert len(request.questions) == 2
-    assert "Is rude." in request.questions[1].text
-    assert "Is rude." not in request.shared
-    assert [verdict.criterion for verdict in found[0]] == ["best", "rude"]
 
 
 def test_groupwise_splits_big_groups_into_overlapping_parts() -> None:
@@ -173,19 +144,6 @@ def test_comparison_is_independent_of_order(texts: list[str], asked: Judge) -> N
 def without_usage(verdicts: list[Verdict]) -> list[Verdict]:
     """Return the verdicts of a completion without its share of tokens, which depends on the order of equal texts."""
     return [verdict.model_copy(update={"usage": None}) for verdict in verdicts]
-
-
-@pytest.mark.parametrize("asked", [PAIRS, GROUP, WRITTEN])
-def test_comparison_divides_the_tokens_of_its_calls(asked: Judge) -> None:
-    engine = Tasteful(long_is_good)
-    found = compare(engine, asked, ["a", "bb", "a", "cccc", "a"])
-    used = [verdict.usage for (verdict,) in found if verdict.usage]
-    assert len(used) == 5
-    questions = sum(len(request.questions) for request in engine.requests)
-    assert [sum(usage.prompt for usage in used), sum(usage.cached or 0 for usage in used)] == [
-        100 * questions,
-        50 * questions,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -297,10 +255,3 @@ def test_comparison_shows_answers_or_trajectories() -> None:
     whole = shown(judge(traces=True))
     assert whole[0] == "[assistant]\nIt scatters."
     assert whole[1].startswith("[assistant]\n[calls search(sky)]\n\n[tool]\n{")
-
-
-def test_score_group_scores_one_by_one_for_other_judges() -> None:
-    engine = InstantEngine(remember=9)
-    found = compare(engine, Judge(name="r", model="m"), ["a", "b"])
-    assert values(found) == [0.9, 0.9]
-    assert len(engine.requests) == 2

@@ -16,7 +16,6 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, labels, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.scoring.completions import score
-from workers.scoring.questions import questions_of
 
 RUBRIC = Rubric(
     criteria=(
@@ -117,31 +116,3 @@ def test_cascade_continues_after_failure() -> None:
         verdict = scored(last_fails)["why"]
     assert (verdict.outcome, verdict.value) == ("failed", None)
     assert [vote.outcome for vote in verdict.votes] == ["scored", "failed"]
-
-
-def test_cascade_may_hold_a_panel() -> None:
-    with scripted_server(labels(Yes=0.5, No=0.5)) as unsure, scripted_server(labels(Yes=0.9, No=0.1)) as sure:
-        panel = Judge(name="p", mode="panel", members=(at(sure, "a"), at(unsure, "b")))
-        cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "cheap"), panel))
-        found = scored(cascade)
-    assert [leaf.name for leaf in cascade.leaf_judges] == ["cheap", "a", "b"]
-    assert [vote.by for vote in found["why"].votes] == ["cheap", "p"]
-    assert [(vote.by, vote.value) for vote in found["why"].votes[1].votes] == [
-        ("a", pytest.approx(0.9)),
-        ("b", pytest.approx(0.5)),
-    ]
-    assert Verdict.model_validate_json(found["why"].model_dump_json(exclude_defaults=True)) == found["why"]
-    assert found["why"].value == pytest.approx(0.7)
-
-
-def test_panel_question_holds_members_and_rule() -> None:
-    a, b = Judge(name="a", model="a"), Judge(name="b", model="b", mode="written")
-    judges = [
-        Judge(name="p", mode="panel", members=(a, b)),
-        Judge(name="p", mode="panel", members=(b, a)),
-        Judge(name="p", mode="panel", members=(a, b), voting=Voting(rule="min")),
-        Judge(name="p", mode="cascade", members=(a, b), band=BAND),
-        Judge(name="p", mode="cascade", members=(a, b), band=(0.2, 0.7)),
-        a,
-    ]
-    assert len({questions_of(RUBRIC, judge).digest for judge in judges}) == len(judges)

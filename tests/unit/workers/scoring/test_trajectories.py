@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from rubricsvc.core.judge import Judge, Thinking, TrajectoryOptions
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
-from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
@@ -146,34 +146,6 @@ def test_trajectory_reports_repetition() -> None:
     progress, _ = scored(Growing(), judge(), stuck)
     assert "repeats" in (progress.detail or "")
     assert "repeats" not in (scored(Growing(), judge())[0].detail or "")
-
-
-def test_trajectory_treats_plain_answer_as_one_step() -> None:
-    engine = Growing()
-    progress, _ = scored(engine, judge(), Completion(text="Rayleigh scattering."))
-    assert [vote.by for vote in progress.votes] == ["step 1"]
-    scored(engine, judge(), Completion(text=""))
-    assert "(Nothing was written here.)" in engine.requests[-1].shared
-
-
-def test_trajectory_keeps_checks() -> None:
-    check = Check(name="loops", args={})
-    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="loops", text="No loops.", check=check)))
-    found = scored(Growing(), judge(), rubric=rubric)
-    assert [(verdict.criterion, verdict.outcome) for verdict in found] == [
-        ("progress", "scored"),
-        ("honest", "scored"),
-        ("loops", "scored"),
-    ]
-
-
-def test_trajectory_written_keeps_rationales_of_steps() -> None:
-    asked = judge(written=True).model_copy(update={"thinking": Thinking(), "criteria_per_call": 0})
-    progress, _ = scored(InstantEngine(), asked)
-    assert [vote.rationale for vote in progress.votes] == ["So it is."] * 3
-    assert progress.value == 1.0
-    rubric = Rubric(criteria=(PROGRESS.model_copy(update={"scale": Numeric(low=0, high=4)}),))
-    assert scored(InstantEngine(), judge(), rubric=rubric)[0].outcome == "scored"
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from tests.scripted_server import ScriptedReply, scripted_server
-from workers.engines.base import EngineRequest, Failure, Question, Reply, RequestFailed
-from workers.engines.http.openai import OpenAIEngine
+from workers.engines.base import Failure, RequestFailed
 from workers.engines.http.throttle import FAILURE_THRESHOLD, Breaker
 
 
@@ -123,24 +120,3 @@ def test_breaker_count_is_reset_by_responses_only(between: str | RequestFailed, 
         return breaker.is_open
 
     assert asyncio.run(run()) is opens
-
-
-def test_engine_stops_calling_a_server_that_hangs() -> None:
-    """Otherwise each question would wait for the timeout of each of its retries."""
-
-    async def run(url: str) -> list[Reply | Failure]:
-        endpoint = Endpoint(base_url=url, timeout_s=0.3, max_retries=4, outage_timeout_s=0.0, prompt_lists=False)
-        engine = OpenAIEngine("m", endpoint, first_pause_s=0.2)
-        try:
-            questions = tuple(Question(str(n), ("Yes",)) for n in range(FAILURE_THRESHOLD))
-            return await engine.ask(EngineRequest("", "u", questions))
-        finally:
-            await engine.aclose()
-
-    with scripted_server(ScriptedReply(delay_s=600)) as running:
-        replies = asyncio.run(run(running.url))
-        assert FAILURE_THRESHOLD <= running.count < 2 * FAILURE_THRESHOLD
-    reasons = [reply.reason for reply in replies if isinstance(reply, Failure)]
-    assert len(reasons) == len(replies)
-    assert set(reasons) <= {Reason.TIMEOUT, Reason.UNAVAILABLE}
-    assert reasons.count(Reason.UNAVAILABLE) > 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -64,16 +63,6 @@ def test_structured_output_is_dropped_once_refused() -> None:
     assert ["response_format" in body for body in running.requests] == [True, False, False]
 
 
-def test_structured_output_is_kept_after_an_unrelated_refusal() -> None:
-    script = [error(400, "no"), error(400, "no"), ScriptedReply("{}")]
-    with scripted_server(script) as running:
-        request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
-        (first,), (second,) = ask_at(running.url, request, request)
-    assert isinstance(first, Failure)
-    assert isinstance(second, Reply)
-    assert ["response_format" in body for body in running.requests] == [True, False, True]
-
-
 def test_limit_field_switches_to_max_completion_tokens() -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "use 'max_completion_tokens' instead") if "max_tokens" in body else labels(Yes=0.9)
@@ -101,16 +90,6 @@ def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
         (first,), (second,) = ask_at(running.url, request, request)
     assert isinstance(first, Reply) and isinstance(second, Reply)
     assert [body["top_logprobs"] for body in running.requests] == [20, 5, 5]
-
-
-def test_capabilities_retry_concurrent_refusals() -> None:
-    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-        refusal = error(400, "use 'max_completion_tokens' instead")
-        return replace(refusal, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
-
-    with scripted_server(script) as running:
-        (answers,) = ask_at(running.url, EngineRequest("", "u", (YES_NO, YES_NO, YES_NO)))
-    assert all(isinstance(answer, Reply) for answer in answers), answers
 
 
 def test_capabilities_expire() -> None:

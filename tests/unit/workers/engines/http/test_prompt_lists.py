@@ -15,14 +15,12 @@ from rubricsvc.core.verdict import Reason
 from tests.scripted_server import (
     BEGIN,
     MODEL,
-    TOO_LONG,
     ScriptedReply,
     ScriptedServer,
     chat_ml,
     error,
     labels,
     scripted_server,
-    unsupported,
 )
 from tests.unit.workers.engines import requests as asking
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -63,14 +61,6 @@ def test_readouts_in_a_list_equal_single_readouts(kind: str) -> None:
     assert masses(in_lists[1])[:3] == pytest.approx([0.01, 0.02, 0.03])
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_list_without_system_text(kind: str) -> None:
-    with scripted_server(by_number, kind=kind) as running:
-        (answers,) = ask_at(running, EngineRequest("", "u ", readouts(3).questions))
-    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert running.list_sizes == [3]
-
-
 def begun(messages: Sequence[Mapping[str, str]]) -> str:
     return BEGIN + chat_ml(messages)
 
@@ -83,14 +73,6 @@ def test_first_token_is_sent_as_often_as_in_the_chat(kind: str) -> None:
         (answers,) = ask_at(running, readouts(3))
     assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
     assert [prompt.count(BEGIN) for prompt in running.requests[0]["prompt"]] == [kind == "vllm"] * 3
-
-
-def test_sglang_without_message_rendering_gets_chat_requests() -> None:
-    with scripted_server(by_number, kind="sglang") as running:
-        running.render = unsupported
-        for answers in ask_at(running, readouts(3), readouts(3)):
-            assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert (running.list_sizes, running.count) == ([], 6)
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
@@ -138,16 +120,6 @@ def test_template_that_changes_texts_is_not_used(render: Any, lists: list[int]) 
     assert running.list_sizes == lists
 
 
-def test_prompt_list_fails_only_the_prompt_that_is_too_long() -> None:
-    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        return TOO_LONG if "Criterion 2?" in body["messages"][-1]["content"] else by_number(number, body)
-
-    with scripted_server(script, kind="vllm") as running:
-        (answers,) = ask_at(running, readouts(4))
-    assert isinstance(answers[2], Failure) and answers[2].reason is Reason.TOO_LONG
-    assert masses([*answers[:2], answers[3]]) == pytest.approx([0.01, 0.02, 0.04])
-
-
 def test_prompt_over_max_context_fails_alone() -> None:
     """The server's tokens are characters. It counts them for single requests; a list has none that is too long."""
     long, short = "x" * 1000 + " 2?", "é" * 400 + " 3?"
@@ -167,25 +139,6 @@ def test_prompt_over_max_context_fails_alone() -> None:
     assert running.list_sizes == [2]
 
 
-def test_list_with_invalid_logprobs_is_repeated_as_single_requests() -> None:
-    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        return ScriptedReply("Yes", {"Yes": math.nan}) if number < 3 else by_number(number, body)
-
-    with scripted_server(script, kind="vllm") as running:
-        for answers in ask_at(running, readouts(3), readouts(3)):
-            assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert running.list_sizes == [3, 3]
-
-
-def test_template_probe_has_the_short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.engines.http.client.PROBE_TIMEOUT_S", 0.3)
-    with scripted_server(labels(Yes=0.9), kind="vllm") as running:
-        running.tokenize_delay_s = 600
-        for answers in ask_at(running, readouts(3), readouts(3), timeout_s=300):
-            assert masses(answers) == pytest.approx([0.9] * 3)
-    assert running.list_sizes == []
-
-
 def test_prompt_list_repeats_only_the_invalid_reply() -> None:
     broken: list[int] = []
 
@@ -199,14 +152,6 @@ def test_prompt_list_repeats_only_the_invalid_reply() -> None:
         (answers,) = ask_at(running, readouts(3))
     assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
     assert running.count == 3 + 1
-
-
-def test_list_that_failed_is_not_repeated_as_single_requests() -> None:
-    with scripted_server(error(503), kind="vllm") as running:
-        (answers,) = ask_at(running, readouts(3), max_retries=1)
-    assert [answer.reason for answer in answers if isinstance(answer, Failure)] == [Reason.SERVER_ERROR] * 3
-    assert running.list_sizes == [3, 3]
-    assert len(running.requests) == 2
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"no", json.dumps({"choices": [{"index": 0}]}).encode()])
@@ -239,22 +184,6 @@ def test_thinking_is_disabled_unless_requested(kind: str) -> None:
     assert "chat_template_kwargs" not in thinking
 
 
-def test_template_options_are_not_sent_to_unknown_servers() -> None:
-    with scripted_server(by_number) as running:
-        ask_at(running, readouts(1), readouts(2))
-        assert all("chat_template_kwargs" not in request for request in running.requests)
-        assert running.probes == 1
-
-
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_template_is_learned_without_thinking(kind: str) -> None:
-    with scripted_server(by_number, kind=kind) as running:
-        running.render_thinking = hybrid
-        (answers,) = ask_at(running, readouts(3))
-        assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-        assert running.list_sizes == [3]
-
-
 def test_template_options_are_dropped_once_refused() -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.template_options = False
@@ -274,31 +203,3 @@ def test_probe_repeats_for_a_server_that_starts_late() -> None:
         with patch("workers.engines.http.openai.PROBE_PAUSE_S", 0.0):
             ask_at(running, readouts(1), max_retries=1)
     assert [request.get("chat_template_kwargs") for request in running.requests] == [None, {"enable_thinking": False}]
-
-
-@pytest.mark.parametrize("early", [None, [], ["another"]])
-def test_probe_repeats_after_an_incomplete_model_list(early: list[str] | None) -> None:
-    with scripted_server(by_number, kind="vllm") as running:
-        running.models = lambda probes: early if probes == 1 else [MODEL]
-        with patch("workers.engines.http.openai.PROBE_PAUSE_S", 0.0):
-            for answers in ask_at(running, readouts(1), readouts(3), readouts(3)):
-                assert isinstance(answers[0], Reply)
-        assert running.list_sizes == [3, 3]
-        running.probes = 0
-        ask_at(running, readouts(3), readouts(3))  # but not each time
-        assert (running.probes, running.list_sizes) == (1, [3, 3])
-
-
-def test_capabilities_and_template_expire() -> None:
-    with scripted_server(by_number, kind="vllm") as running:
-        running.render = trimmed
-        blanks = readouts(3, shared="  begins with blanks ")
-        ask_at(running, blanks, blanks)
-        assert running.list_sizes == []
-        running.render = chat_ml
-        with patch("workers.engines.http.openai.CAPABILITIES_TTL_S", 0.0):
-            ask_at(running, blanks, blanks)
-        assert running.list_sizes == [3, 3]
-    with scripted_server(by_number) as other, patch("workers.engines.http.openai.CAPABILITIES_TTL_S", 0.0):
-        ask_at(other, readouts(1), readouts(1))
-        assert other.probes == 2

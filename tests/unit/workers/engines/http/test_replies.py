@@ -56,11 +56,6 @@ def test_usage_without_cached_tokens_is_uncounted(details: dict[str, Any]) -> No
     ]
 
 
-@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 3, "prompt_tokens_details": None}])
-def test_usage_may_be_missing(usage: dict[str, Any] | None) -> None:
-    assert isinstance(read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question("")), Reply)
-
-
 @pytest.mark.parametrize(
     "usage",
     [

