@@ -86,43 +86,10 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert again.json["families"] == ran.json["families"], "fitted from what the model gave, not from what came of it"
 
 
-def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
-    labelled("jobs", "submit", "--judge", "sure", "--wait")
-    ran = labelled("judges", "agreement", "sure", "--resamples", 0)
-    assert ran.code == 0
-    for word in (
-        "calibrated",
-        "balanced_accuracy",
-        "METRIC",
-        "n/a: pearson, spearman, kendall",
-        "ANNOTATOR",
-        "REASON",
-    ):
-        assert word in ran.out, word
-    ran = labelled("judges", "calibrate", "sure", "--as", "mine")
-    assert ran.code == 0 and "METHOD" in ran.out and "'mine'" in ran.err
-
-
 def import_labels(cli: Cli, path: Path, records: list[dict[str, Any]]) -> None:
     path.write_text("\n".join(map(json.dumps, records)))
     assert cli("labels", "import", path).code == 0
     assert cli("jobs", "submit", path, "--judge", "sure", "--wait").code == 0
-
-
-def test_agreement_prints_why_something_is_missing(labelled: Cli, tmp_path: Path) -> None:
-    criteria = [{"key": "good", "text": "Is good."}, {"key": "one", "text": "Is one."}]
-    records: list[dict[str, Any]] = [
-        {"id": f"z{n}", "prompt": f"Z{n}?", "criteria": criteria, "completions": ["Bad."], "labels": {"good": n < 4}}
-        for n in range(6)
-    ]
-    records[0]["labels"] = {"good": [True, False], "one": 1}
-    import_labels(labelled, tmp_path / "more.jsonl", records)
-    lines = labelled("judges", "agreement", "sure", "--job", 1, "--resamples", 30).out.splitlines()
-    assert "pearson, spearman, kendall" in [line.split(": ")[1] for line in lines if line.startswith("n/a: ")]
-    few = labelled("judges", "agreement", "sure", "--job", 1, "--criterion", "one")
-    assert "n/a: pairwise_accuracy, auroc, accuracy, " in few.out and "METRIC" not in few.out
-    for args in (("--resamples", 0), ("--criterion", "good", "--resamples", 19)):
-        assert "n/a: intervals: " in labelled("judges", "agreement", "sure", "--job", 1, *args).out
 
 
 def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
@@ -160,33 +127,3 @@ def test_agreement_prints_annotators_beside_the_judge(labelled: Cli, tmp_path: P
     one = labelled(*asked, "--criterion", "kind", "--json").json
     assert [group["name"] for group in one["criteria"]] == ["kind"] and one["criteria"][0]["confusion"]
     assert set(one["criteria"][0]["inter_annotator"]) > {"accuracy", "kappa", "alpha"}
-
-
-@pytest.mark.parametrize(
-    ("args", "code"),
-    [
-        (("agreement", "none"), 3),
-        (("agreement", "sure"), 2),
-        (("agreement", "sure", "--criterion", "x"), 2),
-        (("calibrate", "none"), 3),
-    ],
-)
-def test_agreement_and_calibrate_refuse_what_is_not_there(labelled: Cli, args: tuple[str, ...], code: int) -> None:
-    ran = labelled("judges", *args)
-    assert ran.code == code and "hint: " in ran.err, ran.err
-
-
-def test_agreement_and_calibrate_use_labels_of_an_earlier_version(labelled: Cli, tmp_path: Path) -> None:
-    """The rubric is edited after it was labelled; the judge scores only the new version."""
-    lines = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
-    for line in lines:
-        line["criteria"] = [{"key": "fine", "text": "Is good.", "weight": 3}, "Is new."]
-        del line["labels"]
-    (tmp_path / "second.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    ran = labelled("rubrics", "import", tmp_path / "second.jsonl", "--json")
-    assert ran.json["new_rubrics"][0].endswith("@2")
-    assert labelled("jobs", "submit", tmp_path / "second.jsonl", "--judge", "sure", "--wait").code == 0
-    report = labelled("judges", "agreement", "sure", "--json", "--resamples", 0).json
-    assert [(one["name"], one["pairs"]) for one in report["criteria"]] == [("fine", 80)]
-    assert report["pooled"]["excluded"] == {} and report["reward"]["pairs"] == 40
-    assert labelled("judges", "calibrate", "sure", "--json").json["families"][0]["labels"] == 80

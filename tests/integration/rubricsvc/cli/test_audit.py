@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,50 +66,6 @@ def test_audit_reports_a_judge_that_is_fooled(judged: Cli, tmp_path: Path) -> No
     assert judged("judges", "list", "--json").lines[1]["audit"].startswith("passed"), "the newest one counts"
 
 
-def test_audit_keeps_its_exit_code_if_the_reader_has_gone(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as gone:
-        monkeypatch.setattr(sys, "stdout", gone)
-        assert judged("judges", "audit", "gullible", "--suite", "injection").code == 4
-
-
-def test_audit_report_separates_attacks_from_unchanged_completions(judged: Cli, tmp_path: Path) -> None:
-    fooled = judged("judges", "audit", "gullible", "--max-fpr", "plain=0", "--max-fpr", "missed=0")
-    assert "successful" in fooled.out and "wrong" not in fooled.out
-    blind = judged("judges", "audit", "blind", "--suite", "trivial", "--out", "report.html")
-    assert blind.code == 4 and "wrong" in blind.out and "successful" not in blind.out
-    page = (tmp_path / "report.html").read_text()
-    assert "<b>missed</b>" in page and "Wrong" in page and "Successful" not in page
-
-
-def test_audit_bare_limit_changes_false_positive_suites_only(judged: Cli) -> None:
-    default = {
-        name: suite["max_rate"] for name, suite in suites_of(judged("judges", "audit", "wise", "--json")).items()
-    }
-    ran = judged("judges", "audit", "wise", "--json", "--max-fpr", 0.4, "--max-fpr", "missed=0.3")
-    limits = {name: suite["max_rate"] for name, suite in suites_of(ran).items()}
-    false_positives = {"plain", "master_keys", "constant", "trivial", "injection"}
-    assert {name for name in default if limits[name] != default[name]} == false_positives | {"missed"}
-    assert {limits[name] for name in false_positives} == {0.4} and limits["missed"] == 0.3
-
-
-def test_audit_of_one_suite_is_not_stored(judged: Cli) -> None:
-    ran = judged("judges", "audit", "gullible", "--suite", "master_keys", "--json")
-    assert ran.code == 0 and list(suites_of(ran)) == ["plain", "missed", "master_keys"]
-    assert judged("judges", "show", "gullible", "--json").json["newest_audit"] is None
-
-
-def test_audit_of_a_trajectory_judge_attacks_steps(judged: Cli, tmp_path: Path) -> None:
-    add_judge(judged, "steps", engine="wise", mode="trajectory")
-    ran = judged("judges", "audit", "steps", "--suite", "loops", "--json")
-    assert ran.code == 4 and list(suites_of(ran)) == ["plain", "missed", "loops"], ran.err
-    assert [one["passed"] for one in suites_of(ran).values()] == [True, False, True]
-    own = {"prompt": "Why?", "criteria": [{"key": "a", "text": "Is."}], "completions": ["x"], "labels": {"a": 0}}
-    (tmp_path / "own.jsonl").write_text(json.dumps(own))
-    assert judged("judges", "audit", "steps", "--data", "own.jsonl").code == 2
-
-
 def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
     records = [
         {"prompt": "Why?", "criteria": [{"key": "a", "text": "Is right."}], "completions": [text], "labels": {"a": met}}
@@ -129,22 +82,6 @@ def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
     ran = judged("judges", "audit", "wise", "--job", 1, "--json")
     assert (ran.code, ran.json["non_default_options"]) == (0, "--job 1"), ran.err
     assert suites_of(ran)["injection"]["rate"]["n"] == 70 and suites_of(ran)["missed"]["passed"] is None
-
-
-def test_audit_records_its_non_default_options(judged: Cli, tmp_path: Path) -> None:
-    record = {"prompt": "Why?", "criteria": ["Says why."], "completions": ["No."], "labels": {"c1": False}}
-    (tmp_path / "labelled.jsonl").write_text(json.dumps(record))
-    for args, options in (
-        (("--per-attack", 4, "--limit", 7), ""),
-        (("--per-attack", 0), "--per-attack 0"),
-        (
-            ("--data", "labelled.jsonl", "--limit", 2, "--per-attack", 1, "--max-fpr", 0.9),
-            "--data labelled.jsonl --limit 2 --per-attack 1 --max-fpr 0.9",
-        ),
-    ):
-        assert judged("judges", "audit", "wise", "--json", *args).code in (0, 4)
-        newest = judged("judges", "show", "wise", "--json").json["newest_audit"]
-        assert newest["audit"]["non_default_options"] == options
 
 
 def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,12 +124,3 @@ def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.Mo
 def test_audit_refuses_invalid_options(judged: Cli, args: tuple[str, ...], code: int) -> None:
     ran = judged("judges", "audit", *args)
     assert ran.code == code and "hint: " in ran.err, ran.err
-
-
-def test_audit_notes_an_attack_that_changed_nothing(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def yes(self: Ruled, request: EngineRequest) -> list[Reply | Failure]:
-        return [Reply(label_mass={"Yes": 0.9, "No": 0.1}) for _ in request.questions]
-
-    monkeypatch.setattr(Ruled, "ask", yes)
-    ran = judged("judges", "audit", "wise", "--suite", "injection")
-    assert re.search(r"injection \(1\.000 .* 0\.05.*\(1\.000\)\)", ran.err)

@@ -60,11 +60,6 @@ def test_collections_add_debian_makes_prompts_of_every_capability(cli: Cli, tmp_
     assert not {"Next", "Prev", "Home"} & set(page["text"].split()) and "pg_dump" in page["terms"]
 
 
-def test_collections_add_refuses_a_package_that_is_not_installed(cli: Cli) -> None:
-    assert cli("collections", "add", "none", "--debian", "no-such-package-doc").code in (2, 3)
-    assert cli("collections", "add", "none", "--debian", "postgresql-doc", "--python").code == 2
-
-
 def generate(cli: Cli, server_url: str, tmp_path: Path, *options: object) -> Any:
     file = tmp_path / "prompts.jsonl"
     file.write_text(json.dumps(PROMPT))
@@ -93,31 +88,6 @@ def test_collections_are_added_listed_searched_shown_and_deleted(cli: Cli, docum
     assert undecodable.code == 2 and "UTF-8" in undecodable.err, undecodable.err
     assert cli("collections", "delete", "docs").code == 0
     assert [cli("collections", *args).code for args in (("show", "docs"), ("delete", "docs"), ("list",))] == [3, 3, 0]
-
-
-def test_collections_list_names_a_damaged_collection_and_lists_the_others(cli: Cli, tmp_path: Path) -> None:
-    assert cli("collections", "add", "python", "--python").code == 0
-    folder = tmp_path / "collections"
-    whole = (folder / "python.fts.db").read_bytes()
-    start = whole[: len(whole) // 8]
-    damaged = {"cut": start, "zeroed": start.ljust(len(whole), b"\0"), "empty": b""}
-    for name, content in damaged.items():
-        (folder / f"{name}.fts.db").write_bytes(content)
-    listed = cli("collections", "list", "--json")
-    assert (listed.code, [one["name"] for one in listed.lines]) == (0, ["python"])
-    warnings = [line for line in listed.err.splitlines() if line.startswith("warning: ")]
-    for name in damaged:
-        assert any(f"collections add {name} " in one for one in warnings), listed.err
-        assert cli("collections", "show", name).code == 2
-
-
-def test_collections_add_takes_a_path_or_python(cli: Cli, documents: Path) -> None:
-    assert [cli("collections", "add", "x", *args).code for args in ((), (documents, "--python"), ("nowhere",))] == [
-        2,
-        2,
-        3,
-    ]
-    assert cli("collections", "add", "python", "--python", "--json").json["documents"] == 79
 
 
 def test_generate_grounded_reads_writes_and_is_verified(cli: Cli, documents: Path, tmp_path: Path) -> None:
@@ -158,36 +128,6 @@ def test_generate_grounded_reads_writes_and_is_verified(cli: Cli, documents: Pat
     assert cli("rubrics", "import", "-", stdin=json.dumps(with_documents)).code == 0
     assert cli("collections", "verify", "docs", "given", "--json").json["verified"] == 1
     assert reasons == [("sky-grounded@1", "not in the document"), ("own@1", "no such document")]
-
-
-def test_generate_grounded_fails_on_a_worker_without_the_collection(cli: Cli, documents: Path, tmp_path: Path) -> None:
-    assert cli("collections", "add", "docs", documents).code == 0
-    with scripted_server(reader) as server:
-        assert generate(cli, server.url, tmp_path, "--collection", "docs", "--no-gate").code == 0
-        assert cli("collections", "delete", "docs").code == 0
-        lacking = cli("jobs", "wait", 1, "--json")
-        assert (lacking.code, lacking.json["reasons"], server.count) == (1, {"no_collection": 1}, 0), lacking.err
-        (documents / "more.txt").write_text("More.")
-        assert cli("collections", "add", "docs", documents).code == 0
-        other = cli("jobs", "retry", 1, "--wait", "--json")
-        assert (other.code, other.json["reasons"], server.count) == (1, {"other_collection": 1}, 0), other.err
-        reason = cli("jobs", "items", 1, "--json").out
-        assert "rubricsvc collections add docs PATH --replace" in reason
-        (documents / "more.txt").unlink()
-        assert cli("collections", "add", "docs", documents, "--replace").code == 0
-        done = cli("jobs", "retry", 1, "--wait", "--json")
-    assert (done.code, done.json["rubrics"]) == (0, 1), done.err
-
-
-def test_generate_grounded_needs_a_collection_that_exists(cli: Cli, documents: Path, tmp_path: Path) -> None:
-    with scripted_server(reader) as server:
-        assert generate(cli, server.url, tmp_path).code == 2
-        assert generate(cli, server.url, tmp_path, "--collection", "docs").code == 3
-        assert generate(cli, server.url, tmp_path, "--collection", "docs", "--dry-run").code == 3
-        assert cli("collections", "add", "docs", documents).code == 0
-        estimate = generate(cli, server.url, tmp_path, "--collection", "docs", "--dry-run").json
-        assert server.count == 0 and estimate["calls"] > 3
-    assert cli("rubrics", "generate", "--judge", "writer", "--collection", "docs", "-").code == 2
 
 
 def test_prompts_synthesize_writes_what_can_be_imported(cli: Cli, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -16,9 +15,7 @@ from mcp_types import CallToolResult, TextContent
 
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
-from rubricsvc.collections.mcp_server import OPEN_CHARS
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
-from tests.cli import Cli
 from tests.service_process import TIMEOUT, command
 from workers.checks.citations import sources
 
@@ -54,27 +51,6 @@ def text(result: CallToolResult) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
-
-
-def test_serve_answers_the_tools_of_a_collection(server: StdioServerParameters | str) -> None:
-    async def session() -> None:
-        async with Client(server) as client:
-            tools = {tool.name: tool.input_schema["required"] for tool in (await client.list_tools()).tools}
-            assert tools == {"search": ["query"], "open": ["id"], "find": ["id", "text"], "quote": ["id", "text"]}
-            hits = text(await client.call_tool("search", {"query": "dead tuples AND (index"})).splitlines()
-            assert [line.split(":")[0] for line in hits] == ["[index] Indexes", "[vacuum] Vacuum"]
-            first = (await client.call_tool("open", {"id": "vacuum"})).structured_content
-            assert first is not None and len(first["text"]) == OPEN_CHARS
-            asked = {"id": "vacuum", "start": OPEN_CHARS, "chars": first["more"]}
-            rest = (await client.call_tool("open", asked)).structured_content
-            assert rest is not None and (first["text"] + rest["text"], rest["more"]) == (LONG, 0)
-            found = await client.call_tool("find", {"id": "index", "text": "query"})
-            assert found.structured_content is not None
-            assert PAGES[1].text[found.structured_content["start"] :].startswith(found.structured_content["text"])
-            quoted = await client.call_tool("quote", {"id": "index", "text": "An index speeds up a query."})
-            assert (quoted.is_error, text(quoted)) == (False, "“An index speeds up a query.” [index]")
-
-    asyncio.run(session())
 
 
 def test_serve_answers_wrong_calls_with_errors(server: StdioServerParameters | str) -> None:
@@ -116,9 +92,3 @@ def test_results_open_documents_for_checks_of_citations(
     )
     opened = sources(Prompt.of("?"), Completion(text="", messages=messages))
     assert "An index speeds\nup a query." in opened["index"]
-
-
-def test_serve_refuses_a_busy_port_and_an_unknown_collection(cli: Cli, folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as busy:
-        assert cli("collections", "serve", "docs", "--port", busy.getsockname()[1]).code == 2
-    assert cli("collections", "serve", "nothing").code == 3

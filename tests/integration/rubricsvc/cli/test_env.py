@@ -49,23 +49,10 @@ def test_env_try_samples_prompts_of_a_file_and_scores_those_with_checks(cli: Cli
     assert (total["prompt"], total["text"], total["score"]) == ("What is 6 + 7?", "13", None)
 
 
-def test_env_try_refuses_a_file_beside_a_prompt(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "sums.yaml").write_text(SUMS)
-    assert cli("env", "try", "calculator", "--file", "sums.yaml", "--prompt", "?").code == 2
-    assert cli("env", "try", "calculator", "--file", "nowhere.yaml").code in (2, 3)
-    assert cli("env", "try", "calculater", "--file", "sums.yaml").code == 2
 
 
-@pytest.mark.parametrize("name", ["mcp", "nope"])
-def test_env_try_names_the_environments(cli: Cli, name: str) -> None:
-    tried = cli("env", "try", name, "--prompt", "?")
-    assert tried.code == 2 and name in tried.err and "expected research, calculator" in tried.err, tried.err
 
 
-def test_env_try_refuses_a_seed_that_no_library_takes(cli: Cli) -> None:
-    for seed in (2**64, -1):
-        tried = cli("env", "try", "calculator", "--prompt", "?", "--seed", seed)
-        assert tried.code == 2 and "--seed" in tried.err, tried.err
 
 
 def test_env_try_of_a_local_run_refuses_a_tool_elsewhere(cli: Cli, tmp_path: Path) -> None:
@@ -83,16 +70,6 @@ tools = {mcp = [{name = "far", url = "http://203.0.113.5/mcp"}]}
     assert (tried.code, "203.0.113.5" in tried.err, "local_only" in tried.err) == (2, True, True), tried.err
 
 
-def test_env_demonstrate_names_the_prompts_that_it_leaves_out(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "vacuum.md").write_text("# Vacuum\n\nA vacuum removes dead tuples from a table.\n")
-    (tmp_path / "define.yaml").write_text(DEFINE)
-    assert cli("collections", "add", "docs", "docs").code == 0
-    made = cli("env", "demonstrate", "define.yaml", "--collection", "docs", "--out", "made.jsonl", "--json")
-    assert made.code == 0, made.err
-    assert made.json["demonstrations"] == 1 and len(made.json["left_out"]) == 1
-    (line,) = (tmp_path / "made.jsonl").read_text().splitlines()
-    assert json.loads(line)["text"].endswith("[vacuum.md].")
 
 
 def test_env_demonstrate_has_the_results_of_a_run(cli: Cli, tmp_path: Path) -> None:

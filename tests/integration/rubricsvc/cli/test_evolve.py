@@ -49,17 +49,6 @@ def evolve(cli: Cli, *args: object) -> Ran:
     return ran
 
 
-def test_evolve_without_a_model_asks_no_judge(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
-    prepare(cli, tmp_path, server.url)
-    before = server.count
-    found = evolve(cli).json
-    assert (found["jobs"], found["held_out"]["gain"], server.count) == ([], False, before)
-    assert evolve(cli).json == found == cli("evolve", "show", 1, "--json").json
-    listed = cli("evolve", "list", "--json").lines
-    assert [(one["id"], one["steps"], one["planned"]) for one in listed] == [(1, 2, 2)]
-    assert "no gain is shown" in cli("evolve", "show", 1).err
-
-
 def test_evolve_finds_a_criterion_that_a_model_proposes(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
     prepare(cli, tmp_path, server.url)
     found = evolve(cli, "--proposer", "j").json
@@ -88,25 +77,6 @@ def test_evolve_refuses_a_limit_without_a_price_and_unknown_judges(
         assert cli("evolve", "start", "r", *args).code in (2, 3)
     assert cli("evolve", "list", "--json").out == ""
     assert cli("evolve", "start").code == 2 and cli("evolve", "show", 9).code == 3
-
-
-def test_evolve_stops_while_its_models_are_away(cli: Cli, tmp_path: Path) -> None:
-    away = False
-
-    def script(number: int, request: dict[str, object]) -> ScriptedReply:
-        return ScriptedReply(status=500, body=b"{}") if away else evolving_model.model(number, request)
-
-    with scripted_server(script) as server:
-        prepare(cli, tmp_path, server.url, outage_timeout_s=0)
-        away = True
-        args = ("evolve", "start", "r", *SMALL, "--proposer", "j")
-        ran = cli(*args)
-        assert ran.code == 3, ran.err
-        found = cli("evolve", "show", 1, "--json").json
-        assert (found["finished_at"], found["held_out"], found["jobs"]) == (None, None, [])
-        away = False
-        ran = cli("evolve", "start", "--resume", 1, "--json")
-        assert ran.code == 0 and ran.json["held_out"]["gain"], ran.err
 
 
 @pytest.mark.timeout(180)

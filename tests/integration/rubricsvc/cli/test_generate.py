@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.cli import Cli, add_judge
 from tests.scripted_server import scripted_server, text_reply
-from tests.services import free_port
 
 
 def samples(cli: Cli) -> list[tuple[int, int]]:
@@ -33,27 +32,6 @@ def test_generate_then_score(cli: Cli, rubric_file: Path) -> None:
     assert samples(cli) == [(1, 0), (1, 1), (2, 0), (2, 1)]
     ran = cli("jobs", "submit", "--judge", "quick", "--policy", "mine", "--wait", "--json")
     assert (ran.code, ran.json["rewards"]) == (0, 4)
-
-
-def test_generate_takes_the_prompts_of_a_file(cli: Cli, rubric_file: Path) -> None:
-    with scripted_server(text_reply("One.")) as server:
-        ran = cli("completions", "generate", "--url", server.url, "-n", 1, "--prompts", rubric_file, "--limit", 1)
-    assert ran.code == 0 and samples(cli) == [(1, 0)]
-    assert "--rubric NAME" in ran.err
-    assert cli("rubrics", "list", "--json").out == ""
-
-
-def test_generate_refuses_wrong_options(cli: Cli) -> None:
-    for args in ((), ("--url", "http://127.0.0.1:1/v1", "--embedded"), ("--embedded", "--temperature", "nan")):
-        assert cli("completions", "generate", *args).code == 2
-    ran = cli("completions", "generate", "--embedded")
-    assert ran.code == 2 and "--prompts" in ran.err
-
-
-def test_generate_exits_with_3_without_a_server(cli: Cli, rubric_file: Path) -> None:
-    url = f"http://127.0.0.1:{free_port()}/v1"
-    ran = cli("completions", "generate", "--url", url, "--model", "m", "--prompts", rubric_file)
-    assert (ran.code, ran.out) == (3, "")
 
 
 def test_generate_continues_after_a_kill(cli: Cli, tmp_path: Path) -> None:

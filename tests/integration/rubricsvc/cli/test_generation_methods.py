@@ -88,12 +88,6 @@ def test_contrastive_of_two_policies(cli: Cli, server: ScriptedServer) -> None:
     assert probes["own"]["reward"] > probes["worse"]["reward"]
 
 
-def test_contrastive_fails_prompts_without_completions_of_different_quality(cli: Cli, server: ScriptedServer) -> None:
-    asked = server.count
-    assert generate(cli, "--method", "contrastive", code=1)["reasons"] == {"no_contrast": 1}
-    assert server.count == asked
-
-
 def test_principles_cite_clauses_of_a_stored_specification(cli: Cli, server: ScriptedServer, tmp_path: Path) -> None:
     options = ("--method", "principles", "--specification", tmp_path / "style.md")
     assert generate(cli, *options)["rubrics"] == 1
@@ -105,14 +99,6 @@ def test_principles_cite_clauses_of_a_stored_specification(cli: Cli, server: Scr
     assert STYLE not in json.dumps(settings)
     (shown,) = provenance(cli, "sky-principles")["sources"]
     assert shown["digest"] == sha256(STYLE.encode()).hexdigest()
-
-
-def test_traces_show_the_steps_of_agents(cli: Cli, server: ScriptedServer) -> None:
-    assert generate(cli, "--method", "traces")["rubrics"] == 1
-    found = provenance(cli, "sky-traces")
-    assert [one["name"] for one in found["sources"]] == ["trajectory 1"] and found["template"] == "traces"
-    shown = [one["messages"][1]["content"] for one in server.requests if "<trajectory-" in str(one["messages"])]
-    assert any('look_up({"word": "sky"})' in text for text in shown)
 
 
 def test_merge_keeps_each_criterion_once_and_names_its_parents(cli: Cli, server: ScriptedServer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,22 +36,6 @@ def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str)
         assert ran.code == 2 and ".parquet" in ran.err and not (tmp_path / name).exists()
     assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
     assert len((tmp_path / name).read_text().splitlines()) == 2
-
-
-@pytest.mark.parametrize("args", [["--format", "parquet"], ["--format", "datasets"], ["--pairs", "--long"]])
-def test_export_refuses_options_that_do_not_fit(ready: Cli, args: list[str]) -> None:
-    ready("jobs", "submit", "--judge", "quick")
-    ran = ready("jobs", "export", 1, *args)
-    assert (ran.code, ran.out) == (2, "")
-
-
-def test_export_without_pyarrow_names_the_extra(ready: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ready("jobs", "submit", "--judge", "quick")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for name, format in (("rewards.parquet", "parquet"), ("set", "datasets")):
-        ran = ready("jobs", "export", 1, "--format", format, "--out", tmp_path / name)
-        assert ran.code == 3 and "rubricsvc[parquet]" in ran.err
-        assert not list(tmp_path.glob(f"{name}*"))
 
 
 def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:

@@ -51,18 +51,6 @@ def job(cli: Cli) -> Cli:
     return cli
 
 
-def test_items_have_the_ids_of_the_file(job: Cli, tmp_path: Path) -> None:
-    rows = job("jobs", "items", 1, "--json").lines
-    assert [row["completion_external_id"] for row in rows] == [f"own-{text}" for text in VALUES]
-    assert "own-good" in job("jobs", "items", 1).out
-    shown = job("jobs", "show", 1, "--worst", 1).out
-    assert "own-vetoed" in shown and "own-silent" in shown
-    assert job("jobs", "report", 1, "--out", tmp_path / "r.html").code == 0
-    assert "(own-good)" in (tmp_path / "r.html").read_text()
-    changes = job("rubrics", "diff", "dose", "dose", "--on", 1, "--json").json["by_completion"]
-    assert [row["completion_external_id"] for row in changes] == [f"own-{text}" for text in VALUES]
-
-
 def test_show_lists_worst_and_best_with_what_cost_most(job: Cli) -> None:
     shown = job("jobs", "show", 1, "--worst", 2, "--best", 1, "--json").json
     assert [one["reward"] for one in shown["worst"]] == [0.0, 0.625]
@@ -77,17 +65,6 @@ def test_show_lists_worst_and_best_with_what_cost_most(job: Cli) -> None:
     table = job("jobs", "show", 1, "--worst", 1).out
     assert "source: Names a source." in table and "half" not in table
     assert "worst" not in job("jobs", "show", 1, "--json").json
-
-
-def test_items_are_sorted_and_paged(job: Cli) -> None:
-    assert [one["reward"] for one in job("jobs", "items", 1, "--sort", "reward", "--json").lines] == [0, 0.625, 1, None]
-    first = job("jobs", "items", 1, "--sort", "-reward", "--limit", 2, "--json")
-    assert [one["reward"] for one in first.lines] == [1, 0.625] and "--after 2" in first.err
-    rest = job("jobs", "items", 1, "--sort", "-reward", "--after", 2, "--json").lines
-    assert [(one["vetoed_by"], one["policy"]) for one in rest] == [("source", "v"), (None, "s")]
-    assert [one["id"] for one in job("jobs", "items", 1, "--policy", "h", "--json").lines] == [2]
-    assert job("jobs", "items", 2).code == UNAVAILABLE
-    assert "dose@1" in job("jobs", "items", 1).out
 
 
 def test_report_writes_one_page(job: Cli, tmp_path: Path) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli import Cli, add_judge
+from tests.cli import Cli
 from tests.tiny_model import tiny_model
-from trainer import checkpoint
 
 CONFIG = """
 out = "OUT"
@@ -125,69 +122,6 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert more.code == 2 and "data_digest" in more.err
 
 
-def test_judges_train_writes_long_held_out_criteria_to_the_passport(cli: Cli, config: Path, tmp_path: Path) -> None:
-    long = f"Says A.\n{'x' * 300}"
-    criteria = [{"key": "a", "text": long}, {"key": "b", "text": "Says B."}]
-    write(tmp_path / "people.jsonl", [one | {"criteria": criteria} for one in labelled(200)])
-    held_out = f"validation = 0.2, held_out = [{json.dumps(long)}]}}"
-    ran = cli("judges", "train", change(config, ("validation = 0.2}", held_out)), "--no-audit")
-    assert ran.code == 0, ran.err
-    assert cli("judges", "passport", "mine", "--json").json["split"]["held_out"] == [long]
-
-
-def test_judges_train_refuses_a_name_that_is_taken(cli: Cli, config: Path, tmp_path: Path) -> None:
-    add_judge(cli, "mine")
-    ran = cli("judges", "train", config)
-    assert ran.code == 2 and "'mine'" in ran.err and "--no-add" in ran.err
-    assert cli("judges", "train", config, "--dry-run").err == ran.err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("option", ["--dry-run", "--no-add"])
-def test_judges_train_refuses_an_unknown_template_before_it_writes(
-    cli: Cli, config: Path, tmp_path: Path, option: str
-) -> None:
-    ran = cli("judges", "train", change(config, ("readout_short", "readout_long")), option)
-    assert ran.code == 2 and "'readout_long'" in ran.err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("change_to", "code", "named"),
-    [
-        (('"mine"', '"123"'), 2, "'123'"),
-        (('"mine"', '"  "'), 2, "name"),
-        (('"transformers_local"', '"vllm_local"'), 3, "'vllm'"),
-    ],
-)
-def test_judges_train_checks_name_and_engine_before_it_trains(
-    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, change_to: Any, code: int, named: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)  # as where it is not installed
-    ran = cli("judges", "train", change(config, change_to))
-    assert ran.code == code and named in ran.err, ran.err
-    assert not (tmp_path / "out").exists()
-
-
-def test_judges_train_adds_an_other_training_under_another_name(cli: Cli, config: Path, tmp_path: Path) -> None:
-    change(config, ("steps = 6", "steps = 2"))
-    assert cli("judges", "train", config, "--no-audit").code == 0
-    shutil.rmtree(tmp_path / "out")
-    ran = cli("judges", "train", change(config, ("lr = 1e-3", "lr = 2e-3")), "--no-audit")
-    assert ran.code == 2 and "judge.name" in ran.err and "--resume" in ran.err
-    ran = cli("judges", "train", change(config, ('"mine"', '"other"')), "--no-audit", "--resume", "--json")
-    assert (ran.code, ran.json["name"], ran.json["added"]) == (0, "other", True), ran.err
-
-
-def test_judges_train_refuses_a_folder_in_which_another_process_trains(cli: Cli, config: Path, tmp_path: Path) -> None:
-    with checkpoint.locked(tmp_path / "out"):
-        ran = cli("judges", "train", config)
-    assert ran.code == 2 and str(tmp_path / "out") in ran.err
-    (tmp_path / "file").write_text("")
-    ran = cli("judges", "train", change(config, ('"out"', '"file"')))
-    assert ran.code == 2 and "not a folder" in ran.err
-
-
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
@@ -204,13 +138,6 @@ def test_judges_train_refuses_what_the_model_or_the_machine_does_not_have(
 ) -> None:
     ran = cli("judges", "train", change(config, (old, new)), "--no-audit")
     assert ran.code == 2 and path in ran.err, ran.err
-
-
-def test_judges_train_reads_the_file_whose_name_looks_like_a_pattern(cli: Cli, config: Path, tmp_path: Path) -> None:
-    write(tmp_path / "people1.jsonl", labelled(100))
-    write(tmp_path / "people[1].jsonl", labelled(200))
-    ran = cli("judges", "train", change(config, ("people.jsonl", "people[1].jsonl")), "--dry-run", "--json")
-    assert [row["completions"] for row in ran.json["data"]] == [200]
 
 
 DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidation = {every = 1"
@@ -246,20 +173,6 @@ def test_judges_train_names_what_is_wrong(cli: Cli, config: Path, *, old: str, n
     ran = cli("judges", "train", change(config, (old, new)))
     assert (ran.code, named in ran.err) == (code, True), ran.err
     assert "Traceback" not in ran.err
-
-
-def test_judges_train_does_not_add_a_judge_without_verdicts(cli: Cli, config: Path, tmp_path: Path) -> None:
-    ran = cli("judges", "train", change(config, ("min_answer_mass = 0.0", "min_answer_mass = 1.0")), "--no-audit")
-    assert ran.code == 2 and "no_answer" in ran.err and "min_answer_mass 1" in ran.err, ran.err
-    assert cli("judges", "show", "mine").code != 0
-    assert not (tmp_path / "out/judge/passport.json").exists()
-
-
-def test_judges_train_refuses_two_ingredients_of_one_name(cli: Cli, config: Path) -> None:
-    text = config.read_text()
-    config.write_text(text + text[text.index("[[data]]") :])
-    ran = cli("judges", "train", config)
-    assert ran.code == 2 and "'people'" in ran.err
 
 
 @pytest.mark.parametrize(

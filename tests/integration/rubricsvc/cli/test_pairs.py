@@ -53,21 +53,6 @@ def test_export_pairs_writes_conversations_with_different_rewards(job: Cli) -> N
     assert (best["rubric"], best["judge"]) == ("short@1", "quick")
 
 
-def test_export_pairs_leaves_out_pairs_within_the_margin(job: Cli) -> None:
-    assert [line["margin"] for line in job("jobs", "export", 1, "--pairs", "--min-margin", 0.5).lines] == [
-        0.75,
-        0.5,
-        0.5,
-    ]
-
-
-def test_export_pairs_counts_what_it_leaves_out(job: Cli) -> None:
-    ran = job("jobs", "export", 1, "--pairs", "--min-margin", 0.9)
-    assert ran.out == "" and " 6 " in ran.err
-    assert job("jobs", "submit", "--judge", "quick", "--rubric", "short", "--limit", 1).code == 0
-    assert job("jobs", "export", 2, "--pairs").err.startswith("0 pairs ")
-
-
 def test_export_refuses_conflicting_options(job: Cli) -> None:
     for args in (
         ["--pairs", "--format", "csv"],
@@ -83,23 +68,3 @@ def test_export_refuses_conflicting_options(job: Cli) -> None:
     ):
         ran = job("jobs", "export", 1, *args)
         assert (ran.code, ran.out) == (2, "") and "hint: " in ran.err, args
-
-
-def test_export_counts_what_examples_leave_out(job: Cli) -> None:
-    best = job("jobs", "export", 1, "--sft", "--top", 2)
-    assert [line["reward"] for line in best.lines] == [1.0, 0.5, 0.25] and "2 lower" in best.err
-    noisy = job("jobs", "export", 1, "--dpo", "--noise", 0.1)  # 1.96 · √2 · 0.1 = 0.28
-    assert sorted(line["margin"] for line in noisy.lines) == [0.5, 0.5, 0.75]
-    assert "2 uncertain" in noisy.err and "1 close" in noisy.err
-    labelled = job("jobs", "export", 1, "--kto", "--threshold", 0.4)
-    assert sorted((line["reward"], line["label"]) for line in labelled.lines) == [
-        (0.25, False),
-        (0.25, False),
-        (0.5, True),
-        (0.5, True),
-        (1.0, True),
-    ]
-
-
-def test_export_pairs_of_an_unknown_job_exits_with_3(cli: Cli) -> None:
-    assert cli("jobs", "export", 7, "--pairs").code == 3

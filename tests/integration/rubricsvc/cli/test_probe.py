@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli, stored
-from tests.preference_engine import answers_in, scores
 from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
 
 
@@ -35,47 +34,6 @@ def test_add_asks_the_judge_first(cli: Cli) -> None:
     assert [row["name"] for row in cli("judges", "list", "--json").lines] == ["good"]
 
 
-def test_add_takes_the_only_model_of_a_server(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server:
-        ran = cli("judges", "add", "one", "--url", server.url, "--json")
-    assert (ran.code, ran.json["model"]) == (0, "scripted"), ran.err
-
-
-def prefers_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
-    shown = answers_in(body["messages"][1]["content"])
-    if body.get("logprobs"):
-        first = ("Hello" in shown["A"]) is ("greets the user" in body["messages"][1]["content"])
-        return labels(A=0.9, B=0.1) if first else labels(A=0.1, B=0.9)
-    greets = "greets the user" in body["messages"][1]["content"]
-    return text_reply(scores({letter: float(("Hello" in text) is greets) for letter, text in shown.items()}))
-
-
-@pytest.mark.parametrize(
-    ("comparison", "answers"),
-    [
-        ({}, "1.00 (met), 0.00 (not met)"),
-        ({"kind": "groupwise", "group_size": 4}, "1.00 (met), 0.00 (not met)"),
-        ({"kind": "pairwise", "opponents": 3}, "0.90 (met), 0.10 (not met)"),
-        ({"kind": "pairwise", "top_n": 1}, "1.00 (met), 0.00 (not met)"),
-    ],
-)
-def test_add_probes_a_comparative_judge_with_two_completions(
-    cli: Cli, comparison: dict[str, Any], answers: str
-) -> None:
-    with scripted_server(prefers_greetings) as server:
-        judge = {"name": "c", "model": "m", "mode": "comparative", "endpoint": {"base_url": server.url}}
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge | {"comparison": comparison}))
-    assert ran.code == 0, ran.err
-    assert f"c answers: {answers}" in ran.err and "warning" not in ran.err
-    assert comparison.items() <= stored(cli, "c")["comparison"].items()
-
-
-def test_add_probes_a_trajectory_judge(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server:
-        ran = cli("judges", "add", "t", "--model", "m", "--mode", "trajectory", "--url", server.url)
-    assert ran.code == 0 and "P(yes) 0.75 (met), P(yes) 0.04 (not met)" in ran.err, ran.err
-
-
 @pytest.mark.parametrize("mode", ["readout", "written"])
 def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -> None:
     agrees = labels(Yes=0.75, No=0.25) if mode == "readout" else text_reply(json.dumps(written("met")))
@@ -86,21 +44,6 @@ def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -
         probed = cli("judges", "probe", "yes", "--json")
     assert (probed.code, probed.json["distinguished"], probed.json["difference"]) == (4, False, 0.0)
     assert "warning: yes" in probed.err
-
-
-def test_probe_warns_of_probabilities_that_only_a_threshold_separates(cli: Cli) -> None:
-    def judge(number: int, body: dict[str, Any]) -> ScriptedReply:
-        return labels(Yes=0.51, No=0.49) if "greets" in str(body) else labels(Yes=0.43, No=0.57)
-
-    with scripted_server(judge) as server:
-        fields = {"name": "near", "model": "m", "threshold": 0.5, "endpoint": {"base_url": server.url}}
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(fields))
-        assert ran.code == 0 and "warning: near" in ran.err and "hint: " in ran.err
-        probed = cli("judges", "probe", "near", "--json")
-        assert (probed.code, probed.json["distinguished"], probed.json["difference"]) == (0, True, 1.0)
-        assert "warning: near" in probed.err
-        server.script = sees_greetings
-        assert "warning" not in cli("judges", "probe", "near").err
 
 
 def test_add_warns_of_a_judge_that_copies_the_template(cli: Cli) -> None:
@@ -150,9 +93,3 @@ def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
     assert "EXPECTED" in table.out and "0.75" in table.out
     assert cli("judges", "probe", "good").code == 3, "the server has stopped"
     assert cli("judges", "probe", "unknown").code == 3
-
-
-def test_probe_skips_a_judge_without_a_model(cli: Cli) -> None:
-    judge = {"name": "checks", "engine": "none", "model": "none", "mode": "written"}
-    assert cli("judges", "add", "-f", "-", stdin=json.dumps(judge)).code == 0
-    assert cli("judges", "probe", "checks").code == 2

@@ -49,17 +49,3 @@ def test_repeatability_of_a_job_asks_about_its_completions(noisy: Cli, tmp_path:
     assert ran.json["reward"]["n"] == 6
     table = noisy("judges", "repeatability", "j", "--job", 1).out
     assert [line.split()[0] for line in table.splitlines()[-2:]] == ["binary", "reward"]
-
-
-@pytest.mark.parametrize(("args", "code"), [(("none",), 3), (("j", "--job", 7), 3), (("j", "--repeats", 1), 2)])
-def test_repeatability_refuses_what_is_not_there(noisy: Cli, args: tuple[object, ...], code: int) -> None:
-    assert noisy("judges", "repeatability", *args).code == code
-
-
-def test_repeatability_of_a_silent_judge_stores_nothing(noisy: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(self: Noisy, request: EngineRequest) -> list[Reply | Failure]:
-        return [Failure("timeout") for _ in request.questions]  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Noisy, "ask", fail)
-    assert noisy("judges", "repeatability", "j").code == 3
-    assert noisy("judges", "show", "j", "--json").json["repeatability"] is None

@@ -37,11 +37,6 @@ def test_analyse_prints_a_table_json_and_a_page(cli: Cli, tmp_path: Path) -> Non
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_analyse_needs_a_rubric_or_a_job(cli: Cli) -> None:
-    assert cli("rubrics", "analyse").code == 2
-    assert cli("rubrics", "analyse", "missing").code == 3
-
-
 def test_fit_prints_weights_and_saves_a_draft(cli: Cli, tmp_path: Path) -> None:
     scored(cli, tmp_path, prompts=20)
     people = tmp_path / "people.jsonl"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli import Cli
 from tests.rubric_writer import is_question, writer
-from tests.scripted_server import ScriptedReply, scripted_server, text_reply
+from tests.scripted_server import ScriptedReply, scripted_server
 
 PROMPTS = [
     {"id": "sky", "prompt": "Why is the sky blue?", "reference": "It is blue because air scatters light. So it is."},
@@ -79,41 +79,6 @@ def test_generate_exits_with_1_and_retry_asks_only_for_what_is_missing(cli: Cli,
     assert server.count > before
     written = [request["messages"][1]["content"] for request in server.requests[before:] if not is_question(request)]
     assert len(written) == 1 and "sea salty" in written[0]
-
-
-def test_generate_stops_at_its_budget(cli: Cli, prompts: Path) -> None:
-    with scripted_server(writer) as server:
-        add_writer(cli, server.url, price={"prompt": 1000.0, "completion": 1000.0})
-        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--budget", "0.01", "--wait", "--json")
-        assert (ran.code, ran.json["status"], ran.json["rubrics"]) == (1, "budget_exhausted", 0), ran.err
-        assert server.count == 0
-
-
-def test_generate_takes_stored_prompts_and_completions_as_references(cli: Cli, prompts: Path) -> None:
-    stdin = json.dumps({"prompt_id": "sky", "text": "It is blue because of the air.", "policy": "expert"})
-    with scripted_server(writer) as server:
-        add_writer(cli, server.url)
-        assert cli("rubrics", "generate", "--judge", "writer", prompts, "--no-gate", "--wait").code == 0
-        assert cli("completions", "import", "-", stdin=stdin).code == 0
-        options = ("--method", "reference-guided", "--references", "expert", "--prompts", "sky", "--no-gate")
-        ran = cli("rubrics", "generate", "--judge", "writer", *options, "--wait", "--json")
-        shown = server.requests[-1]["messages"][1]["content"]
-    assert (ran.code, ran.json["prompts"], ran.json["empty_reward_max"]) == (0, 1, None), ran.err
-    assert "air scatters light" in shown and "because of the air" in shown
-    found = cli("rubrics", "show", "sky-reference-guided@1", "--provenance").json
-    assert [source["name"] for source in found["sources"]] == ["reference 1", "reference 2"] and found["gate"] is None
-
-
-def test_generate_fails_a_prompt_whose_replies_are_no_rubrics(cli: Cli, prompts: Path) -> None:
-    """A reply that only repeats the one before is not sent back again: two calls for each of two samples."""
-    with scripted_server(text_reply("I cannot.")) as server:
-        add_writer(cli, server.url)
-        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--redraws", 1, "--wait", "--json")
-        assert (ran.code, ran.json["reasons"], server.count) == (1, {"no_rubric": 2}, 8), ran.err
-        server.script = writer
-        retried = cli("jobs", "retry", 1, "--wait", "--json")
-        seeds = [request["seed"] for request in server.requests[8:] if not is_question(request)]
-    assert (retried.code, retried.json["rubrics"], retried.json["redraws"], seeds) == (0, 2, 4, [2, 2]), retried.err
 
 
 def test_generate_shows_instructions_in_texts_as_fenced_text(cli: Cli, tmp_path: Path) -> None:

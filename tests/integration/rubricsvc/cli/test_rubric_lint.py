@@ -45,30 +45,11 @@ def test_lint_prints_findings_and_exits_with_1_on_errors(cli: Cli, broken: Path)
     assert text.code == 1 and "\none\n" in text.out and "fix (--fix): " in text.out
 
 
-def test_lint_filters_by_rule_and_severity(cli: Cli, broken: Path) -> None:
-    only = cli("rubrics", "lint", broken, "--rule", "two-questions", "--json")
-    assert (only.code, {rule for rule, _ in rules(only.lines)}) == (0, {"two-questions"})
-    errors = cli("rubrics", "lint", broken, "--severity", "error", "--ignore", "sign", "--json")
-    assert (errors.code, rules(errors.lines)) == (1, [("empty-passes", "short")])
-    assert cli("rubrics", "lint", broken, "--fail-on", "never").code == 0
-    assert cli("rubrics", "lint", broken, "--rule", "two-questions", "--fail-on", "warning").code == 1
-    assert cli("rubrics", "lint", broken, "--rule", "nonsense").code == 2
-
-
-def test_lint_reads_stdin(cli: Cli) -> None:
-    ran = cli("rubrics", "lint", "-", "--json", stdin=BROKEN)
-    assert (ran.code, rules(ran.lines)[0]) == (1, ("sign", "sign"))
-
-
 def test_lint_explains_rules(cli: Cli) -> None:
     one = cli("rubrics", "lint", "--explain", "sign", "--json").json
     assert (one["name"], one["severity"]) == ("sign", "error") and one["bad"] and one["good"]
     assert "sign" in cli("rubrics", "lint", "--explain", "all").out
     assert cli("rubrics", "lint", "--explain", "sing").code == 2
-
-
-def test_lint_without_a_target_fails(cli: Cli) -> None:
-    assert cli("rubrics", "lint").code == 2
 
 
 def test_lint_fix_writes_a_file_that_can_be_read(cli: Cli, broken: Path, tmp_path: Path) -> None:
@@ -83,12 +64,6 @@ def test_lint_fix_writes_a_file_that_can_be_read(cli: Cli, broken: Path, tmp_pat
     assert [(one["key"], one.get("weight", 1)) for one in criteria] == [("sign", 5), ("two", 2), ("short", 1)]
 
 
-def test_lint_fix_refuses_an_invalid_file_and_stdin_without_out(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("criteria: [{text: a, weight: x}]\n")
-    assert cli("rubrics", "lint", "r.yaml", "--fix").code == 2
-    assert cli("rubrics", "lint", "-", "--fix", stdin=BROKEN).code == 2
-
-
 def test_lint_of_a_stored_rubric_and_its_fix(cli: Cli, broken: Path) -> None:
     cli("rubrics", "import", broken)
     ran = cli("rubrics", "lint", "one@1", "--json")
@@ -99,10 +74,6 @@ def test_lint_of_a_stored_rubric_and_its_fix(cli: Cli, broken: Path) -> None:
     assert second["prompt_id"] == 1
     cli("rubrics", "lint", "one", "--fix")
     assert cli("rubrics", "show", "one@3").code != 0  # nothing was left to fix
-
-
-def test_lint_of_an_unknown_name_fails(cli: Cli) -> None:
-    assert cli("rubrics", "lint", "nothing").code == 2
 
 
 SOUND = """name: dose
@@ -144,38 +115,3 @@ def test_lint_with_model_prints_findings_and_what_was_not_measured(cli: Cli) -> 
         ("model/same-verdict", "fault"),
     ]
     assert "critic: 12 verdicts, 110 tokens, $" in ran.err
-
-
-def test_lint_with_model_fails_only_where_fail_on_names_it(cli: Cli) -> None:
-    assert with_model(cli, "--fail-on", "warning")[0].code == 1
-    text, _ = with_model(cli, "--fail-on", "warning", "--ignore", "model/sign")
-    assert (text.code, "not measured  model/same-verdict" in text.out) == (3, True)
-    assert with_model(cli, script=error(503))[0].code == 0
-    assert with_model(cli, "--fail-on", "warning", script=labels(Yes=0.99, No=0.01))[0].code == 0
-
-
-def test_lint_with_model_asks_by_the_selected_rules_only(cli: Cli) -> None:
-    ran, requests = with_model(cli, "--rule", "model/decidable", "--rule", "sign", "--json")
-    assert (ran.code, requests, rules(ran.lines)) == (0, 2, [])
-    assert with_model(cli, "--severity", "error")[1] == 0
-    assert cli("rubrics", "lint", "-", "--rule", "model/sign", stdin=SOUND).code == 2
-    assert cli("rubrics", "lint", "-", stdin=SOUND).code == 0
-
-
-def test_lint_with_model_of_a_stored_rubric(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "dose.yaml").write_text(SOUND)
-    assert cli("rubrics", "import", "dose.yaml").code == 0
-    with scripted_server(critic) as server:
-        ran = cli("rubrics", "lint", "dose@1", "--with-model", server.url, "--rule", "model/sign", "--json")
-    assert (ran.code, rules(ran.lines)) == (0, [("model/sign", "amount")]), ran.err
-
-
-def test_lint_with_model_refuses_a_judge_that_compares(cli: Cli) -> None:
-    ran, requests = with_model(cli, mode="comparative")
-    assert (ran.code, requests) == (2, 0)
-
-
-def test_lint_explains_what_a_model_is_asked(cli: Cli) -> None:
-    one = cli("rubrics", "lint", "--explain", "model/sign", "--json").json
-    assert (one["severity"], one["threshold"]) == ("warning", 0.5) and one["asks"]
-    assert "model/one-question" in cli("rubrics", "lint", "--explain", "all").out

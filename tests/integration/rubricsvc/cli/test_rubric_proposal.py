@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pty
-import select
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli import Cli
-from tests.rubric_writer import RUBRIC, is_question, rubric_about, verdict
+from tests.rubric_writer import is_question, rubric_about, verdict
 from tests.scripted_server import ScriptedReply, error, scripted_server, text_reply
 
 PROMPT = "Why is the sky blue?"
@@ -63,45 +57,7 @@ def test_propose_writes_the_chosen_one(cli: Cli, good: Path, tmp_path: Path) -> 
     assert (stored["state"], stored["criteria"]) == ("draft", 3)
 
 
-def test_propose_refuses_a_candidate_that_is_none(cli: Cli, tmp_path: Path) -> None:
-    with scripted_server(author) as server:
-        ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "--choose", 3, "--out", tmp_path / "r.yaml")
-    assert ran.code == 2 and not (tmp_path / "r.yaml").exists()
-
-
-def test_propose_counts_the_same_rubric_once(cli: Cli) -> None:
-    def same(_number: int, request: dict[str, Any]) -> ScriptedReply:
-        return verdict(request, on="because") if is_question(request) else text_reply(json.dumps(RUBRIC))
-
-    with scripted_server(same) as server:
-        ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "-n", 2, "--json")
-    assert [one["reason"] for one in ran.lines] == [None, "duplicate: the same as candidate 1"]
-    assert ran.lines[0]["good"] is None
-
-
 def test_propose_exits_with_1_without_a_rubric(cli: Cli) -> None:
     with scripted_server(error(500)) as server:
         ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "--model", "m", "-n", 1, "--json")
     assert ran.code == 1 and ran.json["rubric"] is None
-
-
-def test_propose_asks_in_a_terminal_which_one_to_write(cli: Cli, tmp_path: Path) -> None:
-    out = tmp_path / "sky.yaml"
-    command = [sys.executable, "-m", "rubricsvc", "rubrics", "propose", PROMPT, "-n", "2", "--out", str(out)]
-    controller, terminal = pty.openpty()
-    with scripted_server(author) as server:
-        process = subprocess.Popen(
-            [*command, "--judge", server.url], stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path
-        )
-        os.close(terminal)
-        os.write(controller, b"7\n2\n")
-        shown = b""
-        while select.select([controller], [], [], 60.0)[0]:
-            try:
-                shown += os.read(controller, 65536)
-            except OSError:  # the process has ended
-                break
-        assert process.wait(60) == 0, shown
-    os.close(controller)
-    assert b"expected one of 1, 2" in shown
-    assert "Names cause number 1 of what is asked." in out.read_text()

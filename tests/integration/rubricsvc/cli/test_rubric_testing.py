@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.tested_rubric import RUBRIC, reader
 
 
@@ -52,22 +52,6 @@ def test_test_fails_where_a_verdict_differs(cli: Cli, rubric: Path) -> None:
     assert found == {"wait": False, "away": True}
 
 
-def test_test_tests_each_rubric_of_a_file_that_has_examples(cli: Cli, rubric: Path) -> None:
-    failing = RUBRIC.replace("name: fridge", "name: other").replace("reward: {max: 0.2}", "reward: {min: 0.5}")
-    bare = "name: bare\nprompt: Why?\ncriteria: [Says why.]\n"
-    rubric.write_text(f"{RUBRIC}---\n{failing}---\n{bare}")
-    with scripted_server(reader) as server:
-        add_judge(cli, server.url)
-        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--json")
-        one = cli("rubrics", "test", rubric, "--judge", "reader", "--name", "fridge", "--json")
-    assert (ran.code, one.code) == (1, 0), ran.err
-    assert [(line["rubric"], line["outcome"]) for line in ran.lines] == [("fridge", "passed"), ("other", "failed")]
-    assert cli("rubrics", "test", rubric, "--name", "bare").code == 2
-    assert cli("rubrics", "test", rubric, "--name", "none").code == 2
-    (rubric.parent / "text.txt").write_text("No.")
-    assert cli("rubrics", "try", rubric, "text.txt", "--judge", "reader").code == 2
-
-
 def test_commands_take_stored_names_with_dots_and_slashes(cli: Cli, rubric: Path) -> None:
     for name in ("changes-with-3.8", "team/fridge"):
         assert cli("rubrics", "import", "-", "--draft", stdin=RUBRIC.replace("name: fridge", f"name: {name}")).code == 0
@@ -80,25 +64,6 @@ def test_commands_take_stored_names_with_dots_and_slashes(cli: Cli, rubric: Path
         assert cli("rubrics", "lint", name, "--fail-on", "never").code == 0
         assert cli("rubrics", "diff", f"{name}@1", f"{name}@1").code == 0
         assert cli("rubrics", "diff", name, rubric).code == 2, "drafts are named exactly"
-
-
-def test_test_of_a_judge_that_is_away_is_not_measured(cli: Cli, rubric: Path) -> None:
-    with scripted_server(error(503)) as server:
-        add_judge(cli, server.url)
-        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--min-catch", "0.5", "--json")
-    assert (ran.code, ran.json["outcome"]) == (3, "unmeasured"), ran.err
-    found = {one["criterion"]: (one["passed"], one["found"]) for one in ran.json["examples"][0]["verdicts"]}
-    assert found == {"wait": (None, None), "who": (None, None), "away": (None, None), "short": (True, 1.0)}
-    assert [one["reward_passed"] for one in ran.json["examples"]] == [None, None]
-    by_key = {one["criterion"]: one for one in ran.json["faults"]["criteria"]}
-    assert (by_key["wait"]["caught"]["n"], by_key["wait"]["unmeasured"] > 0) == (0, True)
-
-
-def test_test_fails_rather_than_being_unmeasured_where_both(cli: Cli, rubric: Path) -> None:
-    rubric.write_text(RUBRIC.replace("away: false, short: true", "away: false, short: false"))
-    with scripted_server(error(503)) as server:
-        add_judge(cli, server.url)
-        assert cli("rubrics", "test", rubric, "--judge", "reader").code == 1
 
 
 def test_test_counts_planted_faults_by_rule(cli: Cli, rubric: Path) -> None:
@@ -129,22 +94,6 @@ def test_test_counts_planted_faults_by_rule(cli: Cli, rubric: Path) -> None:
     }
 
 
-def test_test_says_that_the_writer_of_faults_is_away(cli: Cli, rubric: Path) -> None:
-    with scripted_server(reader) as server, scripted_server(error(503)) as away:
-        add_judge(cli, server.url)
-        add_judge(cli, away.url, "away")
-        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--faults-by", "away")
-    assert ran.code == 3 and "away" in ran.err
-
-
-def test_test_asks_single_completions_only(cli: Cli, rubric: Path) -> None:
-    add_judge(cli, "http://127.0.0.1:9/v1", "pairs", mode="comparative")
-    assert cli("rubrics", "test", rubric, "--judge", "pairs").code == 2
-    rubric.write_text(RUBRIC.replace("prompt: A vaccine", "# prompt: A vaccine"))
-    without = cli("rubrics", "test", rubric)
-    assert without.code == 2
-
-
 def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> None:
     failing = RUBRIC.replace("reward: {max: 0.2}", "reward: {min: 0.5}")
     rubric.write_text(failing)
@@ -170,22 +119,3 @@ def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> 
         ("fridge@2", "passed"),
     ]
     assert "test passed" in cli("rubrics", "history", "fridge@2").out
-
-
-def test_try_shows_completions_side_by_side(cli: Cli, rubric: Path, tmp_path: Path) -> None:
-    (tmp_path / "good.txt").write_text("The vaccines must not be used. Call the manufacturer.")
-    (tmp_path / "bad.txt").write_text("The vaccines must be thrown away.")
-    more = tmp_path / "more.jsonl"
-    more.write_text(json.dumps({"prompt_id": "fridge", "text": "No idea.", "policy": "p"}) + "\n")
-    assert cli("rubrics", "import", rubric, "--draft").code == 0
-    with scripted_server(reader) as server:
-        add_judge(cli, server.url)
-        table = cli("rubrics", "try", "fridge", "good.txt", "bad.txt", "--judge", "reader")
-        ran = cli("rubrics", "try", rubric, "good.txt", "bad.txt", "--judge", "reader", "--json")
-        other = cli("rubrics", "try", rubric, "good.txt", more, "--judge", "reader", "--json")
-    assert (table.code, ran.code) == (0, 0), table.err
-    assert "good.txt" in table.out and "bad.txt" in table.out and "reward" in table.out
-    good, bad = (line["reward"] for line in ran.lines)
-    assert good > 0.9 and bad < 0.2
-    assert [line["name"] for line in other.lines] == ["good.txt", "p 1"]
-    assert cli("rubrics", "try", "nothing", "good.txt").code == 3

@@ -11,13 +11,6 @@ import pytest
 from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
 
-_SEVEN = "id: 7\nprompt: What is seven?\ncriteria: [a]\n"
-FIRST = {
-    "new": {"prompts": 2, "rubrics": 2, "completions": 0},
-    "existing": {"prompts": 0, "rubrics": 0, "completions": 0},
-    "skipped_count": 0,
-    "skipped_records": 0,
-}
 
 
 @pytest.mark.usefixtures("new_machine")
@@ -47,27 +40,8 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
     assert values == {"progress": 0.75, "heeds-results": 0.75, "off-course": 0.75, "no-circles": 1.0, "answers": 1.0}
 
 
-def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
-    first = cli("rubrics", "import", rubric_file, "--json").json
-    names = ["first@1", "second@1"]
-    expected = FIRST | {"skipped": [], "notes": [], "rubrics": names, "new_rubrics": names, "not_approved": {}}
-    assert {key: first[key] for key in expected} == expected
-    again = cli("rubrics", "import", rubric_file, "--json")
-    assert again.code == 0
-    assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
-    assert again.json["existing"] == {"prompts": 2, "rubrics": 2, "completions": 0}
-    assert "2 prompts, 2 rubrics" in again.err
-    assert (again.json["rubrics"], again.json["new_rubrics"]) == (names, [])
-    assert "first@1, second@1" in cli("rubrics", "import", rubric_file).out
 
 
-def test_import_of_an_earlier_version_names_the_newest(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "seven.yaml"
-    for text in (_SEVEN, _SEVEN.replace("[a]", "[b]"), _SEVEN):
-        file.write_text(text)
-        ran = cli("rubrics", "import", file)
-    assert ran.code == 0
-    assert "7@1" in ran.err and "version 2" in ran.err
 
 
 def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:
@@ -80,21 +54,8 @@ def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -
     assert cli("prompts", "list", "--json").out == ""
 
 
-def test_import_skip_invalid_lists_skipped_records(cli: Cli, rubric_file: Path) -> None:
-    rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n")
-    ran = cli("rubrics", "import", rubric_file, "--skip-invalid", "--json")
-    assert ran.code == 0
-    assert ran.json["new"]["rubrics"] == 2
-    assert [skipped["line"] for skipped in ran.json["skipped"]] == [3]
-    assert "skipped " in ran.err and "rubrics.yaml:3:15: criteria: " in ran.err
 
 
-def test_checks_that_are_unknown_are_refused(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "r.yaml"
-    file.write_text("criteria: [{text: a, check: word_cuont}]\n")
-    for command in ("lint", "import"):
-        ran = cli("rubrics", command, file)
-        assert ran.code == 2 and "'word_cuont'" in ran.err
 
 
 def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:
@@ -110,49 +71,12 @@ def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_fi
     assert [skipped["line"] for skipped in ran.json["skipped"]] == [4, 5]
 
 
-@pytest.mark.parametrize(
-    ("lines", "line", "path"),
-    [
-        (["text: a", "check:", "  regex:", "    patern: x"], 5, "check.regex.patern"),
-        (["text: a", "check:", "  name: regex", "  args: {pattern: y,", "    patern: x}"], 6, "check.args.patern"),
-    ],
-)
-def test_checks_with_an_unknown_argument_have_its_line(
-    cli: Cli, tmp_path: Path, lines: list[str], line: int, path: str
-) -> None:
-    (tmp_path / "r.yaml").write_text("\n".join(["criteria:", f"- {lines[0]}", *(f"  {text}" for text in lines[1:])]))
-    for command in ("lint", "import"):
-        ran = cli("rubrics", command, "r.yaml")
-        assert ran.code == 2
-        assert re.search(rf"r.yaml:{line}:\d+: criteria\[0\].{path}: ", ran.err), ran.err
-        assert "'pattern'" in ran.err
 
 
-def test_rubrics_of_stdin_are_named_stdin(cli: Cli) -> None:
-    for _ in range(2):
-        assert cli("rubrics", "import", "-", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n').code == 0
-    assert [row["name"] for row in cli("rubrics", "list", "--json").lines] == ["stdin", "stdin-2"]
 
 
-def test_names_come_from_ids_and_file_names(cli: Cli, tmp_path: Path) -> None:
-    for file, text in (("2024.yaml", "criteria: [a]\n"), ("a@b.yaml", "criteria: [a]\n"), ("x.yaml", _SEVEN)):
-        (tmp_path / file).write_text(text)
-        assert cli("rubrics", "import", file).code == 0
-    names = [row["name"] for row in cli("rubrics", "list", "--json").lines]
-    assert names == ["rubric-2024", "a-b", "rubric-7"]
-    assert cli("prompts", "show", "7", "--json").json["external_id"] == "7"
-    for name in ("'7'", "a@b"):
-        (tmp_path / "bad.yaml").write_text(f"criteria: [a]\nname: {name}\n")
-        ran = cli("rubrics", "import", "bad.yaml")
-        assert ran.code == 2 and "bad.yaml:2:1: name: " in ran.err
 
 
-def test_import_name_is_for_one_rubric(cli: Cli) -> None:
-    ran = cli("rubrics", "import", "-", "--name", "piped", "--json", stdin='{"criteria": ["a"]}\n')
-    assert ran.code == 0
-    assert [row["name"] for row in cli("rubrics", "list", "--json").lines] == ["piped"]
-    two = cli("rubrics", "import", "-", "--name", "piped", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n')
-    assert two.code == 2 and "--name" in two.err
 
 
 def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
@@ -186,21 +110,8 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "show", digest[:10], "--json").json["id"] == 1
 
 
-def test_diff_shows_both_weights(cli: Cli, tmp_path: Path) -> None:
-    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
-    old.write_text("criteria: [{text: Is kind., weight: 4, required: true}]\n")
-    new.write_text("criteria: [{text: Is kind., required: true}]\n")
-    changed = cli("rubrics", "diff", old, new, "--yaml")
-    assert changed.code == 1
-    changes = [line for line in changed.out.splitlines()[2:] if line[0] in "+-"]
-    assert changes == ["-  weight: 4", "+  weight: 1"]
 
 
-def test_lint_names_the_command_for_labels(cli: Cli, tmp_path: Path) -> None:
-    line = {"completion_id": 1, "rubric": "r", "criterion": "c1", "annotator": "a", "value": 1}
-    (tmp_path / "labels.jsonl").write_text(json.dumps(line))
-    ran = cli("rubrics", "lint", "labels.jsonl")
-    assert ran.code == 2 and "rubricsvc labels import" in ran.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--yaml"]])
@@ -214,38 +125,10 @@ def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, fla
     assert shown.startswith("---\nid: one\nname: first\nprompt: What is one?\n")
 
 
-def test_list_pages_by_id(cli: Cli, rubric_file: Path) -> None:
-    cli("rubrics", "import", rubric_file)
-    (first,) = cli("rubrics", "list", "--limit", 1, "--json").lines
-    (second,) = cli("rubrics", "list", "--after", first["id"], "--json").lines
-    assert [first["name"], second["name"]] == ["first", "second"]
-    assert [row["name"] for row in cli("rubrics", "list", "--prompt", "two", "--json").lines] == ["second"]
-    table = cli("rubrics", "list").out.splitlines()
-    columns = "ID NAME VERSION STATE DIGEST PROMPT_ID CRITERIA FORMULA ORIGIN"
-    assert table[0].split() == columns.split()
 
 
-def test_prompts_show_lists_rubrics(cli: Cli, rubric_file: Path) -> None:
-    cli("rubrics", "import", rubric_file)
-    assert cli("prompts", "show", "one", "--json").json["rubrics"] == ["first@1"]
-    assert "What is one?" in cli("prompts", "show", "one").out
-    assert [row["prompt"]["messages"][0]["content"] for row in cli("prompts", "list", "--json").lines] == [
-        "What is one?",
-        "What is two?",
-    ]
 
 
-def test_lint_describes_records(cli: Cli, rubric_file: Path) -> None:
-    first = cli("rubrics", "lint", rubric_file, "--json").lines[0]
-    assert first == {
-        "name": "first",
-        "criteria": 2,
-        "pitfalls": 1,
-        "checked": 0,
-        "formula": "weighted_mean",
-        "completions": 0,
-    }
-    assert json.dumps(first)
 
 
 def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) -> None:
@@ -259,10 +142,6 @@ def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) ->
     assert cli("rubrics", "import", "out.jsonl", "--json").json["existing"]["rubrics"] == 1
 
 
-def test_import_names_the_line_of_an_unknown_formula(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("criteria: [a]\nformula: helthbench\n")
-    ran = cli("rubrics", "import", "r.yaml")
-    assert ran.code == 2 and "r.yaml:2:1: formula: " in ran.err
 
 
 def test_lint_reports_all_errors_and_the_valid_records(cli: Cli, tmp_path: Path) -> None:
@@ -286,23 +165,8 @@ def test_lint_reports_all_errors_and_the_valid_records(cli: Cli, tmp_path: Path)
     assert "skipped_records  30" in cli("rubrics", "import", "r.yaml", "--skip-invalid").out
 
 
-def test_lint_and_import_report_one_rubric_of_two_prompts(cli: Cli, tmp_path: Path) -> None:
-    lines = ["- {prompt: a, name: same, criteria: [x]}", "- {prompt: b, name: same, criteria: [x]}"]
-    (tmp_path / "r.yaml").write_text("\n".join(lines))
-    for command in ("lint", "import"):
-        ran = cli("rubrics", command, "r.yaml")
-        assert ran.code == 2 and "r.yaml:2:" in ran.err and "'same'" in ran.err
 
 
-def test_lint_reports_a_misspelt_field_with_the_other_errors(cli: Cli, tmp_path: Path) -> None:
-    lines = [
-        {"prompt": "a", "critera": ["x"]},
-        {"prompt": "b", "criteria": [{"text": "x", "check": {"words": {"mni": 1, "max": "y"}}}]},
-    ]
-    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    ran = cli("rubrics", "lint", "r.jsonl")
-    assert ran.code == 2 and "r.jsonl:1: critera: " in ran.err and "'criteria'" in ran.err
-    assert "(args.mni)" in ran.err and "(args.max)" in ran.err
 
 
 def test_export_lists_what_a_format_does_not_carry(cli: Cli, rubric_file: Path) -> None:
@@ -322,17 +186,8 @@ def test_import_reads_by_a_mapping_file(cli: Cli, tmp_path: Path) -> None:
     assert refused.code == 2 and "mine.jsonl:1: checks[1]: " in refused.err
 
 
-def test_export_refuses_files_that_a_format_does_not_have(cli: Cli, rubric_file: Path) -> None:
-    cli("rubrics", "import", rubric_file)
-    assert cli("rubrics", "export", "first", "--format", "criteria_csv", "--out", "c.jsonl").code == 2
-    assert cli("rubrics", "export", "first", "--format", "paperbench").code == 2
-    assert cli("rubrics", "export", "first", "--json").code == 2
 
 
-def test_import_prints_notes(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "judge.toml").write_text('[judge]\nsamples = 3\n\n[[criterion]]\ndescription = "Is right."\n')
-    done = cli("rubrics", "import", "judge.toml", "--format", "auto", "--json")
-    assert done.code == 0 and done.json["notes"][0]["code"] == "judge" and "note: " in done.err
 
 
 def test_init_writes_a_preset_with_its_prompt(cli: Cli, tmp_path: Path) -> None:

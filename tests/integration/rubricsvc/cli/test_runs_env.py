@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -91,27 +90,6 @@ def test_wrong_environment_is_refused(cli: Cli, config: Path, table: str, code: 
     assert (ran.code, path in ran.err) == (code, True), ran.err
 
 
-def test_run_has_the_tools_of_an_mcp_server(cli: Cli, config: Path, tmp_path: Path) -> None:
-    server = json.dumps([sys.executable, str(Path(__file__).parents[3] / "mcp_server.py")])
-    config.write_text(f'{CONFIG}[environment]\nname = "mcp"\n[tools]\nmcp = [{{name = "tests", command = {server}}}]\n')
-    config.write_text(config.read_text().replace('name = "mcp"', 'name = "mcp"\nmax_tokens = 64'))
-    ran = cli("runs", "start", config)
-    assert ran.code == 0, ran.err
-    metrics = (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["tools/turns"] for line in metrics] == [1.0, 1.0]
-    tried = cli("env", "try", config, "--prompt", "What is 6 + 7?", "--policy", config.parent / "policy", "--json")
-    assert tried.code == 0, tried.err
-
-
-def test_local_run_refuses_a_stored_judge_elsewhere(cli: Cli, config: Path) -> None:
-    judge = {"name": "far", "model": "m", "endpoint": {"base_url": "http://10.1.2.3:8000/v1"}}
-    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
-    lines = [line for line in CONFIG.splitlines() if not line.startswith("judge")]
-    config.write_text("\n".join(['judge = "far"', "local_only = true", *lines]))
-    ran = cli("runs", "start", config)
-    assert (ran.code, "10.1.2.3" in ran.err) == (2, True), ran.err
-
-
 def test_env_try_prints_a_trajectory(cli: Cli, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = iter([call_text("calculate", expression="6 * 7"), "It is 42."])
     monkeypatch.setattr(Policy, "texts", lambda self, rows: (next(script),))
@@ -131,12 +109,6 @@ def test_env_try_prints_a_trajectory(cli: Cli, config: Path, monkeypatch: pytest
         "[assistant]",
         "It is 42.",
     ]
-
-
-def test_env_try_without_prompt_is_refused(cli: Cli) -> None:
-    assert cli("env", "try", "calculator").code == 2
-    assert cli("env", "try", "research", "--prompt", "?").code == 2
-    assert cli("env", "try", "research", "--prompt", "?", "--collection", "nowhere").code == 3
 
 
 RESEARCH = """

@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
-from rubricsvc.core.judge import Judge
 from rubricsvc.schemas.runs import EQUAL_COMPUTE
 from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
-from rubricsvc.store import judges, runs
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.instant_engine import InstantEngine
-from tests.rows import replace_judge
 from tests.tiny_model import tiny_model
 from workers.engines import ENGINES
 
@@ -142,38 +139,6 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     assert report.highest and all(one.verdicts for one in report.highest)
 
 
-def test_report_does_not_show_the_figures_of_another_judge(cli: Cli, config: Path) -> None:
-    config.write_text(CONFIG)
-    assert cli("runs", "start", config).code == 0
-    assert "has no passport" in Runs(Database(get_settings().database_url)).report(1).passport_missing
-    judge = Judge.model_validate(Runs(Database(get_settings().database_url)).report(1).config["judge"])
-    db = Database(get_settings().database_url)
-    replace_judge(db, judge)
-    with db.read() as session:
-        other = judges.get(session, judge.name)
-    report = Runs(Database(get_settings().database_url)).report(1)
-    assert report.passport is None
-    assert judge.digest[:8] in report.passport_missing and other.digest[:8] in report.passport_missing
-
-
-def test_runs_start_in_process_stores_no_judge_of_the_evaluation(cli: Cli, config: Path) -> None:
-    inline = EVAL + 'path = "held-out.yaml"\njudges = [{name = "inline", engine = "instant", model = "m"}]\n'
-    config.write_text(f'scored_by = "in_process"\n{CONFIG}{inline}')
-    assert cli("runs", "start", config).code == 0
-    assert cli("judges", "show", "inline").code == 3
-    assert cli("jobs", "list", "--json").lines == []
-    found = list(Runs(Database(get_settings().database_url)).evaluation_completions(1))
-    assert {len(each.verdicts) for one in found for each in one.rewards} == {1}
-
-
-def test_runs_baselines_say_that_a_run_without_a_record_has_none(cli: Cli, config: Path) -> None:
-    add_judge(cli)
-    ran = cli("runs", "baselines", config)
-    assert ran.code == 0 and "not recorded" in ran.err
-    with Database(get_settings().database_url).read() as session:
-        assert runs.page(session) == []
-
-
 def test_runs_start_makes_up_a_last_evaluation_that_was_interrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
     add_judge(cli)
     assert cli("runs", "start", config).code == 0
@@ -200,62 +165,8 @@ def test_runs_start_with_baselines_runs_them_after_the_training(cli: Cli, config
     assert len((folder / "evaluations.jsonl").read_text().splitlines()) == 3
 
 
-def test_runs_start_tells_held_out_prompts_apart_by_their_rubrics(cli: Cli, config: Path) -> None:
-    add_judge(cli)
-    config.write_text(config.read_text() + "baselines = true\n")
-    prompt = "id: x, prompt: What is three?, criteria"
-    config.with_name("held-out.yaml").write_text(f"- {{{prompt}: [Says three.]}}\n- {{{prompt}: [Is short.]}}\n")
-    assert cli("runs", "start", config).code == 0
-    evaluations = list(Runs(Database(get_settings().database_url)).evaluations(1))
-    found = list(Runs(Database(get_settings().database_url)).evaluation_completions(1, limit=200))
-    rubric_ids = {(one.name, one.step): [] for one in evaluations}
-    names = {one.id: (one.name, one.step) for one in evaluations}
-    for each in found:
-        rubric_ids[names[each.evaluation_id]].append(each.rubric_id)
-    assert rubric_ids["start", 0] == rubric_ids["step", 0]
-    assert all(len(set(ids)) == 2 for ids in rubric_ids.values())
-
-
 def test_runs_start_refuses_held_out_prompts_that_are_trained_on(cli: Cli, config: Path) -> None:
     config.write_text(f'{CONFIG}{EVAL}path = "rubrics.yaml"\n')
     ran = cli("runs", "start", config)
     assert ran.code == 2
     assert "one, two" in ran.err and "2 of 2" in ran.err
-
-
-def test_runs_start_trains_and_evaluates_on_stored_rubrics(cli: Cli, config: Path, tmp_path: Path) -> None:
-    assert cli("rubrics", "import", "rubrics.yaml").code == 0
-    stored = CONFIG.replace('path = "rubrics.yaml"', 'store = ["first@1"]')
-    config.write_text(f'{stored}{EVAL}store = ["second"]\n')
-    ran = cli("runs", "start", config)
-    assert ran.code == 0, ran.err
-    rows = (tmp_path / "runs" / "first" / "eval" / "step-000000.jsonl").read_text().splitlines()
-    assert {json.loads(row)["prompt"] for row in rows} == {"two"}
-    config.write_text(stored.replace("first@1", "frist"))
-    assert (cli("runs", "start", config).code, cli("runs", "evaluations", tmp_path).code) == (2, 3)
-
-
-def test_runs_baselines_need_a_table_eval(cli: Cli, config: Path) -> None:
-    config.write_text(CONFIG)
-    assert cli("runs", "baselines", config).code == 2
-
-
-def test_runs_start_names_all_judges_and_rubrics_that_are_not_stored(cli: Cli, config: Path) -> None:
-    add_judge(cli)
-    text = CONFIG.replace('{name = "letters", engine = "letters", model = "m"}', '"quik"')
-    text = text.replace('{path = "rubrics.yaml"}', '{store = ["a", "b@2"]}')
-    config.write_text(f'{text}{EVAL}store = ["c"]\njudges = ["quick", "other"]\n')
-    ran = cli("runs", "start", config)
-    assert ran.code == 3
-    for path in ("judge", "eval.judges.1", "data.store.0", "data.store.1", "eval.store.0"):
-        assert f"{path}: " in ran.err
-    assert "eval.judges.0" not in ran.err
-    assert "quick" in ran.err, "the nearest name"
-
-
-def test_runs_start_refuses_the_training_judge_under_another_name_as_gold(cli: Cli, config: Path) -> None:
-    twin = '{name = "twin", engine = "letters", model = "m"}'
-    config.write_text(f'{CONFIG}{EVAL}path = "held-out.yaml"\njudges = [{twin}]\n')
-    ran = cli("runs", "start", config)
-    assert ran.code == 2
-    assert "twin" in ran.err and "letters" in ran.err and "gold" in ran.err

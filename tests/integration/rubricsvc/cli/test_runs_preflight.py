@@ -84,16 +84,6 @@ def test_runs_start_accepts_a_judge_that_agrees_with_labels(cli: Cli, config: Pa
     assert "preflight_forced" not in json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
 
 
-def test_runs_start_refuses_the_untrained_embedded_judge(cli: Cli, config: Path, tmp_path: Path) -> None:
-    """The shipped passport has the figures of its base: nothing is loaded or measured."""
-    write_labels(tmp_path, 0.5)
-    assert cli("judges", "add", "bare", "--embedded", "--untrained", "--no-probe").code == 0
-    config.write_text(CONFIG.replace('judge = "guess"', 'judge = "bare"'))
-    refused = cli("runs", "start", config)
-    assert refused.code == 4, refused.err
-    assert "questions of 'test'" in refused.err
-
-
 def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, config: Path, tmp_path: Path) -> None:
     """The policy never writes "looks good": all rewards are 0."""
     write_labels(tmp_path, 0.9)
@@ -124,33 +114,3 @@ def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, 
     config.write_text(CONFIG.replace("max_new_tokens = 4", "max_new_tokens = 5"))
     other = cli("runs", "start", config)
     assert other.code == 0 and "of another configuration" in other.err
-
-
-@pytest.mark.parametrize(("steps", "option", "code"), [(1, "", 0), (1, "--preflight", 4), (200, "", 4)])
-def test_runs_start_samples_its_preflight_where_that_is_a_small_part(
-    cli: Cli, config: Path, steps: int, option: str, code: int
-) -> None:
-    """All rewards are 0, which the sampled checks refuse, before the run has a folder."""
-    write_labels(config.parent, 0.9)
-    config.write_text(CONFIG.replace("steps = 1", f"steps = {steps}"))
-    ran = cli("runs", "start", config, *filter(None, [option]))
-    assert ran.code == code, ran.err
-    out = config.parent / "runs" / "first"
-    assert out.with_suffix(".preflight.json").is_file() == ("preflight: signal" in ran.err) == (code == 4)
-    assert (out / "config.json").is_file() == (code == 0)
-
-
-def test_runs_start_goes_on_without_a_preflight_that_is_not_wanted(cli: Cli, config: Path, tmp_path: Path) -> None:
-    write_labels(tmp_path, 0.9)
-    config.write_text(CONFIG.replace("steps = 1", "steps = 30").replace("max_new_tokens = 4", "max_new_tokens = 1"))
-    ran = cli("runs", "start", config, "--no-preflight")
-    assert ran.code == 0, ran.err
-    assert not (tmp_path / "runs" / "first.preflight.json").exists()
-
-
-def test_runs_preflight_names_sizes_that_do_not_fit(cli: Cli, config: Path, tmp_path: Path) -> None:
-    write_labels(tmp_path, 0.9)
-    config.write_text(CONFIG.replace("max_new_tokens = 4", "max_new_tokens = 5000"))
-    ran = cli("runs", "preflight", config, "--json")
-    assert ran.code == 4, ran.err
-    assert ran.lines[-1]["name"] == "sizes" and "max_new_tokens" in ran.lines[-1]["value"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import shutil
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from rubricsvc.schemas.runs import RunHeartbeat
 from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
-from rubricsvc.store import completions, items, runs
+from rubricsvc.store import completions, items
 from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs import CONFIG
@@ -97,49 +92,6 @@ def test_runs_resume_continues_from_another_working_folder(
     assert cli("runs", "resume", tmp_path / "runs" / "first", "--json").json["steps"] == 5
 
 
-def test_runs_start_resumes_however_its_file_is_named(
-    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cli("runs", "start", config.name).code == 0
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    for steps, name in ((4, config), (5, Path("..", config.name))):
-        config.write_text(CONFIG.replace("steps = 3", f"steps = {steps}"))
-        resumed = cli("runs", "start", name, "--resume", "--json")
-        assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, steps), resumed.err
-    assert not list(elsewhere.iterdir())
-
-
-def test_runs_start_resumes_a_run_that_was_moved_with_its_policy(cli: Cli, config: Path, tmp_path: Path) -> None:
-    assert cli("runs", "start", config).code == 0
-    moved = tmp_path / "moved"
-    moved.mkdir()
-    for name in ("policy", "runs", config.name, "rubrics.yaml"):
-        (tmp_path / name).rename(moved / name)
-    (moved / config.name).write_text(CONFIG.replace("steps = 3", "steps = 4"))
-    resumed = cli("runs", "start", moved / config.name, "--resume", "--json")
-    assert (resumed.code, resumed.json["steps"]) == (0, 4), resumed.err
-
-
-def test_runs_resume_needs_its_folder_and_its_file(cli: Cli, config: Path, tmp_path: Path) -> None:
-    assert cli("runs", "start", config).code == 0
-    config.rename(tmp_path / "other.toml")
-    without = cli("runs", "resume", 1)
-    assert without.code == 3 and str(config) in without.err
-    shutil.rmtree(tmp_path / "runs")
-    gone = cli("runs", "resume", 1)
-    assert gone.code == 3 and str(tmp_path / "runs" / "first") in gone.err
-
-
-def test_runs_start_completes_the_record_of_a_finished_run(cli: Cli, config: Path, store: Runs) -> None:
-    assert cli("runs", "start", config).code == 0
-    store.heartbeat(1, RunHeartbeat(state="running"))  # as where the process is killed after its last checkpoint
-    assert cli("runs", "start", config, "--resume").code == 0
-    shown = cli("runs", "show", 1, "--json").json
-    assert (shown["status"], shown["steps"], shown["rollouts"], shown["judge"]) == ("finished", 3, 12, "quick")
-
-
 @pytest.mark.parametrize(("state", "code"), [("finished", 0), ("stopped", 0), ("failed", 1)])
 def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str, code: int) -> None:
     store.create(new_run(steps_total=2))
@@ -159,31 +111,6 @@ def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str
     assert ("runs resume 1" in ran.err) == (state != "finished")
 
 
-def test_runs_watch_ends_for_a_lost_run(cli: Cli, store: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.create(new_run())
-    monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
-    ran = cli("runs", "watch", 1, "--json")
-    assert (ran.code, ran.json["status"]) == (1, "lost")
-
-
-def test_runs_watch_awaits_a_report_after_an_outage(cli: Cli, store: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.create(new_run())
-    monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
-    real, calls = runs.get, itertools.count()
-
-    def away_once(*arguments: Any) -> Any:
-        if next(calls) == 0:
-            raise OperationalError("SELECT", {}, ConnectionError("gone"))
-        return real(*arguments)
-
-    monkeypatch.setattr(runs, "get", away_once)
-    timer = threading.Timer(1.5, store.heartbeat, (1, RunHeartbeat(state="finished")))
-    timer.start()
-    ran = cli("runs", "watch", 1, "--json")
-    timer.join()
-    assert (ran.code, ran.json["status"], ran.err.count("gone")) == (0, "finished", 1)
-
-
 def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: Runs) -> None:
     store.create(new_run())
     stopped = cli("runs", "stop", 1, "--json")
@@ -192,23 +119,3 @@ def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: Runs) -> None:
     live = cli("runs", "delete", 1, "--yes")
     assert live.code == 2 and "runs stop 1" in live.err
     assert cli("runs", "resume", 1).code == 2
-
-
-def test_runs_list_pages_and_show_finds_a_run_by_its_folder(cli: Cli, store: Runs, tmp_path: Path) -> None:
-    for key in ("a", "b", "c"):
-        store.create(new_run(key))
-    folder = tmp_path / "runs" / "b"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"steps": 1, "run": "b"}))
-    first = cli("runs", "list", "--limit", 2, "--json")
-    assert [row["id"] for row in first.lines] == [1, 2] and "--after 2" in first.err
-    rest = cli("runs", "list", "--limit", 2, "--after", 2, "--json").lines
-    assert [row["id"] for row in rest] == [3]
-    assert cli("runs", "show", "runs/b", "--json").json["id"] == 2
-
-
-@pytest.mark.parametrize("command", ["show", "watch", "stop", "resume", "delete"])
-def test_runs_commands_name_an_unknown_run(cli: Cli, command: str) -> None:
-    for ref in (7, "nowhere"):
-        ran = cli("runs", command, ref)
-        assert ran.code in (2, 3) and str(ref) in ran.err and "Traceback" not in ran.err
