@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rubricsvc.services.waiting import follow
+from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
@@ -41,8 +41,7 @@ def test_worker_ends_a_job_whose_judge_is_not_valid_any_more(cli: Cli, rubric_fi
     db = Database(settings.database_url)
     invalidate(db, "quick", base_url="http://user:secret@host/v1")
     with embedded_worker(settings, db):
-        for _ in follow(db, 1):
-            pass
+        Jobs(db).wait(1)
     db.close()
     shown = cli("jobs", "show", "1", "--json")
     assert (shown.code, shown.json["status"], shown.json["progress"]["failed"]) == (0, "completed_with_failures", 1)
