@@ -49,12 +49,6 @@ def test_env_try_samples_prompts_of_a_file_and_scores_those_with_checks(cli: Cli
     assert (total["prompt"], total["text"], total["score"]) == ("What is 6 + 7?", "13", None)
 
 
-
-
-
-
-
-
 def test_env_try_of_a_local_run_refuses_a_tool_elsewhere(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(
         """steps = 1
@@ -68,8 +62,6 @@ tools = {mcp = [{name = "far", url = "http://203.0.113.5/mcp"}]}
     (tmp_path / "sums.yaml").write_text(SUMS)
     tried = cli("env", "try", "run.toml", "--prompt", "?")
     assert (tried.code, "203.0.113.5" in tried.err, "local_only" in tried.err) == (2, True, True), tried.err
-
-
 
 
 def test_env_demonstrate_has_the_results_of_a_run(cli: Cli, tmp_path: Path) -> None:

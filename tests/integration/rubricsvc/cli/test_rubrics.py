@@ -12,7 +12,6 @@ from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
 
 
-
 @pytest.mark.usefixtures("new_machine")
 def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "init", "mine.yaml").code == 0
@@ -40,10 +39,6 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
     assert values == {"progress": 0.75, "heeds-results": 0.75, "off-course": 0.75, "no-circles": 1.0, "answers": 1.0}
 
 
-
-
-
-
 def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:
     rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n- {prompt: y, criteria: [5]}\n")
     ran = cli("rubrics", "import", rubric_file)
@@ -52,10 +47,6 @@ def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -
     assert "--skip-invalid" in ran.err and "Traceback" not in ran.err
     assert cli("rubrics", "list", "--json").out == ""
     assert cli("prompts", "list", "--json").out == ""
-
-
-
-
 
 
 def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:
@@ -69,14 +60,6 @@ def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_fi
     ran = cli("rubrics", "import", rubric_file, "--skip-invalid", "--json")
     assert ran.code == 0 and ran.json["new"]["rubrics"] == 2
     assert [skipped["line"] for skipped in ran.json["skipped"]] == [4, 5]
-
-
-
-
-
-
-
-
 
 
 def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
@@ -110,10 +93,6 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "show", digest[:10], "--json").json["id"] == 1
 
 
-
-
-
-
 @pytest.mark.parametrize("flags", [[], ["--yaml"]])
 def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, flags: list[str]) -> None:
     cli("rubrics", "import", rubric_file)
@@ -125,12 +104,6 @@ def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, fla
     assert shown.startswith("---\nid: one\nname: first\nprompt: What is one?\n")
 
 
-
-
-
-
-
-
 def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) -> None:
     leaf = {"requirements": "Runs.", "weight": 1, "sub_tasks": [], "score": 1.0, "task_category": "Code Execution"}
     tree = {"id": "r", "requirements": "All.", "weight": 1, "sub_tasks": [leaf | {"id": "a"}, leaf | {"id": "b"}]}
@@ -140,8 +113,6 @@ def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) ->
     assert (shown["formula"], [c["key"] for c in shown["rubric"]["criteria"]]) == ("tree", ["a", "b"])
     (tmp_path / "out.jsonl").write_text(cli("rubrics", "export", "paperbench-paper").out)
     assert cli("rubrics", "import", "out.jsonl", "--json").json["existing"]["rubrics"] == 1
-
-
 
 
 def test_lint_reports_all_errors_and_the_valid_records(cli: Cli, tmp_path: Path) -> None:
@@ -165,10 +136,6 @@ def test_lint_reports_all_errors_and_the_valid_records(cli: Cli, tmp_path: Path)
     assert "skipped_records  30" in cli("rubrics", "import", "r.yaml", "--skip-invalid").out
 
 
-
-
-
-
 def test_export_lists_what_a_format_does_not_carry(cli: Cli, rubric_file: Path) -> None:
     cli("rubrics", "import", rubric_file)
     done = cli("rubrics", "export", "first", "--format", "verl", "--out", "verl.parquet", "--json")
@@ -184,10 +151,6 @@ def test_import_reads_by_a_mapping_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"nr": "7", "ask": "Why?", "checks": ["Says why.", 8]}\n')
     refused = cli("rubrics", "import", "mine.jsonl", "--mapping", "mine.yaml")
     assert refused.code == 2 and "mine.jsonl:1: checks[1]: " in refused.err
-
-
-
-
 
 
 def test_init_writes_a_preset_with_its_prompt(cli: Cli, tmp_path: Path) -> None:
