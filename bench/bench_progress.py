@@ -185,7 +185,7 @@ def main() -> None:
         collections.add(Path(folder), "python", python_pages(), FaultyDocuments(), source="CPython")
         environment = Research(Path(folder), "python")
         with environment.collection:
-            made = synthesize(environment.collection, ("compare", "changes", "define"), limit=options.tasks)
+            made = synthesize(environment.collection, ("changes", "define"), limit=options.tasks)
             every = list(made)
             rng = random.Random(options.seed)
             walks = [walk(environment, task, rng) for task in rng.sample(every, options.tasks)]

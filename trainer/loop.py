@@ -34,16 +34,16 @@ from rubricsvc.schemas.runs import RolloutGroup
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics
+from trainer.algorithms import grpo
 from trainer.config import TrainConfig, stream_seed
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, tasks_of_step
-from trainer.environments.curriculum import in_stage
 from trainer.history import History, Metrics, replace_text
 from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.policy_update import ScoredBatch, TrainState, Update, advantages, update, with_signal
+from trainer.policy_update import ScoredBatch, TrainState, Update, update, with_signal
 from trainer.recording.recorder import Recorder, log_leaks, recorded, rollout_groups
 from trainer.rewards.controls import controlled
 from trainer.rewards.outages import StepScorer, StopRequested
@@ -358,7 +358,7 @@ def _updated(state: TrainState, batch: ScoredBatch, step: int) -> Update:
     except NonFiniteError as error:
         message, out = f"{error.message} in step {step + 1}", state.config.out
         if out is not None:
-            advantages_GM, _ = advantages(state, batch.rollouts, batch.rewards_GM, step, pools)
+            advantages_GM = grpo.advantages(batch.rewards_GM, state.std_floor, pools)
             message += f"; {save_failed_batch(out, step, batch, advantages_GM, error.message)}"
         raise NonFiniteError(message, hint=error.hint) from error
 
@@ -422,8 +422,7 @@ def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, ste
     seed = stream_seed(config.seed, f"sample/{number}" if number else "sample", step)
     if tasks[0].demonstrations:
         return demonstrated(policy, tasks, config.sampling.group_size, seed)
-    prompts, staged = [task.prompt for task in tasks], in_stage(policy, config.environment, step)
-    return staged.sample(prompts, config.sampling.group_size, config.sampling, seed)
+    return policy.sample([task.prompt for task in tasks], config.sampling.group_size, config.sampling, seed)
 
 
 def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:

@@ -19,7 +19,6 @@ from trainer import metrics
 from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.environments.curriculum import centred, tool_bonus
 from trainer.history import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
@@ -141,8 +140,7 @@ def update(
     """
     optim, temperature = state.config.optim, state.config.sampling.temperature
     rows_N = by_length(rollouts, learned_rows(state.config, rewards_GM).to(state.policy.device))
-    advantages_GM, tool_use = advantages(state, rollouts, rewards_GM, step, pool_of_G)
-    advantages_B = advantages_GM.flatten().float().to(state.policy.device)
+    advantages_B = grpo.advantages(rewards_GM, state.std_floor, pool_of_G).flatten().float().to(state.policy.device)
     micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
     tokens = int(rollouts.lengths[rows_N].sum())
     lr = state.optimizer.learning_rate(step)
@@ -171,21 +169,9 @@ def update(
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
         sums["grad_norm"] += state.optimizer.step(lr)
-    update_metrics = metrics.update_metrics(sums, tokens, optim) | metrics.server_metrics(gaps) | tool_use
+    update_metrics = metrics.update_metrics(sums, tokens, optim) | metrics.server_metrics(gaps)
     update_metrics |= {"learning_rate": lr}
     return Update(update_metrics, advantages_B, logprob_sums_B)
-
-
-def advantages(
-    state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int, pool_of_G: Tensor | None = None
-) -> tuple[Tensor, Metrics]:
-    """Return the advantages [G, M] of a step's completions, with the bonus for tools, and the mean of that bonus."""
-    advantages_GM = grpo.advantages(rewards_GM, state.std_floor, pool_of_G)
-    bonus_B = tool_bonus(rollouts, state.config.environment, step)
-    if bonus_B is None:
-        return advantages_GM, {}
-    bonus_GM = bonus_B.view(rewards_GM.shape)
-    return advantages_GM + centred(bonus_GM, rewards_GM), {"tool_bonus": float(bonus_GM.mean())}
 
 
 def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rubricsvc.collections.tasks import Task
     from rubricsvc.formats import Record
 
-_CAPABILITY = "find-links, compare, changes or define; repeatable."
+_CAPABILITY = "find-links, changes or define; repeatable."
 
 
 def synthesize(

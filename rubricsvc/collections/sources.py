@@ -342,14 +342,14 @@ _INDEX = re.compile(r"(?:genindex(?:-.+)?|bookindex|keyword_index)")
 _NO_DOCUMENT = re.compile(r"(?:search|py-modindex|doclist|doc_keyword_crossref|(?:book)?toc)")
 _SPHINX_TITLE = re.compile(r" [—-] [^—]* documentation$")
 _NUMBER = re.compile(r"(?:(?:Chapter|Appendix|Part) )?(?:[A-Z]|[IVXLC]+|\d+)(?:\.\d+)*\. (?=\S)")
-_QUERY = "${db:Status-Status}\t${Package}\t${Provides}\t${Depends}\n"
+_QUERY = "${db:Status-Status}\t${Package}\n"
 
 
 def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pages:
     """Return the pages of a package, which are read one by one. What cannot be read is added to the faults.
 
     Args:
-        package: Name of a package, of what it provides, or without its version: ``postgresql-doc`` is any installed
+        package: Name of a package, or without its version: ``postgresql-doc`` is any installed
             ``postgresql-doc-15``.
         faults: Gets what cannot be read.
         encoding: Of pages that do not name theirs.
@@ -401,40 +401,17 @@ def _without_ending(path: str) -> str:
 
 
 def _html_of(package: str) -> list[Path]:
-    """Return the HTML files of an installed package, or else of those that it stands for."""
-    installed = _installed()
-    candidates = [name for name in _candidates(package, installed) if name in installed]
-    for name in candidates:
+    """Return the HTML files of an installed package, or of its newest version: ``NAME-15`` for ``NAME``."""
+    rows = (line.split("\t") for line in _dpkg("--show", "--showformat", _QUERY).splitlines())
+    named = re.compile(rf"{re.escape(package)}(?:-\d[\d.]*)?")
+    found = [name for status, name in rows if status == "installed" and named.fullmatch(name)]
+    for name in sorted(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)], reverse=True):
         listed = map(Path, _dpkg("--listfiles", name).splitlines())
         if files := sorted(file for file in listed if file.suffix.lower() in HTML and file.is_file()):
             return files
-    if not candidates:
+    if not found:
         raise NotFoundError(f"Debian package {package!r} is not installed", hint=f"apt-get install {package}")
-    raise InvalidError(f"package {candidates[0]} has no HTML", hint="name its documentation package, such as NAME-doc")
-
-
-def _candidates(package: str, installed: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the package, those that provide it, documentation that it depends on, and names with a version."""
-    yield package
-    yield from (name for name, (provides, _) in installed.items() if package in _names(provides))
-    yield from (name for name in _names(installed.get(package, ("", ""))[1]) if "-doc" in name)
-    version = re.compile(rf"{re.escape(package)}-\d[\d.]*")
-    yield from sorted(filter(version.fullmatch, installed), key=_version, reverse=True)
-
-
-def _version(name: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", name)]
-
-
-def _names(field: str) -> list[str]:
-    """Return the packages that a field of dpkg names, without their versions."""
-    return [one.split()[0].partition(":")[0] for one in re.split(r"[,|]", field) if one.strip()]
-
-
-def _installed() -> dict[str, tuple[str, str]]:
-    """Return the installed packages, each with what it provides and what it depends on."""
-    rows = (line.split("\t") for line in _dpkg("--show", "--showformat", _QUERY).splitlines())
-    return {name: (provides, depends) for status, name, provides, depends in rows if status == "installed"}
+    raise InvalidError(f"package {found[0]} has no HTML", hint="name its documentation package, such as NAME-doc")
 
 
 def _dpkg(*arguments: str) -> str:

@@ -218,7 +218,6 @@ CURVES = (
     ("Episodes with a tool call", "tools/used_fraction", "Share of a step's episodes"),
     ("Well-formed calls", "tools/valid_fraction", "Share of a step's calls"),
     ("Episodes with a report", "tools/reported_fraction", "Share of a step's episodes"),
-    ("Bonus for tools", "tool_bonus", "Mean of a step's completions, in units of the advantage"),
 )
 """Headings, metrics, and what is measured in which unit."""
 PANEL_WIDTH, NOTE_CHARS = 380, 62

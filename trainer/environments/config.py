@@ -10,18 +10,6 @@ from rubricsvc.core.judge import Address
 from trainer.config_file import ConfigSection
 
 
-class CurriculumStage(ConfigSection):
-    """The first ``steps`` steps of a run, or those after the stage before: some of the tools, and shorter episodes.
-
-    What is not set is as in the environment.
-    """
-
-    steps: int = Field(ge=1)
-    tools: tuple[str, ...] | None = Field(default=None, min_length=1)
-    max_turns: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=2)
-
-
 class McpServer(ConfigSection):
     """A server of the Model Context Protocol: a ``command`` that is started on this machine, or a ``url``.
 
@@ -61,10 +49,6 @@ class EnvironmentConfig(ConfigSection):
     With ``notes`` the policy may write down what it needs of what it read, and sees nothing else afterwards;
     ``max_tokens`` are then those since the last note. See `trainer.environments.tool_calls`.
 
-    ``tool_bonus`` is added to the advantages of a completion that uses its tools, less in each step, until it is 0
-    after ``tool_bonus_steps``. The stages of ``curriculum`` are of the first steps; the steps after them, and
-    evaluations, have the whole environment.
-
     The environment ``mcp`` has no tools but those of the table ``[tools]``.
     """
 
@@ -76,9 +60,6 @@ class EnvironmentConfig(ConfigSection):
     snippet_chars: int = Field(default=160, ge=0)
     tool_timeout_s: float = Field(default=10.0, gt=0.0)
     notes: bool = False
-    tool_bonus: float = Field(default=0.0, ge=0.0, le=0.5)
-    tool_bonus_steps: int = Field(default=50, ge=1)
-    curriculum: tuple[CurriculumStage, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -86,13 +67,4 @@ class EnvironmentConfig(ConfigSection):
             raise ValueError(
                 f"environment {self.name!r} {'needs' if self.name == 'research' else 'has no'} `collection`"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _stages_are_shorter(self) -> Self:
-        for number, stage in enumerate(self.curriculum):
-            for name in ("max_turns", "max_tokens"):
-                value, most = getattr(stage, name), getattr(self, name)
-                if value is not None and value > most:
-                    raise ValueError(f"curriculum.{number}.{name} is {value}; that of the environment is {most}")
         return self

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rubricsvc.errors import needs_extra
 from trainer.environments.config import EnvironmentConfig, ToolsConfig
-from trainer.environments.curriculum import limited
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tools import SHOWN_CHARS, Calculator, Research
@@ -21,7 +20,6 @@ def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsCo
     Raises:
         NotFoundError: There is no such collection.
         UnavailableError: An MCP server cannot be reached.
-        InvalidError: A stage of the curriculum has a tool that the environment lacks.
     """
     environment: Environment | None = None
     match config.name:
@@ -39,7 +37,4 @@ def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsCo
             from trainer.environments.mcp_tools import McpTools
         environment = McpTools(tools.mcp, environment, config.tool_timeout_s)
     limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s, config.notes)
-    acting = Acting(environment, limits, config.max_tokens)
-    for stage in config.curriculum:
-        limited(acting, stage)
-    return acting
+    return Acting(environment, limits, config.max_tokens)

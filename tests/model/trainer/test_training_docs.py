@@ -20,7 +20,7 @@ from trainer.config import (
     RunConfig,
     ServiceJudge,
 )
-from trainer.environments.config import CurriculumStage, EnvironmentConfig, McpServer
+from trainer.environments.config import EnvironmentConfig, McpServer
 from trainer.loop import train
 from trainer.rewards.source import CallableRewards
 
@@ -31,7 +31,6 @@ REPLACED: dict[str, type[BaseModel] | None] = {
     "judge": ServiceJudge,
     "evolve": EvolveConfig,
     "environment": EnvironmentConfig,
-    "curriculum": CurriculumStage,
     "mcp": McpServer,
     "control": ControlConfig,
     "eval": EvalConfig,

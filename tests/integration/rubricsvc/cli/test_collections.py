@@ -53,7 +53,7 @@ def test_collections_add_debian_makes_prompts_of_every_capability(cli: Cli, tmp_
     assert added.code == 0 and added.json["documents"] > 1000 and added.json["links"] > 5000, added.err
     assert cli("prompts", "synthesize", "pg", "-n", "5", "--out", tmp_path / "tasks.jsonl").code == 0
     tasks = [json.loads(line) for line in (tmp_path / "tasks.jsonl").read_text().splitlines()]
-    expected = dict.fromkeys(("find-links", "compare", "changes", "define"), 5)
+    expected = dict.fromkeys(("find-links", "changes", "define"), 5)
     assert Counter(task["item"]["capability"] for task in tasks) == expected
     assert all(len(id_) < 80 for task in tasks for one in task["item"]["pages"] for id_ in one)
     page = cli("collections", "show", "pg", "app-pgdump", "--json").json

@@ -51,9 +51,8 @@ def test_run_in_an_environment_records_trajectories(cli: Cli, config: Path, tmp_
 
 def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
     (tmp_path / "rubrics.yaml").write_text(CHECKED)
-    staged = "[[environment.curriculum]]\nsteps = 1\nmax_turns = 1\nmax_tokens = 32\n"
     wider = CONFIG.replace("group_size = 2, max_new_tokens = 8", "group_size = 4, max_new_tokens = 24")
-    settings = wider + CALCULATOR + staged
+    settings = wider + CALCULATOR
     config.write_text(settings)
     assert cli("runs", "start", config).code == 0
     lines = (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()
@@ -80,8 +79,6 @@ def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Pa
         ('name = "calculator"\n[tools]\nmcp = [{name = "x", command = ["/nowhere"]}]', 3, "/nowhere"),
         ('name = "research"\ncollection = "nowhere"', 3, "nowhere"),
         ('name = "calculator"\nmax_tokens = 1024', 2, "environment.max_tokens"),
-        ('name = "calculator"\n[[environment.curriculum]]\nsteps = 1\ntools = ["search"]', 2, "environment.curriculum"),
-        ('name = "calculator"\n[[environment.curriculum]]\nsteps = 1\nmax_turns = 9', 2, "curriculum.0.max_turns"),
     ],
 )
 def test_wrong_environment_is_refused(cli: Cli, config: Path, table: str, code: int, path: str) -> None:

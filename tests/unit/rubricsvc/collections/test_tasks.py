@@ -9,7 +9,6 @@ import pytest
 
 from rubricsvc import collections
 from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
-from rubricsvc.collections.index import SearchHit
 from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import CAPABILITIES, GAP, Capability, Task, synthesize
 from rubricsvc.core.prompt import Completion
@@ -57,7 +56,7 @@ def test_synthesize_leaves_out_a_prompt_that_shows_what_addresses_a_model(tmp_pa
         assert [task.source for task in synthesize(docs, ["find-links"])] == ["sound"]
 
 
-@pytest.mark.parametrize(("name", "least"), [("find-links", 25), ("compare", 40), ("changes", 40), ("define", 20)])
+@pytest.mark.parametrize(("name", "least"), [("find-links", 25), ("changes", 40), ("define", 20)])
 def test_synthesize_makes_valid_tasks_whose_reference_meets_the_checks(
     tasks: dict[str, list[Task]], name: Capability, least: int
 ) -> None:
@@ -156,23 +155,3 @@ def test_synthesize_leaves_out_criteria_that_address_a_model(tmp_path: Path) -> 
     collections.add(tmp_path, "docs", [trap, plain], FaultyDocuments(), source="a test")
     with collections.open_collection(tmp_path, "docs") as docs:
         assert [task.id for task in synthesize(docs, ["define"])] == ["define-plain"]
-
-
-def test_compare_gives_up_after_so_many_pages_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lead = "Every page of this collection begins with the very same sentence."
-    pages = [Page(f"p{n}", f"Page {n}", lead) for n in range(30)] + [Page(f"q{n}", "Other", "None.") for n in range(5)]
-    collections.add(tmp_path, "same", pages, FaultyDocuments(), source="a test")
-    monkeypatch.setattr("rubricsvc.collections.tasks.MAX_IN_VAIN", 4)
-    with collections.open_collection(tmp_path, "same") as opened:
-        queries: list[str] = []
-        search = opened.search
-
-        def counted(query: str, k: int) -> list[SearchHit]:
-            queries.append(query)
-            return search(query, k)
-
-        monkeypatch.setattr(opened, "search", counted)
-        seen: list[tuple[int, int]] = []
-        assert list(synthesize(opened, ["compare"], on_page=lambda *page: seen.append(page))) == []
-    assert len(queries) == 4 and "Other" not in queries
-    assert seen[0] == (0, 35)
