@@ -14,7 +14,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.states import RunState
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.errors import ConflictError, UnavailableError
+from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas.runs import RolloutGroup
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
@@ -84,23 +84,6 @@ def test_train_pauses_and_goes_on_with_the_same_step() -> None:
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
-def test_train_repeats_a_step_before_it_pauses() -> None:
-    pauses = Pauses()
-    history = loop.train(tiny_policy(), TASKS, Judge(range(1, 3)), tiny_config(steps=2), recorder=pauses)
-    assert ([step["score_attempts"] for step in history.steps], pauses.reasons) == ([1, 3], [])
-
-
-@pytest.mark.parametrize(("reason", "calls"), [(Reason.UNREACHABLE, 4), (Reason.UNPARSEABLE, 2)])
-def test_train_without_a_pause_stops_and_resumes(tmp_path: Path, reason: Reason, calls: int) -> None:
-    """A reply that is no verdict will be none again: it is asked for once."""
-    judge, config = Judge(range(1, 99), reason), tiny_config(out=tmp_path, max_pause_s=0)
-    with pytest.raises(UnavailableError, match=str(reason)) as caught:
-        loop.train(tiny_policy(), TASKS, judge, config)
-    assert "--resume" in caught.value.hint
-    assert (len(judge.sizes), checkpoint.steps(tmp_path)) == (calls, [1])
-    assert len(loop.train(tiny_policy(), TASKS, Judge(range(0)), config, resume=True).steps) == 6
-
-
 def test_train_ends_the_longest_pause_with_a_checkpoint(tmp_path: Path) -> None:
     judge = Judge(range(2, 9999))
     with pytest.raises(UnavailableError):
@@ -117,13 +100,3 @@ def test_train_stops_in_a_pause_with_a_checkpoint(tmp_path: Path, last_call: int
     history = loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, pause_after=2), stop=stop)
     assert history.stopped
     assert (len(history.steps), checkpoint.steps(tmp_path), len(judge.sizes)) == (2, [2], last_call + 1)
-
-
-def test_train_refuses_to_resume_with_a_replaced_judge(tmp_path: Path) -> None:
-    judge = Judge(range(0))
-    loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, steps=2))
-    judge.digest = "b" * 64
-    with pytest.raises(ConflictError, match="judge_digest"):
-        loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, steps=3), resume=True)
-    judge.digest = "a" * 64
-    assert len(loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, steps=3), resume=True).steps) == 3

@@ -60,15 +60,6 @@ def test_train_replaces_groups_without_signal() -> None:
     assert "resample/rounds" not in plain.steps[0]
 
 
-def test_train_keeps_what_has_no_signal_after_the_last_round() -> None:
-    flat = TASKS[:6]
-    history = train(tiny_policy(), flat, CallableRewards(only_live), config(2))
-    for step in history.steps:
-        assert step["resample/rounds"] == 1, "then there are no others"
-        assert step["resample/sampled_groups"] in (2, 3)
-        assert (step["resample/kept_groups"], step["frac_reward_zero_std"]) == (0, 1.0)
-
-
 @pytest.mark.parametrize("top_p", [1.0, 0.9])
 def test_train_with_replaced_groups_resumes_exactly(tmp_path: Path, top_p: float) -> None:
     def run(out: Path, steps: int, resume: bool = False) -> list[torch.Tensor]:

@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from tokenizers import decoders
 
 from rubricsvc.client import Client
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import NotFoundError, RubricsvcError
 from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import completions, jobs, judges, outbox
+from rubricsvc.store import jobs, judges, outbox
 from rubricsvc.store.session import Database
 from tests.databases import sqlite_at
 from tests.instant_engine import InstantEngine, agreeable
@@ -101,19 +98,6 @@ def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, en
     assert stored_jobs(db) == [("first step 8", "completed_with_failures", 4)]
 
 
-def test_service_rewards_train_on_tokens_that_are_not_storable(
-    db: Database, engine: InstantEngine, tmp_path: Path
-) -> None:
-    policy = tiny_policy()
-    policy.tokenizer.backend_tokenizer.decoder = decoders.Sequence([decoders.Replace("a", "\0"), decoders.Fuse()])
-    with running(db) as url, service_rewards("instant", url, timeout=60) as rewards:
-        history = loop.train(policy, [TASKS[0]], rewards, tiny_config(steps=1, out=tmp_path / "run"))
-    assert [step["unscored_fraction"] for step in history.steps] == [0.0]
-    with db.read() as session:
-        texts = [row.value.text for row in completions.page(session)]
-    assert any("\ufffd" in text for text in texts)
-
-
 def test_service_rewards_late_job_is_cancelled(db: Database) -> None:
     with db.write() as session:
         judges.add(session, JUDGE)
@@ -157,50 +141,6 @@ def test_service_rewards_absent_service_gives_no_reward() -> None:
         scored = score(rewards)
     assert [result.reward.value for result in scored] == [None] * 4
     assert all(result.reward.null_reason for result in scored)
-
-
-class LossyService(httpx2.BaseTransport):
-    """A service that loses the results of a job's first completion, or one of the ids of completions."""
-
-    def __init__(self, rewards: JobRewards, lost: str) -> None:
-        http = rewards._service.http
-        self.lost, self.real, http._transport = lost, http._transport, self
-
-    def close(self) -> None:
-        self.real.close()
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = self.real.handle_request(request)
-        response.read()
-        body = response.json()
-        if request.url.path.endswith("/items") and self.lost == "item":
-            body["data"] = body["data"][1:]
-        elif request.url.path.endswith("/items") and self.lost == "number":
-            body["data"][0]["reward"] = "high"
-        elif request.url.path.endswith("/rewards") and self.lost == "id":
-            body["rewards"] = body["rewards"][1:]
-        return httpx2.Response(response.status_code, json=body)
-
-
-def test_service_rewards_lost_item_is_no_reward(db: Database, engine: InstantEngine) -> None:
-    with running(db) as url, service_rewards("instant", url, timeout=60) as rewards:
-        LossyService(rewards, "item")
-        scored = score(rewards)
-    assert [result.reward.value is None for result in scored] == [True, False, False, False]
-    assert scored[0].reward.null_reason
-
-
-@pytest.mark.parametrize("lost", ["id", "number"])
-def test_service_rewards_refuse_an_invalid_response(db: Database, engine: InstantEngine, lost: str) -> None:
-    with running(db) as url, service_rewards("instant", url, timeout=60) as rewards:
-        LossyService(rewards, lost)
-        with pytest.raises(RubricsvcError):
-            score(rewards)
-
-
-def test_service_rewards_unknown_judge(db: Database) -> None:
-    with running(db) as url, service_rewards("unknown", url) as rewards, pytest.raises(NotFoundError):
-        score(rewards)
 
 
 @pytest.mark.usefixtures("engine")

@@ -163,13 +163,6 @@ class ListTracker:
         raise ConnectionError("no network")
 
 
-def test_tracking_warns_once_and_delivers_what_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tracker = ListTracker({2})
-    run(tmp_path, Tracking(folder=tmp_path, run="r", trackers={"list": tracker}))
-    assert (tracker.steps, tracker.evaluations, tracker.is_closed) == ([1, 2, 3, 4, 5], [0, 2, 4, 5], True)
-    assert caplog.text.count("does not get all metrics") == 1
-
-
 def test_tracking_that_could_not_begin_or_is_new_catches_up_at_a_resume(tmp_path: Path) -> None:
     absent, later = ListTracker(set(), begins=False), ListTracker(set())
     with pytest.raises(KeyboardInterrupt):
@@ -177,16 +170,6 @@ def test_tracking_that_could_not_begin_or_is_new_catches_up_at_a_resume(tmp_path
     assert (absent.steps, absent.is_closed) == ([], False)
     run(tmp_path, Tracking(folder=tmp_path, run="r", trackers={"list": later}), resume=True)
     assert (later.steps, sorted(later.evaluations)) == ([1, 2, 3, 4, 5], [0, 2, 4, 5])
-
-
-def test_tracking_of_another_run_in_the_folder_begins_again(tmp_path: Path) -> None:
-    for name, expected in (("r", [1, 2]), ("r", []), ("s", [1, 2])):
-        tracker = ListTracker(set())
-        tracking = Tracking(folder=tmp_path, run=name, trackers={"list": tracker})
-        with tracking.running({}, []):
-            for step in (1, 2):
-                tracking.step({"step": step})
-        assert tracker.steps == expected
 
 
 def test_check_installed_names_all_missing_packages() -> None:
@@ -206,8 +189,3 @@ def test_trackers_may_change_at_a_resume() -> None:
     for wrong in (["wandb", "wandb"], ["mlflow"]):
         with pytest.raises(ValidationError):
             identity(*wrong)
-
-
-def test_numbers_leaves_out_what_is_no_finite_number() -> None:
-    line = {"step": 1, "a": 1, "b": 0.5, "c": None, "d": "text", "e": True, "f": float("nan")}
-    assert numbers(line) == {"a": 1, "b": 0.5}

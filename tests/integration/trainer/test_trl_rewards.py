@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rubricsvc.client import AsyncClient, Client
@@ -22,7 +21,6 @@ from tests.integration.trainer.test_service_rewards import engine, stored_jobs
 from tests.model.trainer.scored import JUDGE
 from tests.rows import replace_judge
 from tests.service_process import running
-from tests.services import free_port
 from trainer.integrations.trl import AsyncRubricReward, RubricReward
 from workers.engines.base import EngineRequest, Failure, Reply
 
@@ -96,25 +94,6 @@ def test_rubric_reward_takes_prompts_and_rubrics_of_columns(client: Client) -> N
     assert client.completions.get(1).prompt_id == stored.id
 
 
-def test_rubric_reward_takes_columns_of_numpy(client: Client) -> None:
-    stored = [client.prompts.add(text).id for text in ("Why?", "How?")]
-    columns = {"rubric": np.array(["good", "good"]), "prompt_id": np.array(stored)}
-    rewards = RubricReward(client, "instant")([user("Why?"), user("How?")], [assistant("one")] * 2, **columns)
-    assert None not in rewards
-    assert {one.prompt_id for one in client.completions.page().data} == set(stored)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "completions", "path"), [([], [], "prompts"), (["Why?", "How?"], [["one"], []], "completions.1")]
-)
-def test_score_many_refuses_empty_groups(
-    client: Client, prompts: list[str], completions: list[list[str]], path: str
-) -> None:
-    with pytest.raises(InvalidError) as caught:
-        client.score_many(prompts, "good", completions, "instant")
-    assert caught.value.path == path
-
-
 @pytest.mark.usefixtures("late_for_two")
 def test_rubric_reward_raises_for_missing_rewards(client: Client, db: Database) -> None:
     with pytest.raises(UnavailableError) as caught:
@@ -143,24 +122,6 @@ def test_rubric_reward_cancels_a_late_job(db: Database, client: Client) -> None:
     assert [status for _, status, _ in stored_jobs(db)] == ["cancelled"]
     with pytest.raises(UnavailableError, match="cancelled"):
         RubricReward(client, "instant", **options)([user("Why?")], [assistant("one")])
-
-
-def test_rubric_reward_without_a_service() -> None:
-    with Client(f"http://127.0.0.1:{free_port()}", outage_seconds=0) as client:
-        options: dict[str, Any] = {"rubric": "good", "max_unscored": 1.0}
-        skips = RubricReward(client, "instant", on_failure="skip", **options)
-        assert skips([user("Why?")] * 2, [assistant("one")] * 2) == [None, None]
-        with pytest.raises(UnavailableError):
-            RubricReward(client, "instant", **options)([user("Why?")], [assistant("one")])
-
-
-def test_rubric_reward_keeps_the_version_of_a_name(client: Client) -> None:
-    reward = RubricReward(client, "instant", rubric="good")
-    for text in ("one", "two"):
-        assert reward([user(text)], [assistant(text)]) == [1.0]
-        client.rubrics.add(OTHER, "good")
-    items = [item for job in client.jobs.page() for item in client.jobs.items(job.id)]
-    assert [item.rubric_id for item in items] == [1, 1]
 
 
 def test_rubric_reward_refuses_a_replaced_judge(client: Client, db: Database) -> None:
@@ -205,13 +166,6 @@ def test_rubric_reward_wrong_use_raises_whatever_on_failure(
         reward(prompts, given["completions"], **given["columns"])
     assert caught.value.path == path
     assert client.jobs.page().data == client.completions.page().data == ()
-
-
-@pytest.mark.parametrize("wrong", [{"on_failure": "ignore"}, {"max_unscored": 25}, {"max_unscored": -0.1}])
-def test_rubric_reward_refuses_invalid_options(wrong: dict[str, Any]) -> None:
-    with Client() as client, pytest.raises(InvalidError) as caught:
-        RubricReward(client, "instant", **wrong)
-    assert [caught.value.path] == list(wrong)
 
 
 @pytest.mark.usefixtures("late_for_two")

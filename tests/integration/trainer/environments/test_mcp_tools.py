@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 import time
@@ -11,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mcp_types import Tool as ServerTool
-from structlog.testing import capture_logs
 
 from rubricsvc.core.prompt import Prompt, ToolCall
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -21,7 +18,7 @@ from trainer.environments import mcp_tools
 from trainer.environments.config import McpServer
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
-from trainer.environments.mcp_tools import McpTools, _tool
+from trainer.environments.mcp_tools import McpTools
 from trainer.environments.tool_calls import call_line, with_tools
 from trainer.environments.tools import Calculator
 
@@ -54,31 +51,6 @@ def test_call_has_typed_and_optional_arguments() -> None:
     assert result(one, "add", a=6, b=7) == "13"
     assert result(one, "add", a=6) == "7"
     assert one.counts == {"calls/add": 2}
-
-
-@pytest.mark.parametrize("arguments", [{}, {"a": "6"}, {"a": [6]}, {"b": 1}])
-def test_wrong_arguments_are_refused_before_the_server(arguments: dict[str, object]) -> None:
-    one = episode()
-    assert "add" in json.loads(result(one, "add", **arguments))["error"]
-    assert one.counts == {"refused": 1}
-
-
-def test_error_of_a_tool_is_read_by_the_policy_and_no_failure() -> None:
-    one = episode()
-    assert "not today" in json.loads(result(one, "refuse"))["error"]
-    assert one.counts == {"calls/refuse": 1}
-
-
-def test_schema_of_a_server_has_no_patterns() -> None:
-    """A pattern of somebody else may take for ever."""
-    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}, "pattern": True}}
-    tool = _tool(STDIO, ServerTool(name="match", description="", input_schema=schema))
-    assert tool.parameters == {"a": "", "pattern": ""}
-    assert tool.fault({"a": "a" * 40 + "b"}) is None
-
-
-def test_long_result_is_cut() -> None:
-    assert len(result(episode(max_result_chars=100), "megabyte")) < 200
 
 
 def test_hanging_tool_ends_its_episode() -> None:
@@ -149,23 +121,6 @@ def test_server_that_cannot_be_reached_is_named(fields: dict[str, object], named
     assert named in caught.value.message
 
 
-def test_server_that_prints_is_reported_once() -> None:
-    flood = f"import runpy; print('hello\\n' * 500, flush=True); runpy.run_path({SCRIPT!r}, run_name='__main__')"
-    lines: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = lines.append  # type: ignore[method-assign]
-    library = logging.getLogger("mcp.client.stdio")
-    library.addHandler(handler)
-    try:
-        with capture_logs() as logs:
-            one = episode(McpServer(name="printing", command=(sys.executable, "-c", flood)))
-            assert result(one, "add", a=6, b=7) == "13"
-    finally:
-        library.removeHandler(handler)
-    assert [entry["server"] for entry in logs] == ["printing"] and logs[0]["printed"] == "hello"
-    assert not lines
-
-
 class Adding(Calculator):
     """An environment with a tool of the same name."""
 
@@ -183,12 +138,6 @@ def test_names_that_clash_are_refused_and_a_prefix_helps() -> None:
     assert result(one, "more_add", a=6, b=7) == "13"
     with pytest.raises(InvalidError):
         McpTools([STDIO.model_copy(update={"allowed_tools": ("subtract",)})], None, 5.0)
-
-
-def test_tools_stand_beside_those_of_an_environment() -> None:
-    one = begin(McpTools([STDIO], Calculator(), 20.0), PROMPT, EpisodeLimits())
-    assert result(one, "calculate", expression="6 * 7") == "42"
-    assert result(one, "add", a=6, b=7) == "13"
 
 
 def test_descriptions_are_cleaned_and_schemas_reach_the_template() -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.errors import InvalidError
 from tests.model.trainer.held_out import CountingRewards, eval_config, evaluation, evaluator, length
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint
@@ -68,14 +67,6 @@ def test_best_of_n_asks_gold_about_chosen_completions_only(tmp_path: Path) -> No
     assert mean(found.line) > mean(plain.line)
 
 
-def test_best_of_n_passes_over_completions_without_a_reward(tmp_path: Path) -> None:
-    config = eval_config(tmp_path, max_unscored=1.0)
-    some = CallableRewards(lambda prompt, text: share_of_a(prompt, text) if "a" in text else None)
-    given = Evaluator(config, evaluator(config).tasks, {"reward": some, "gold": CallableRewards(length)})
-    found = given.evaluate(tiny_policy(), 0, best_of=8)
-    assert found.line["scores"]["reward"]["unscored_fraction"] < 0.5
-
-
 def test_supervised_baseline_learns_the_best_samples_of_the_starting_policy() -> None:
     """The first step learns the best of each group; later groups are those of the starting policy as well."""
     config = tiny_config(steps=2, algorithm="best_of_n_supervised", optim={"lr": 1e-3, "updates_per_batch": 3})
@@ -126,9 +117,3 @@ def test_baselines_continue_where_they_were_stopped(tmp_path: Path) -> None:
     assert checkpoint.steps(trained)[-1] == 8
     assert json.loads((trained / "config.json").read_text())["algorithm"] == "best_of_n_supervised"
     assert baselines(config) == lines
-
-
-def test_baselines_need_a_folder() -> None:
-    with pytest.raises(InvalidError) as caught:
-        baselines(eval_config())
-    assert caught.value.path == "out"

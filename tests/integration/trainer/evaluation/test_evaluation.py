@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -27,9 +26,8 @@ from trainer.evaluation.evaluator import OVER_BUDGET, Evaluator, suite
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
-from trainer.policies.policy import Policy
 from trainer.rewards.checks import CheckRewards
-from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
+from trainer.rewards.source import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 
@@ -80,11 +78,6 @@ def test_evaluation_of_one_policy_is_repeatable_and_greedy_has_no_chance() -> No
     assert sampled[0] != sampled[1]
 
 
-def test_evaluation_without_greedy(tmp_path: Path) -> None:
-    config = eval_config(tmp_path, steps=1, greedy=False)
-    assert all("greedy" not in line["scores"]["gold"] for line in run(config).evaluations)
-
-
 def test_train_is_the_same_with_and_without_evaluation(tmp_path: Path) -> None:
     evaluated, plain = tiny_policy(), tiny_policy()
     train(evaluated, TASKS, REWARDS, eval_config(), evaluation=evaluation(eval_config()))
@@ -121,58 +114,6 @@ def test_train_interrupted_in_an_evaluation_misses_and_repeats_none(
     assert [step for step, _ in gold.calls] == [step for step in (0, 2, 4, 5) if step >= at]
 
 
-def test_train_stopped_in_an_evaluation_makes_it_up(tmp_path: Path) -> None:
-    whole = run(eval_config(tmp_path / "whole"))
-    config, stop = eval_config(tmp_path / "cut"), Event()
-
-    class Stopping(CountingRewards):
-        def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-            if completions[0].step == 4:
-                stop.set()
-            return super().score(tasks, completions)
-
-    scorers = {"reward": Stopping(share_of_a), "gold": CallableRewards(length)}
-    given = Evaluation(Evaluator(config, HELD_OUT, scorers, stop=stop), config.out, config.steps)
-    stopped = run(config, given, stop=stop)
-    assert stopped.stopped
-    assert [line["step"] for line in read_metrics(tmp_path / "cut", LINES)] == [0, 2]
-    assert checkpoint.steps(tmp_path / "cut") == [4]
-    assert timeless(run(config, resume=True).evaluations) == timeless(whole.evaluations)
-
-
-def test_evaluation_samples_no_more_at_once_than_a_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    sample = Policy.sample
-
-    def counted(self: Policy, prompts: Any, group_size: int, *rest: Any) -> Any:
-        sizes.append(len(prompts) * group_size)
-        return sample(self, prompts, group_size, *rest)
-
-    monkeypatch.setattr(Policy, "sample", counted)
-    config = eval_config(samples=9)
-    found = evaluator(config).evaluate(tiny_policy(), 0, best_of=2)
-    assert (max(sizes), sum(sizes)) == (8, 6 * 18)
-    assert [one.prompt for one in found.completions] == [place for place in range(6) for _ in range(9)]
-    assert len({one.completion.text for one in found.completions}) > 40, "each part has its own random numbers"
-
-
-def test_train_resumed_from_an_older_checkpoint_drops_later_evaluations(tmp_path: Path) -> None:
-    whole = run(eval_config(tmp_path / "whole"))
-    config = eval_config(tmp_path / "cut", checkpoint_every=3)
-    run(config.model_copy(update={"steps": 4}))
-    (checkpoint.folder(tmp_path / "cut", 4) / "optimizer.safetensors").write_bytes(b"")
-    resumed = run(config, resume=True)
-    assert [line["step"] for line in read_metrics(tmp_path / "cut", LINES)] == [0, 2, 4, 6]
-    assert timeless(resumed.evaluations) == timeless(whole.evaluations)
-
-
-def test_train_resumed_with_eval_added_evaluates_the_starting_policy(tmp_path: Path) -> None:
-    train(tiny_policy(), TASKS, REWARDS, tiny_config(out=tmp_path, steps=3))
-    lines = run(eval_config(tmp_path, steps=4), resume=True).evaluations
-    assert [line["step"] for line in lines] == [0, 4]
-    assert timeless(lines)[0] == timeless(run(eval_config(steps=4)).evaluations)[0]
-
-
 def test_train_refuses_to_resume_with_other_evaluations(tmp_path: Path) -> None:
     run(eval_config(tmp_path, steps=2))
     with pytest.raises(ConflictError, match=LINES):
@@ -187,13 +128,6 @@ def test_train_refuses_held_out_prompts_that_are_trained_on() -> None:
         train(tiny_policy(), [*TASKS, HELD_OUT[1]], REWARDS, config, evaluation=evaluation(config))
     assert caught.value.path == "eval"
     assert HELD_OUT[1].name in caught.value.message
-
-
-def test_train_refuses_evaluation_without_settings_and_settings_without_evaluation() -> None:
-    for config, given in ((tiny_config(), evaluation(eval_config())), (eval_config(), None)):
-        with pytest.raises(InvalidError) as caught:
-            train(tiny_policy(), TASKS, REWARDS, config, evaluation=given)
-        assert caught.value.path == "eval"
 
 
 def test_train_stops_where_the_evaluation_has_too_few_scores(tmp_path: Path) -> None:
@@ -235,34 +169,6 @@ def test_evaluation_keeps_the_best_policy_by_gold(tmp_path: Path) -> None:
     assert torch.equal(next(model.parameters()), kept[4])
 
 
-def test_evaluation_saves_no_policy_that_is_not_better_than_the_start(tmp_path: Path) -> None:
-    config = eval_config(tmp_path, steps=2)
-    run(config, evaluation(config, GoldBySteps(step0=0.5, step2=0.5)))
-    assert saved_best(tmp_path) is None
-
-
-def test_evaluation_without_room_keeps_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = eval_config(tmp_path, steps=4)
-    gold = GoldBySteps(step0=0.1, step2=0.2, step4=0.3)
-    save = Policy.save
-
-    def full(self: Policy, folder: Path) -> None:
-        save(self, folder)
-        if folder.parents[1].name == "best" and "step-000004" in str(folder):
-            raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Policy, "save", full)
-        with pytest.raises(UnavailableError, match="No space left"):
-            run(config, evaluation(config, gold))
-    best = saved_best(tmp_path)
-    assert best is not None and best["step"] == 2
-    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000002"]
-    run(config, evaluation(config, gold), resume=True)
-    again = saved_best(tmp_path)
-    assert again is not None and again["step"] == 4
-
-
 def test_check_rewards_are_of_checked_criteria_alone() -> None:
     rubric = Rubric(
         criteria=(
@@ -280,12 +186,6 @@ def test_check_rewards_are_of_checked_criteria_alone() -> None:
     assert HELD_OUT[0].name in caught.value.message
 
 
-def test_evaluator_refuses_scorers_that_are_not_configured() -> None:
-    with pytest.raises(InvalidError) as caught:
-        Evaluator(eval_config(), HELD_OUT, {"reward": REWARDS})
-    assert caught.value.path == "eval"
-
-
 @pytest.mark.parametrize(
     ("kl", "measured"),
     [({}, [5]), ({"kl_every": 1}, [1, 2, 3, 4, 5]), ({"kl_every": 2}, [2, 4]), ({"kl_every": 0}, [])],
@@ -296,12 +196,6 @@ def test_train_measures_kl_to_start_without_a_penalty(kl: dict[str, int], measur
     assert list(values) == measured
     assert all(value > 1e-4 for step, value in values.items() if step > 1)
     assert values.get(1, 0.0) == pytest.approx(0.0, abs=1e-6)
-
-
-def test_train_kl_to_start_equals_penalised_kl_of_first_update() -> None:
-    optim = {"lr": 1e-2, "kl_beta": 0.1, "kl_every": 0}
-    history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=3, optim=optim))
-    assert all(step["kl/start"] == pytest.approx(step["kl"]) for step in history.steps)
 
 
 class RisingRewards(CallableRewards):
@@ -320,46 +214,6 @@ def test_train_stops_once_where_the_reward_diverges_from_gold(tmp_path: Path, ca
     assert "to step 3" in stopped.stop_reason and stopped.stop_reason in caplog.text
     resumed = run(config, Evaluation(Evaluator(config, HELD_OUT, scorers), tmp_path, config.steps), resume=True)
     assert not resumed.stopped and len(resumed.steps) == 9
-
-
-def test_train_stops_at_a_divergence_in_an_evaluation_made_up_at_a_resume(tmp_path: Path) -> None:
-    config, stop = eval_config(tmp_path, steps=9, every=3, stop_on_divergence=True), Event()
-    scorers = {"reward": RisingRewards(length), "gold": CallableRewards(lambda _prompt, _text: 0.5)}
-
-    def on_step(line: Metrics) -> None:
-        if line["step"] == 3:
-            stop.set()
-
-    given = Evaluation(Evaluator(config, HELD_OUT, scorers, stop=stop), tmp_path, config.steps)
-    assert [line["step"] for line in run(config, given, stop=stop, on_step=on_step).evaluations] == [0]
-    resumed = run(config, Evaluation(Evaluator(config, HELD_OUT, scorers), tmp_path, config.steps), resume=True)
-    assert resumed.stopped and "to step 3" in resumed.stop_reason and len(resumed.steps) == 3
-
-
-def test_train_does_not_stop_where_gold_follows(tmp_path: Path) -> None:
-    config = eval_config(tmp_path, steps=12, every=4, stop_on_divergence=True)
-    assert not run(config, evaluation(config, REWARDS)).stopped
-
-
-class JudgedRewards(CallableRewards):
-    """Rewards of a function that are said to be those of a judge."""
-
-    def __init__(self, name: str, digest: str) -> None:
-        super().__init__(length)
-        self.info = JudgeInfo(name, digest=digest)
-
-    def judge_info(self) -> JudgeInfo:
-        return self.info
-
-
-def test_evaluator_refuses_the_training_judge_under_another_name_as_gold() -> None:
-    config = eval_config()
-    scorers = {"reward": JudgedRewards("local", "f1"), "gold": JudgedRewards("gold", "f1")}
-    with pytest.raises(InvalidError) as caught:
-        Evaluator(config, HELD_OUT, scorers)
-    assert caught.value.path == "eval.gold" and "local" in str(caught.value)
-    Evaluator(config, HELD_OUT, scorers | {"gold": JudgedRewards("gold", "f2")})
-    Evaluator(eval_config(gold="reward"), HELD_OUT, scorers)
 
 
 def test_evaluation_records_the_regression_suite(tmp_path: Path) -> None:

@@ -34,8 +34,3 @@ def test_damaged_completions_that_are_cut_off_begin_as_the_whole_ones() -> None:
     ]
     assert cut
     assert all(any(text.startswith(piece.rstrip(".")) and text != piece for text in own) for piece in cut)
-
-
-def test_damaged_is_deterministic() -> None:
-    first, again = (list(damaged(everyday_answers(), 3, 20, negated=0.5)) for _ in range(2))
-    assert first == again

@@ -11,7 +11,6 @@ from recipes.embedded_judge.hard_negatives import hard_negatives, texts
 from recipes.embedded_judge.swapped import ON_TOPIC, swapped
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.errors import InvalidError
 from trainer.judge_training.examples import Example, Target, questions
 from workers.audit.cases import built_in
 
@@ -64,22 +63,6 @@ def test_hard_negatives_label_by_the_form_of_the_criterion(text: str, value: flo
     example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), (target,), source="statements")
     alone = [t for _, t in questions(hard_negatives([example], 0, 20)) if t.variant not in AROUND]
     assert {t.value for t in alone} == {value}
-
-
-def test_hard_negatives_leave_out_criteria_on_passages() -> None:
-    criterion = Criterion(key="c", text="Every statement is in the passage.", passages=("Tea is cold.",))
-    targets = (Target(criterion, 1.0), Target(Criterion(key="d", text="Says that tea is cold."), 1.0))
-    example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), targets, source="statements")
-    assert {t.criterion.key for _, t in questions(hard_negatives([example], 0, 20))} == {"d"}
-
-
-def test_hard_negatives_without_criteria_on_content_are_an_error() -> None:
-    with pytest.raises(InvalidError):
-        next(hard_negatives(everyday_answers(), 0, 1))
-
-
-def test_hard_negatives_are_deterministic() -> None:
-    assert list(hard_negatives(ON_CONTENT, 0, 30)) == list(hard_negatives(ON_CONTENT[::-1], 0, 30))
 
 
 def test_everyday_questions_are_not_those_of_the_audit() -> None:

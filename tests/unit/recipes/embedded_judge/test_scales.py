@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from recipes.embedded_judge.scales import scales
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
-from rubricsvc.errors import InvalidError
 from trainer.judge_training.examples import Example, Target
 
 
@@ -33,21 +30,3 @@ def test_scales_value_is_the_share_of_criteria_that_are_met() -> None:
     kinds = Counter(type(one.targets[0].criterion.scale) for one in made)
     assert kinds[Numeric] > 40
     assert kinds[Ordinal] > 80
-
-
-def test_scales_are_written_in_both_directions() -> None:
-    orders = set()
-    for one in scales([example(1, 0)], 0, 100):
-        scale = one.targets[0].criterion.scale
-        if isinstance(scale, Ordinal):
-            orders.add(scale.levels[0].value < scale.levels[-1].value)
-    assert orders == {True, False}
-
-
-def test_scales_are_the_same_for_the_same_seed() -> None:
-    assert list(scales([example(1, 0, 1)], 3, 20)) == list(scales([example(1, 0, 1)], 3, 20))
-
-
-def test_scales_refuse_completions_with_one_criterion() -> None:
-    with pytest.raises(InvalidError):
-        list(scales([example(1)], 0, 1))

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from itertools import islice
 from random import Random
 
 import numpy as np
-import pytest
 
 from recipes.embedded_judge.alterations.alter import ALTERATIONS, alterations
 from recipes.embedded_judge.alterations.frames import read, restated
 from recipes.embedded_judge.documents import prose, standard_library_docstrings
-from recipes.embedded_judge.paraphrase import paraphrase
 from recipes.embedded_judge.statements import statements, topics
 from rubricsvc.collections.sources import python_reference
-from rubricsvc.core.prompt import Document
-from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement as agreement_metrics
 from trainer.judge_training.examples import Example, questions
 
@@ -28,21 +23,10 @@ def made() -> tuple[Example, ...]:
     return tuple(statements(python_reference(), seed=1, count=300, negated=0.1))
 
 
-def test_statements_are_equal_under_a_seed() -> None:
-    again = list(islice(statements(python_reference(), seed=1, count=5, negated=0.1), 5))
-    assert again == list(made()[:5])
-    assert again != list(statements(python_reference(), seed=2, count=5, negated=0.1))
-
-
 def test_statements_never_repeat_a_completion() -> None:
     texts = [example.completion.text for example in made()]
     assert len(set(texts)) == len(texts) == 300
     assert all(3 <= len(example.targets) <= 6 for example in made()[:50] if len(example.completion.text) > 200)
-
-
-def test_statements_refuse_too_little_text() -> None:
-    with pytest.raises(InvalidError):
-        list(statements([Document(id="a", text="Nothing is said here.")], seed=1, count=1, negated=0.1))
 
 
 def auroc(scores: Sequence[float], values: Sequence[float]) -> float:
@@ -94,77 +78,11 @@ def test_invented_facts_have_exact_wordings_and_contraries() -> None:
     assert read("The lamp is returned by the function.") is None
 
 
-@pytest.mark.parametrize(
-    ("sentence", "kind", "expected"),
-    [
-        ("The method can be called at any time.", "negated", "The method cannot be called at any time."),
-        ("The value is not copied by this method.", "negated", "The value is copied by this method."),
-        ("It returns a list of all names found.", "negated", "It does not return a list of all names found."),
-        ("`foo()` is called before `bar()` in each loop.", "order", "`bar()` is called before `foo()` in each loop."),
-        ("`foo()` and `bar()` are called in each loop.", "order", None),
-        (
-            "It checks whether the file is open for reading.",
-            "negated",
-            "It does not check whether the file is open for reading.",
-        ),
-        ("At least two of the names are used there.", "number", None),
-        ("Attributes are always looked up in the class.", "opposite", "Attributes are never looked up in the class."),
-        ("All names are looked up in the class.", "quantifier", "Only some names are looked up in the class."),
-    ],
-)
-def test_alterations_of_a_sentence(sentence: str, kind: str, expected: str | None) -> None:
-    assert alterations(sentence, (), Random(1)).get(kind) == expected
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_paraphrase_keeps_negations_and_code(seed: int) -> None:
-    text = paraphrase("If `foo()` is not allowed, `a` and `b` are not returned.", Random(seed))
-    assert {"`foo()`", "`a`", "`b`"} <= set(re.findall(r"`[^`]*`", text))
-    assert len(re.findall(r"\bnot\b|n't|forbidden", text)) == 2
-
-
-def test_prose_keeps_statements_only() -> None:
-    text = """
-The heading
-***********
-
-However, the method returns a *new* list of the names.  See also the next section.
-
-   >>> code is no prose
-
-Note that every instance has a dictionary of its own [1].  Return the list of all names.
-
-* Names are bound by assignment in the block.
-* A list of names that the module defines.
-"""
-    assert [sentence for group in prose(Document(id="a", text=text)) for sentence in group] == [
-        "The method returns a new list of the names.",
-        "Every instance has a dictionary of its own.",
-        "Names are bound by assignment in the block.",
-    ]
-
-
 def test_statements_leave_out_excluded_texts() -> None:
     sentence = topics(python_reference())[0][0].sentences[0]
     left = topics(python_reference(), exclude=[sentence])[0]
     assert left
     assert not any(sentence in topic.sentences for topic in left)
-
-
-def test_targets_with_a_reference_or_passage_show_it() -> None:
-    shown = [
-        (example.prompt.reference, target.criterion.reference, target.criterion.passages)
-        for example, target in questions(made())
-        if target.family == "reference"
-    ]
-    share = len(shown) / sum(len(example.targets) for example in made())
-    assert 0.2 < share < 0.3
-    assert all(with_prompt or (reference is None) != (passages is None) for with_prompt, reference, passages in shown)
-    with_prompt = [example for example in made() if example.prompt.reference]
-    for example in with_prompt:
-        own = [target.criterion for target in example.targets if target.family == "reference"]
-        assert sum(one.passages is None for one in own) == 1 and not any(one.reference for one in own)
-    assert with_prompt
 
 
 def test_standard_library_docstrings_are_statements_about_functions() -> None:

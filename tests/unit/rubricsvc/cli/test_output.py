@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.cli import output
 from rubricsvc.cli.output import (
     cell,
     clean,
@@ -15,7 +12,6 @@ from rubricsvc.cli.output import (
     print_table,
     progress_bar,
     replaced,
-    shorten,
     show,
 )
 from rubricsvc.errors import ConflictError, NotFoundError
@@ -26,29 +22,9 @@ def test_clean_replaces_control_characters() -> None:
     assert "\x1b" not in cell("\x1b]0;title\x07")
 
 
-def test_cell_formats_values() -> None:
-    assert [cell(x) for x in (None, True, 0.5, 1.0, 0.123456, {"a": 1.0})] == ["-", "yes", "0.5", "1", "0.1235", "a 1"]
-
-
-def test_shorten_returns_one_line() -> None:
-    assert shorten("a\n b" + "x" * 100, 10) == "a bxxxxxx…"
-
-
 def test_print_table_keeps_whole_cells_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["a", "text"], [["1", "x" * 300], ["22", "y\nz"]])
     assert capsys.readouterr().out == "A   TEXT\n1   " + "x" * 300 + "\n22  y z\n"
-
-
-def test_print_table_fits_a_terminal_and_reads_no_markup(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("TERM", "xterm")
-    print_table(["id", "text"], [["1", "[red] " + "word " * 30]])
-    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
-    assert len(lines) > 3 and all(len(line) <= 40 for line in lines)
-    assert "[red]" in lines[1]
 
 
 def test_empty_columns_and_fields_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,15 +75,6 @@ def test_replaced_writes_a_folder_as_a_whole(tmp_path: Path) -> None:
     assert (out / "file").read_text() == "whole"
 
 
-def test_replaced_keeps_its_neighbours(tmp_path: Path) -> None:
-    neighbour = tmp_path / "out.part" / "file"
-    neighbour.parent.mkdir()
-    neighbour.write_text("kept")
-    with replaced(tmp_path / "out") as part:
-        part.write_text("new")
-    assert neighbour.read_text() == "kept" and (tmp_path / "out").read_text() == "new"
-
-
 def test_replaced_refuses_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder").mkdir()
@@ -124,30 +91,3 @@ def test_progress_bar_prints_the_end_once_without_a_terminal(capsys: pytest.Capt
     printed = capsys.readouterr()
     (line,) = printed.err.splitlines()
     assert printed.out == "" and line.startswith("job 1 2/2 ") and line.endswith(" done")
-
-
-def test_progress_bar_estimates_the_time_left_from_the_first_update(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "LINE_SECONDS", 0)
-    now = 0.0
-    with progress_bar("training") as bar:
-        bar.rich.get_time = lambda: now
-        bar.update(5, 20, "")  # a resumed run has steps from before
-        now = 18.0
-        bar.update(6, 20, "")
-    first, second = capsys.readouterr().err.splitlines()
-    assert "5/20" in first and "6/20" in second and "0:04:12" in second
-
-
-def test_progress_bar_starts_the_time_again_after_a_finished_part() -> None:
-    now = 0.0
-    with progress_bar("examination") as bar:
-        bar.rich.get_time = bar.rich.tasks[0]._get_time = lambda: now
-        bar.update(1, 2, "test")
-        now = 60.0
-        bar.update(2, 2, "test")
-        bar.update(1, 4, "audit")
-        now = 70.0
-        bar.update(2, 4, "audit")
-        assert bar.seconds == 10.0

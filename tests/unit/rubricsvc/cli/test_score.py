@@ -65,36 +65,6 @@ def test_score_exits_with_3_for_an_unreachable_server(cli: Cli, rubric_file: Pat
     assert ran.code == 3 and "http://127.0.0.1:9/v1" in ran.err and "hint: " in ran.err
 
 
-@pytest.mark.parametrize("url", ["http://[", "http://", "https://x:port/v1"])
-def test_score_exits_with_2_for_an_invalid_url(cli: Cli, rubric_file: Path, url: str) -> None:
-    ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", "-", "--judge", url)
-    assert ran.code == 2 and "--url: " in ran.err
-
-
-@pytest.mark.parametrize("option", ["--completion", "--prompt"])
-def test_score_exits_with_2_for_an_empty_option(cli: Cli, rubric_file: Path, option: str) -> None:
-    ran = cli("score", "--rubric", rubric_file, "--completion", "-", "--judge", "embedded", option, "")
-    assert ran.code == 2 and option in ran.err
-
-
-def test_score_exits_with_3_for_an_unknown_judge(cli: Cli, rubric_file: Path) -> None:
-    ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", "-", "--judge", "missing")
-    assert ran.code == 3 and "'missing'" in ran.err
-
-
-def test_score_gives_no_reward_without_enough_verdicts(cli: Cli, tmp_path: Path) -> None:
-    rubric = tmp_path / "r.yaml"
-    rubric.write_text(
-        "{prompt: Q, formula: healthbench, min_coverage: 0,"
-        " criteria: [Is good., {text: Is x., weight: -1, check: {contains: {terms: [x]}}}]}\n"
-    )
-    with scripted_server(error(400)) as server:
-        args = ("score", "--rubric", rubric, "--completion", "-", "--judge", server.url, "--model", "m", "--json")
-        ran = cli(*args, stdin="x")
-    assert ran.code == 1, ran.err
-    assert ran.json["reward"] is None and "healthbench" in ran.json["null_reason"]
-
-
 @pytest.mark.usefixtures("new_machine")
 def test_score_of_a_checked_rubric_needs_no_judge(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
     rubric = tmp_path / "r.yaml"
@@ -104,12 +74,6 @@ def test_score_of_a_checked_rubric_needs_no_judge(cli: Cli, rubric_file: Path, t
     ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", "-", stdin="x")
     assert ran.code == 2 and "c1, c2" in ran.err and "--judge" in ran.err
     assert not (tmp_path / "books").exists()
-
-
-def test_score_does_not_read_a_mistyped_path_as_text(cli: Cli, rubric_file: Path) -> None:
-    (rubric_file.parent / "r.yaml").write_text("criteria: [{text: Says x., check: {contains: {terms: [x]}}}]\n")
-    ran = cli("score", "--rubric", "r.yaml", "--prompt", "no/such.txt", "--completion", "-", stdin="x")
-    assert ran.code == 3 and "'no/such.txt'" in ran.err
 
 
 def test_score_compares_several_completions(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
@@ -135,47 +99,3 @@ def test_score_compares_several_completions(cli: Cli, rubric_file: Path, tmp_pat
     assert [row[0].strip() for row in rows[:4]] == ["CRITERION", "c1", "c2", "reward"]
     assert "Is rude." in table.out and "no_answer" in table.out
     assert "a.txt: no reward: coverage 0.5 < 1: no_answer ×1" in table.out
-
-
-def test_score_refuses_completions_of_another_prompt(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
-    lines = tmp_path / "more.jsonl"
-    args = ("score", "--rubric", rubric_file, "--name", "first", "--judge", "http://127.0.0.1:9/v1", "--model", "m")
-    lines.write_text('{"prompt": "What is three?", "text": "3"}\n')
-    ran = cli(*args, "--completions", lines)
-    assert ran.code == 2 and "jobs submit" in ran.err
-    lines.write_text('{"prompt_id": "one", "text": "1"}\n{"prompt_id": "late", "text": "3"}\n')
-    ran = cli(*args, "--completions", lines)
-    assert ran.code == 2 and "late" in ran.err and "jobs submit" in ran.err
-    lines.write_text("")
-    assert cli(*args, "--completions", lines).code == 2
-    assert cli(*args).code == 2
-
-
-def test_score_compares_prompt_ids_where_the_rubric_has_none(cli: Cli, tmp_path: Path) -> None:
-    check = "criteria: [{text: Says x., check: {contains: {terms: [x]}}}]"
-    (tmp_path / "r.yaml").write_text(f"{{prompt: Q, {check}}}\n")
-    (tmp_path / "own.jsonl").write_text('{"prompt_id": "a", "text": "x"}\n{"prompt_id": "a", "text": "y"}\n')
-    args = ("score", "--rubric", "r.yaml", "--completions", "own.jsonl", "--json")
-    assert [line["reward"] for line in cli(*args).lines] == [1.0, 0.0]
-    (tmp_path / "own.jsonl").write_text('{"prompt_id": "a", "text": "x"}\n{"prompt_id": "b", "text": "y"}\n')
-    assert cli(*args).code == 2
-    (tmp_path / "r.yaml").write_text(f"{{id: a, prompt: Q, {check}}}\n")
-    (tmp_path / "own.jsonl").write_text('{"prompt_id": "a", "text": "x"}\n')
-    assert cli(*args).json["reward"] == 1.0
-
-
-@pytest.mark.parametrize("text", ["Sorry dear", "x" * 5000])
-def test_score_refuses_a_text_for_a_file(cli: Cli, rubric_file: Path, text: str) -> None:
-    ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", text, "--judge", "embedded")
-    assert ran.code == 2 and "stdin" in ran.err and len(ran.err) < 500
-
-
-def test_score_prints_names_of_completions_as_they_are(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("{prompt: Q, criteria: [{text: Says x., check: {contains: {terms: [x]}}}]}\n")
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.txt").write_text("x")
-    (tmp_path / "b.txt").write_text("x")
-    files = [part for name in ("one/a.txt", "b.txt", "two/a.txt") for part in ("--completion", name)]
-    table = cli("score", "--rubric", "r.yaml", *files)
-    assert table.out.splitlines()[0].split()[3:] == ["1", "a.txt", "b.txt", "3", "a.txt"]

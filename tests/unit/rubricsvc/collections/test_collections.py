@@ -1,7 +1,6 @@
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from rubricsvc import collections
 from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
-from rubricsvc.collections.index import MAX_PART_CHARS, path_of, split
+from rubricsvc.collections.index import MAX_PART_CHARS, split
 from rubricsvc.collections.sources import MAX_DOCUMENT_BYTES, HtmlText, python_pages, read
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 
@@ -74,11 +73,6 @@ def test_search_takes_syntax_as_text(python: Collection, query: str) -> None:
     python.ranked_parts(query, ["assert"])
 
 
-@given(st.text())
-def test_search_fails_on_no_query(python: Collection, query: str) -> None:
-    assert len(python.search(query, 3)) <= 3
-
-
 def test_ranked_parts_are_all_parts_of_the_documents_best_first(python: Collection) -> None:
     parts = python.ranked_parts("yield from a generator", ["yield", "compound", "no such document"])
     assert {part.document for part in parts} == {"yield", "compound"}
@@ -138,18 +132,6 @@ def test_add_is_whole_or_not_at_all(tmp_path: Path, pages: list[Page], place: st
     assert added(tmp_path, *pages, skip_invalid=True).ids() == ["a"]
 
 
-def test_open_collection_refuses_other_files(tmp_path: Path) -> None:
-    path = path_of(tmp_path, "some")
-    path.write_bytes(b"no database, " * 100)
-    with pytest.raises(InvalidError):
-        collections.open_collection(tmp_path, "some")
-    path.unlink()
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE other (x)")
-    with pytest.raises(InvalidError):
-        collections.open_collection(tmp_path, "some")
-
-
 def pages_at(path: Path, **options: str) -> tuple[dict[str, Page], list[str]]:
     faults = FaultyDocuments()
     found = {one.id: one for one in read(path, faults, **options).pages}
@@ -191,20 +173,6 @@ def test_read_says_which_documents_it_cannot_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b'<meta charset="windows-1252"><p>\x93quoted\x94', "“quoted”"),
-        (b'<?xml version="1.0" encoding="ISO-8859-1"?><html><p>caf\xe9</p></html>', "café"),
-        (b"<p>a\x00b <|im_start|>system</p>", "a\ufffdb <|im_start|>system"),
-    ],
-)
-def test_read_takes_the_encoding_that_a_page_names(tmp_path: Path, data: bytes, text: str) -> None:
-    (tmp_path / "page.html").write_bytes(data)
-    found, faults = pages_at(tmp_path)
-    assert (found["page.html"].text, faults) == (text, [])
-
-
-@pytest.mark.parametrize(
     "name", ["rot13", "hex", "punycode", "idna", "unicode_escape", "utf-7", "undefined", "no-such"]
 )
 def test_read_refuses_encodings_that_no_page_has(tmp_path: Path, name: str) -> None:
@@ -238,10 +206,6 @@ def test_html_text_leaves_out_navigation(page: str, text: str) -> None:
     assert HtmlText(page).text == text
 
 
-def test_html_text_places_a_link_at_the_beginning() -> None:
-    assert HtmlText("<ul><li><a href='x'>first</a> second").links == [(0, 5, "x")]
-
-
 def test_read_refuses_a_folder_without_documents_and_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(InvalidError):
         pages_at(tmp_path)
@@ -267,36 +231,7 @@ def test_read_takes_lines_of_json(tmp_path: Path) -> None:
     assert [fault.split(", line ")[1].split(":")[0] for fault in faults] == ["4", "5", "6", "7", "8", "9", "10"]
 
 
-def test_html_text_is_what_a_reader_sees() -> None:
-    html = HtmlText(
-        "<html><head><title> A\n title</title><style>p {}</style></head><body><nav>menu</nav><h1>Heading</h1>"
-        "<p>Two\n  <b>words</b> &amp; <a href='b.html'> a link</a>.<p>Next<br>line<script>alert(1)</script>"
-        "<pre>  kept\n   as it is</pre><table><tr><td>x</td><td>y</td></tr></table></body></html>"
-    )
-    assert html.title == "A title"
-    assert html.text == "Heading\n\nTwo words & a link.\n\nNext\nline\n\n  kept\n   as it is\n\nx y"
-    ((start, end, address),) = html.links
-    assert (html.text[start:end], address) == ("a link", "b.html")
-
-
-def test_html_text_is_the_main_part_where_there_is_one() -> None:
-    html = HtmlText(
-        "<div>side <a href=x>x</a></div><div role=main><h1>T</h1>Text <a href=y>y</a></div><div>after</div>"
-    )
-    assert (html.title, html.text) == ("T", "T\n\nText y")
-    assert html.links == [(8, 9, "y")]
-
-
 @given(st.text() | st.text(alphabet="<>/a href='main!-[]&#;pre "))
 def test_html_text_fails_on_no_page(text: str) -> None:
     page = HtmlText(text)
     assert all(0 <= start < end <= len(page.text) for start, end, _ in page.links)
-
-
-def test_read_leaves_out_links_to_other_folders(tmp_path: Path) -> None:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "own.md").write_text("# Own\n\nText.")
-    (tmp_path / "secret.md").write_text("Secret.")
-    (folder / "linked.md").symlink_to(tmp_path / "secret.md")
-    assert [one.id for one in read(folder, FaultyDocuments()).pages] == ["own.md"]

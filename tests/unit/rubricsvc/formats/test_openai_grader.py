@@ -93,20 +93,6 @@ def test_rubric_of_gives_the_reward_of_the_grader() -> None:
     assert worth(rubric_of(parse(MULTI)), same=1.0, good=0.5) == 9.5
 
 
-def test_reward_is_none_if_a_part_failed_or_the_formula_has_no_value() -> None:
-    rubric = rubric_of(parse({**MULTI, "calculate_output": "good / (1 - same)"}))
-    assert worth(rubric, same=0.0, good=0.0) == 1.0
-    assert reward(rubric, [Verdict.scored("same", 0.0), Verdict.failed("good", "timeout")]).value is None
-
-
-def test_parse_accepts_graders_without_a_name() -> None:
-    bare = {key: value for key, value in PYTHON.items() if key != "name"}
-    assert rubric_of(parse(bare)).criteria[0].key == "python"
-    multi = {"type": "multi", "graders": {"good": bare}, "calculate_output": "good"}
-    assert rubric_of(parse(multi)).criteria[0].text == "python"
-    assert rubric_of(parse({**multi, "graders": bare, "calculate_output": "python"})).criteria[0].key == "python"
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -128,35 +114,6 @@ def test_parse_accepts_all_forms_of_messages() -> None:
     question = rubric_of(parse({**SCORE, "input": given})).criteria[0].custom_prompt
     assert question is not None
     assert [turn.content for turn in question.turns] == ["plain", "a {{item.x}}", "a {{item.x}}\nb\nc"]
-
-
-def test_parse_keeps_sampling_params_and_names_of_single_graders() -> None:
-    params = {"temperature": 0.5, "max_completion_tokens": 99, "reasoning_effort": "low"}
-    grader = {**MULTI, "graders": {**SCORE, "name": "s", "sampling_params": params}, "calculate_output": "s"}
-    (criterion,) = rubric_of(parse(grader)).criteria
-    assert criterion.key == "s" and criterion.custom_prompt is not None and criterion.custom_prompt.sampling is not None
-    assert (criterion.custom_prompt.sampling.temperature, criterion.custom_prompt.sampling.max_tokens) == (0.5, 99)
-
-
-@pytest.mark.parametrize(
-    "holder",
-    [
-        {"object": "eval", "id": "eval_1", "testing_criteria": [STRING, {**MULTI, "id": "multi-7"}]},
-        {"type": "reinforcement", "reinforcement": {"grader": STRING, "hyperparameters": {"n_epochs": "auto"}}},
-        {"model": "o4-mini", "method": {"type": "reinforcement", "reinforcement": {"grader": STRING}}},
-        {"grader": STRING, "hyperparameters": {}},
-    ],
-)
-def test_read_accepts_graders_in_evals_and_jobs(holder: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "held.json"
-    path.write_text(json.dumps(holder))
-    first, *others = load(path, format="openai_grader")
-    assert (first.prompt, first.name, first.rubric) == (None, "the same", rubric_of(parse(STRING)))
-    assert [other.name for other in others] == (["all"] if "testing_criteria" in holder else [])
-    bad = json.dumps(holder).replace("{{item.answer}}", "{{item}}")
-    path.write_text(bad)
-    ((_, _, field, _),) = errors_of(path, "openai_grader")
-    assert field.endswith(("testing_criteria[0].reference", "grader.reference"))
 
 
 def test_read_makes_prompts_of_items(tmp_path: Path) -> None:

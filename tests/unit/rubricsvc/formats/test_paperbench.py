@@ -9,10 +9,7 @@ import pytest
 from rubricsvc.core.label import Label
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Group
-from rubricsvc.formats import Record, load
-from rubricsvc.formats.native import dump
-from rubricsvc.store import rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.formats import load
 from tests.unit.rubricsvc.formats.invalid import errors_of
 
 
@@ -70,46 +67,6 @@ def test_read_makes_labels_that_give_the_score_of_the_root(tmp_path: Path) -> No
     assert record.rubric.groups[0].weight == 1.0
 
 
-def test_read_makes_abstained_labels_of_invalid_scores(tmp_path: Path) -> None:
-    for invalid in (False, 0.0):
-        (record,) = load(write(tmp_path, node("root", 1, graded("a", 1, 0.0, valid_score=invalid), graded("b", 1, 1))))
-        assert record.rubric is not None
-        assert record.labels[0] == Label(criterion="a", annotator="person 1", note="Why a.")
-        assert reward(record.rubric, [label.verdict for label in record.labels]).value is None
-
-
-def test_read_scores_nodes_with_weightless_leaves_as_0(tmp_path: Path) -> None:
-    provided = node("data", 1, graded("train", 0, 1.0), graded("test", 0, 1.0))
-    (record,) = load(write(tmp_path, node("root", 1, provided, graded("code", 1, 1.0))))
-    assert record.rubric is not None
-    assert reward(record.rubric, [label.verdict for label in record.labels], formula="paperbench").value == 0.5
-
-
-def test_read_accepts_a_tree_of_one_leaf(tmp_path: Path) -> None:
-    (record,) = load(write(tmp_path, graded("only", 3, 0.25)))
-    assert record.rubric is not None
-    assert [(c.key, c.group) for c in record.rubric.criteria] == [("only", ())]
-    assert reward(record.rubric, [label.verdict for label in record.labels]).value == 0.25
-
-
-def test_read_numbers_repeated_ids(tmp_path: Path) -> None:
-    twice = node("root", 1, node("x", 1, node("y", 1)), node("x-2", 1), node("x", 2, node("y", 1), node("x", 5)))
-    (record,) = load(write(tmp_path, twice))
-    assert record.rubric is not None
-    assert [(c.key, "/".join(c.group)) for c in record.rubric.criteria] == [
-        *(("y", "root/x"), ("x-2", "root"), ("y-2", "root/x-3"), ("x-4", "root/x-3"))
-    ]
-    assert [(group.path[-1], group.weight) for group in record.rubric.groups] == [("root", 1), ("x", 1), ("x-3", 2)]
-
-
-def test_read_names_several_trees_and_long_ids(tmp_path: Path) -> None:
-    long = "x" * 200
-    records = load(write(tmp_path, TREE, node("root", 1, node(long, 1), node(long, 1))))
-    assert [record.name for record in records] == ["paperbench-paper", "paperbench-paper-2"]
-    assert records[1].rubric is not None
-    assert [c.key for c in records[1].rubric.criteria] == [long, "x" * 192 + "-2"]
-
-
 @pytest.mark.parametrize(
     ("tree", "path", "code"),
     [
@@ -134,19 +91,6 @@ def test_read_rejects_too_deep_trees(tmp_path: Path, depth: int) -> None:
     path = tmp_path / "deep.json"
     path.write_text('{"id":"x","requirements":"x","weight":1,"sub_tasks":[' * depth + "]}" * depth)
     assert [(path, code) for _, _, path, code in errors_of(path, "paperbench")] == [("", "json_invalid")]
-
-
-def test_read_gives_rubrics_that_can_be_stored(tmp_path: Path, db: Database) -> None:
-    (record,) = load(write(tmp_path, GRADED))
-    assert record.rubric is not None
-    with db.write() as session:
-        rubrics.add(session, record.rubric, name=record.name)
-    with db.read() as session:
-        assert rubrics.get(session, record.name).value == record.rubric
-    with (tmp_path / "native.jsonl").open("w") as out:
-        dump([Record(None, record.rubric, name=record.name)], out)
-    (back,) = load(tmp_path / "native.jsonl")
-    assert (back.rubric, back.name) == (record.rubric, record.name)
 
 
 def test_read_accepts_the_published_trees(shared_data: Path) -> None:

@@ -31,8 +31,3 @@ def test_load_passport_names_the_errors(tmp_path: Path, text: str, code: str, pa
     with pytest.raises(InvalidFileError) as caught:
         load_passport(file)
     assert (code, path) in {(error.code, error.path) for error in caught.value.errors}
-
-
-def test_load_passport_of_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFileError):
-        load_passport(tmp_path / "none.json")

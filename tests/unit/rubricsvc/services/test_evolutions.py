@@ -109,15 +109,6 @@ def test_start_returns_the_same_evolution_until_labels_change(db: Database) -> N
         Evolutions(db).search(first, no_job)
 
 
-def test_evolved_rubric_is_a_branch_after_another_edit(db: Database) -> None:
-    labelled(db)
-    number = begin(db)
-    with db.write() as session:
-        edited = RUBRIC.model_copy(update={"formula": "mean", "criteria": RUBRIC.criteria[:2]})
-        rubrics.add(session, edited, name="r", parent_id=1)
-    assert Evolutions(db).search(number, no_job).newest == "r@3"
-
-
 def test_proposals_are_stored_before_they_are_tried(db: Database) -> None:
     labelled(db)
     asked = list[int]()
@@ -146,28 +137,3 @@ def test_start_refuses_too_few_labels_and_labels_of_one_class(db: Database, prom
         with pytest.raises(InvalidError) as error:
             begin(db, objective=objective)
         assert error.value.path == "labels"
-
-
-def test_start_refuses_a_rubric_without_verdicts(db: Database) -> None:
-    labelled(db)
-    with db.write() as session:
-        rubrics.add(session, RUBRIC.model_copy(update={"formula": "healthbench"}), name="other")
-    with pytest.raises(InvalidError) as error:
-        Evolutions(db).start("other", judge="j")
-    assert "verdicts" in error.value.message
-
-
-def test_evolution_takes_labels_of_the_same_question_under_another_version(db: Database) -> None:
-    labelled(db)
-    with db.write() as session:
-        other = rubrics.add(session, RUBRIC.model_copy(update={"formula": "healthbench"}), name="r", parent_id=1)
-        rows = [
-            (n, other.id, Label(criterion="right", annotator="ann", value=float(n % 3 == 0)))
-            for n in range(1, PROMPTS * EACH)
-        ]
-        labels.add_many(session, [*rows, (1, 1, Label(criterion="right", annotator="ann", value=0.75))])
-    with db.read() as session:
-        row = rubrics.get(session, "r@1")
-        found = labels.criterion_labels(session, labels.Selection(1, None, 1), row)
-    assert len(found) == len(rows) and {id_: value for id_, _, value in found}[1] == 0.75
-    assert {key for _, key, _ in found} == {"right"}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc import formats
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InputFile, InvalidFileError
 from rubricsvc.services.editing import Edit
@@ -35,11 +34,6 @@ def test_import_file_adds_records_with_labels(db: Database, path: Path) -> None:
     with db.read() as session:
         (row,) = labels.page(session)
         assert (row.label.annotator, row.label.value, row.rubric_id) == ("ann", 1.0, result.rubric_ids[0])
-
-
-def test_import_file_without_rubrics_omits_labels(db: Database, path: Path) -> None:
-    result = run(db, path, RECORD, with_rubrics=False)
-    assert (result.new["rubrics"], result.omitted_labels, result.label_ids) == (0, 1, [])
 
 
 def test_import_file_detects_completions_and_labels(db: Database, path: Path) -> None:
@@ -96,38 +90,6 @@ def test_import_file_reports_contradicting_labels_with_all_other_errors(db: Data
     assert (result.new["labels"], result.skipped_records) == (1, 3)
 
 
-def test_import_file_names_one_rubric_only(db: Database, path: Path) -> None:
-    assert run(db, path, RECORD, rubric_name="mine").rubric_ids == [1]
-    with pytest.raises(InvalidError) as caught:
-        run(db, path, RECORD + RECORD.replace('"Q"', '"R"'), rubric_name="mine")
-    assert caught.value.path == "name"
-
-
-def test_import_file_names_new_rubrics(db: Database, path: Path) -> None:
-    assert run(db, path, RECORD, rubric_name="r").new_rubrics == ["r@1"]
-    assert run(db, path, RECORD, rubric_name="r").new_rubrics == []
-    assert run(db, path, RECORD.replace('["a"]', '["other"]'), rubric_name="r").new_rubrics == ["r@2"]
-
-
-def test_import_file_says_that_a_prompt_was_changed(db: Database, path: Path) -> None:
-    run(db, path, RECORD)
-    with pytest.raises(ConflictError) as changed:
-        run(db, path, RECORD.replace('"Q"', '"Q?"'))
-    assert "stored prompt 'q'" in changed.value.message and "new prompt" in changed.value.hint
-
-
-def test_import_file_lists_the_errors_where_every_line_is_skipped(db: Database, path: Path) -> None:
-    with pytest.raises(InvalidFileError) as caught:
-        run(db, path, '{"prompt_id": "none", "text": "b"}\n', skip_invalid=True)
-    assert [(e.line, e.code) for e in caught.value.errors] == [(1, "not_found")]
-
-
-def test_import_file_reports_superseded_versions(db: Database, path: Path) -> None:
-    for criterion in ("a", "other"):
-        run(db, path, RECORD.replace('["a"]', f'["{criterion}"]'), replace_labels=True)
-    assert run(db, path, RECORD).superseded == {"q@1": 2}
-
-
 def test_import_file_sets_min_coverage_in_all_rubrics(db: Database, path: Path) -> None:
     two = RECORD + '{"prompt": "R", "criteria": ["a", "b"], "min_coverage": 0.1}\n'
     run(db, path, two, min_coverage=0.8)
@@ -171,15 +133,3 @@ def test_import_file_leaves_content_of_a_draft_a_draft_in_a_batch(db: Database, 
     assert result.rubrics == ["two@1", "three@1"] and result.not_approved == {"two@1": "draft"}
     again = run(db, path, '{"name": "four", "criteria": ["c"]}\n', edit=Edit(draft=True, by="ann"))
     assert again.not_approved == {"four@1": "draft"}
-
-
-def test_import_file_takes_the_stored_prompt_of_a_rubric_written_as_csv(db: Database, path: Path) -> None:
-    run(db, path, '{"id": "q", "name": "r", "prompt": "Q", "tags": ["t"], "criteria": ["a"]}\n')
-    (record,) = [one for one in formats.load(path) if one.rubric is not None]
-    table = path.with_suffix(".csv")
-    formats.dump([record], table, "criteria_csv")
-    again = run(db, table, table.read_text())
-    assert (again.new["prompts"], again.existing["prompts"], again.rubrics) == (0, 1, ["r@1"])
-    with pytest.raises(ConflictError) as changed:
-        run(db, path, '{"id": "q", "name": "r", "prompt": "Q", "criteria": ["a"]}\n')
-    assert "other tags" in changed.value.message

@@ -110,24 +110,6 @@ def test_record_joins_what_people_authored(each_db: Database) -> None:
     assert own.ref == "own@1"
 
 
-def test_record_stores_new_rubrics_as_the_policy_says(db: Database) -> None:
-    Runs(db, "all").create(new_run())
-    Runs(db, "all").record(1, run_step(1))
-    with db.read() as session:
-        (row,) = rubrics.page(session)
-        assert (row.name, row.state, row.added_by) == (f"rubric-{RUBRIC.digest[:12]}", "draft", "first")
-
-
-def test_create_links_the_stored_judge_that_has_the_digest(db: Database) -> None:
-    judge = Judge(name="j", model="m")
-    with db.write() as session:
-        judges.add(session, judge)
-    store = Runs(db)
-    assert store.create(new_run("a", judge="j", judge_digest=judge.digest)).judge_id == 1
-    other = store.create(new_run("b", judge="j", judge_digest="0" * 64))
-    assert (other.judge, other.judge_id) == ("j", None)
-
-
 def scored_item(db: Database) -> tuple[int, Completion]:
     """An item of a job, and its completion."""
     completion = Completion(text="one", policy="tiny", step=0)
@@ -141,19 +123,6 @@ def scored_item(db: Database) -> tuple[int, Completion]:
         (lease,) = leases.claim(session, 1, limit=1, worker="w", seconds=60.0)
         leases.record(session, [item_result(lease, RUBRIC, [Verdict.scored("right", 0.25)])])
     return lease.item_id, completion
-
-
-def test_record_refers_to_the_item_of_a_job(each_db: Database) -> None:
-    item_id, completion = scored_item(each_db)
-    group = RolloutGroup(
-        prompt=PROMPTS[0], rubric=RUBRIC, rollouts=(rollout("one", 0.25, item_id=item_id, completion=completion),)
-    )
-    Runs(each_db).create(new_run())
-    Runs(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, run_step(1).groups[1])))
-    first, *others = list(Runs(each_db).rollouts(1))
-    assert (first.item_id, first.completion_id, first.rubric, first.judge_id) == (item_id, 1, "own@1", 1)
-    assert [(verdict.criterion, verdict.value) for verdict in first.verdicts] == [("right", 0.25)]
-    assert [(one.item_id, one.judge_id) for one in others] == [(None, None)] * 2
 
 
 @pytest.mark.parametrize(("text", "item", "error"), [("two", 0, InvalidError), ("one", 1, NotFoundError)])
@@ -204,19 +173,6 @@ def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Databa
     assert counts(each_db) == (0, 0, 0, 8)
     with pytest.raises(NotFoundError):
         details(each_db, 1)
-
-
-def test_steps_are_read_in_order(db: Database) -> None:
-    store = Runs(db)
-    store.create(new_run())
-    for step in (1, 3, 2):
-        store.record(1, RunStep(step=step, metrics={"step": step, "reward": None}))
-    with db.read() as session:
-        assert [row.step for row in runs.steps(session, 1, after=1)] == [2, 3]
-        assert [row.step for row in runs.steps(session, 1, last=2)] == [2, 3]
-        assert [row.reward for row in runs.steps(session, 1)] == [None] * 3
-    found = details(db, 1)
-    assert (found.metrics, found.reward_last) == ({"step": 3, "reward": None}, None)
 
 
 def test_record_takes_equal_completions_of_a_step(each_db: Database, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
-from rubricsvc.core.rubric_example import NumberRange, RubricExample
+from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
 from rubricsvc.services.rubric_changes import changes
 
 A, B = Criterion(key="a", text="Is kind.", weight=3), Criterion(key="b", text="Is brief.")
@@ -52,28 +51,3 @@ def test_changes_says_each_difference_in_words(new: Rubric, kind: str, field: st
     assert (change.kind, change.field, str(change)) == (kind, field, words)
     assert len(changes(new, OLD)) == 1
     assert changes(new, new) == []
-
-
-def test_changes_names_examples() -> None:
-    def examples(**texts: str) -> Rubric:
-        made = (RubricExample(key=key, text=text, reward=NumberRange(min=0)) for key, text in texts.items())
-        return OLD.model_copy(update={"examples": tuple(made)})
-
-    (change,) = changes(examples(one="1", two="2", three="3"), examples(two="2", three="4", four="4"))
-    assert (change.field, change.text) == ("examples", "examples: added four; removed one; changed three")
-    (change,) = changes(examples(one="1", two="2"), examples(two="2", one="1"))
-    assert change.text == "examples: in another order"
-    assert [one.text for one in changes(OLD, examples(one="1"))] == ["examples: added one"]
-
-
-def test_changes_describes_levels_and_groups() -> None:
-    levels = Ordinal(levels=(Level(label="none", value=0), Level(label="full", value=1)))
-    assert Binary() == A.scale
-    new = Rubric(
-        criteria=(A.model_copy(update={"scale": levels, "group": ("g",)}), B), groups=(Group(path=("g",), weight=1),)
-    )
-    assert {change.field: change.text for change in changes(OLD, new)} == {
-        "groups": 'groups none → [{"path": ["g"], "weight": 1.0, "text": ""}]',
-        "scale": "scale met or not met → levels none (0), full (1)",
-        "group": 'group none → ["g"]',
-    }

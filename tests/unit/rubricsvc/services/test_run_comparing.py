@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.schemas.runs import RunReport, ScoreComparison
-from rubricsvc.services.run_comparing import best_line, compare
+from rubricsvc.services.run_comparing import compare
 from rubricsvc.stats.policy_scores import over_prompts
 
 JUDGE = {"name": "j", "engine": "http", "model": "m", "mode": "written"}
@@ -79,18 +79,6 @@ def test_compare_is_antisymmetric() -> None:
     assert forth.difference.low == pytest.approx(-(back.difference.high or 0.0))
 
 
-def test_compare_gives_no_interval_of_few_prompts() -> None:
-    few = {"prompts": "abcd", "rubrics": "RRRR"}
-    row = rows(report(line({"reward": [0.0] * 4}, **few)), report(line({"reward": [1.0] * 4}, **few)))["reward"]
-    assert (row.result, row.prompts) == ("no_interval", 4)
-
-
-def test_compare_leaves_out_prompts_without_a_value() -> None:
-    b = report(line({"reward": [None, *moved([0.1] * 6)[1:]]}))
-    row = rows(report(line({"reward": START})), b)["reward"]
-    assert (row.prompts, row.result, row.a) == (5, "higher", pytest.approx(sum(START[1:]) / 5))
-
-
 def test_compare_pairs_shared_prompts_by_digest_in_any_order() -> None:
     b = line({"reward": [9.0, *reversed(START)]}, setup="other", prompts="xfedcba", rubrics="RRRRRRR")
     found = compare(report(line({"reward": START})), report(b))
@@ -122,17 +110,6 @@ def test_compare_refuses_the_scores_of_other_judges_only() -> None:
     assert rows(report(line(values)), report(line(values), config=strong))["strong"].result == "not_comparable"
 
 
-def test_compare_takes_judges_at_other_addresses_as_the_same() -> None:
-    moved_judge = {**JUDGE, "name": "copy", "endpoint": {"base_url": "http://other/v1"}}
-    found = compare(
-        report(line({"reward": START})), report(line({"reward": START}), config={**CONFIG, "judge": moved_judge})
-    )
-    assert (found.reward_reason, found.scores[0].result) == (None, "not_distinguishable")
-    services = [{**CONFIG, "judge": {"service": url, "name": "j"}} for url in ("http://a", "http://b")]
-    a, b = (report(line({"reward": START}), config=config) for config in services)
-    assert rows(a, b)["reward"].result == "not_comparable"
-
-
 def test_compare_refuses_other_sampling_but_not_of_greedy_completions() -> None:
     lines = [line({"reward": START}, setup=setup) for setup in ("same", "other")]
     for one in lines:
@@ -145,19 +122,6 @@ def test_compare_refuses_other_sampling_but_not_of_greedy_completions() -> None:
     assert {row.result for row in compare(report(lines[0]), report(lines[1], config=long)).scores} == {"not_comparable"}
 
 
-def test_compare_refuses_unknown_prompts_unless_the_settings_are_the_same() -> None:
-    lines = [line({"reward": START}, setup=setup) for setup in ("same", "other")]
-    del lines[0]["prompt_digests"]
-    found = compare(report(lines[0]), report(lines[1]))
-    assert (found.held_out, found.scores[0].result) == (None, "not_comparable")
-    assert compare(report(lines[0]), report(lines[0])).scores[0].prompts == 6
-
-
-def test_compare_names_scores_of_one_run_only() -> None:
-    found = rows(report(line({"reward": START, "strong": START})), report(line({"reward": START})))
-    assert (found["strong"].result, found["reward"].result) == ("not_comparable", "not_distinguishable")
-
-
 def test_compare_takes_the_best_by_gold_and_the_last() -> None:
     values = [{"reward": START, "checks": [level] * 6} for level in (0.1, 0.9, 0.5)]
     a = report(*(line(one, step=step, gold="checks") for step, one in zip((0, 2, 4), values, strict=True)))
@@ -168,38 +132,3 @@ def test_compare_takes_the_best_by_gold_and_the_last() -> None:
     assert {row.score for row in found.scores if row.gold} == {"checks"}
     best = rows(a, b, "best")["checks"].difference
     assert best is not None and best.value == pytest.approx(-0.4)
-
-
-def test_best_line_of_unscored_evaluations_is_the_first() -> None:
-    lines = [line({"reward": [None] * 6}, step=step) for step in (0, 2)]
-    assert best_line(lines)["step"] == 0
-
-
-def test_compare_of_runs_without_evaluations_shows_the_rest() -> None:
-    found = compare(report(rewards=[0.1] * 10 + [0.5] * 10), report(line({"reward": START}), rewards=[0.2]))
-    assert (found.a.reward_first, found.a.reward_last, found.b.reward_last) == (0.1, 0.5, 0.2)
-    assert (found.held_out, found.scores) == (None, ())
-    assert len(found.notes) == 1
-
-
-def test_compare_leaves_out_names_places_and_times() -> None:
-    def config(name: str, lr: float, data: str) -> dict[str, Any]:
-        measured = {"measured_at": name, "repeats": 5}
-        record = {
-            "run": name,
-            "out": name,
-            "config_file": name,
-            "working_folder": name,
-            "judge_repeatability": measured,
-        }
-        return {**CONFIG, **record, "optim": {"lr": lr}, "data": {"path": f"{name}/{data}"}}
-
-    same = compare(report(config=config("a", 0.1, "x.yaml")), report(config=config("b", 0.1, "x.yaml")))
-    assert same.config == ()
-    found = compare(report(config=config("a", 0.1, "x.yaml")), report(config=config("b", 0.2, "y.yaml")))
-    assert [(one.path, one.a, one.b) for one in found.config] == [
-        ("optim.lr", 0.1, 0.2),
-        ("data.path", "a/x.yaml", "b/y.yaml"),
-    ]
-    only = compare(report(), report(config={**CONFIG, "seed": 3}))
-    assert [(one.path, one.a, one.b) for one in only.config] == [("seed", None, 3)]

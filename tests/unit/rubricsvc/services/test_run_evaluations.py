@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from sqlalchemy import func, select
 
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.schemas.runs import RunEvaluation, RunHeartbeat, StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.schemas.runs import RunHeartbeat, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRewardRow, EvaluationRow
 from tests.recorded_run import PROMPTS, RUBRIC, evaluation_line, new_run, run_evaluation, run_step
-from tests.unit.rubricsvc.services.test_recording import scored_item
 
 
 def counts(db: Database) -> tuple[int, ...]:
@@ -99,41 +96,3 @@ def test_begin_deletes_evaluations_after_the_checkpoint_and_remove_all(each_db: 
     with each_db.write() as session:
         runs.remove(session, 1)
     assert counts(each_db) == (before[0] - 3, before[1] - 12, before[2] - 24, before[3])
-
-
-def test_record_refers_to_the_items_of_jobs(each_db: Database) -> None:
-    item_id, completion = scored_item(each_db)
-    data = run_evaluation(0).model_dump(mode="json")
-    data["groups"] = data["groups"][:1]
-    (one, *_) = data["groups"][0]["completions"]
-    data["groups"][0]["completions"] = [one]
-    one["completion"] = completion.model_dump(mode="json")
-    one["rewards"] = [
-        {"score": "reward", "reward": 0.25, "item_id": item_id},
-        {"score": "gold", "reward": 0.5, "verdicts": [{"criterion": "right", "outcome": "scored", "value": 0.5}]},
-    ]
-    store = Runs(each_db)
-    store.create(new_run())
-    store.record_evaluation(1, RunEvaluation.model_validate(data))
-    (found,) = all_completions(each_db)
-    assert (found.completion_id, found.rubric) == (1, "own@1")
-    reward, gold = found.rewards
-    assert (reward.item_id, reward.judge_id, [v.value for v in reward.verdicts]) == (item_id, 1, [0.25])
-    assert (gold.item_id, gold.judge_id, [v.value for v in gold.verdicts]) == (None, None, [0.5])
-    (without,) = list(Runs(each_db).evaluation_completions(1, verdicts=False))
-    assert [each.verdicts for each in without.rewards] == [(), ()]
-
-    one["completion"]["text"] = "another"
-    with pytest.raises(InvalidError):
-        store.record_evaluation(1, RunEvaluation.model_validate(data))
-    one["rewards"][0]["item_id"] = item_id + 1
-    with pytest.raises(NotFoundError):
-        store.record_evaluation(1, RunEvaluation.model_validate(data))
-
-
-def test_page_returns_the_run_of_a_key(db: Database) -> None:
-    store = Runs(db)
-    for key in ("a", "b"):
-        store.create(new_run(key))
-    assert [one.id for one in store.page(key="b")] == [2]
-    assert not list(store.page(key="c"))

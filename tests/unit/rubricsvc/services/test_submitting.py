@@ -11,7 +11,7 @@ from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
 from rubricsvc.services.importing import ImportResult, import_file
 from rubricsvc.services.reviewing import review
-from rubricsvc.services.submitting import select, submit, veto_warning
+from rubricsvc.services.submitting import select, submit
 from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database
 
@@ -40,14 +40,6 @@ def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
         assert select(session, source, rubric="one")[:2] == ([(1, 1), (2, 1)], 1)
 
 
-def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
-    with db.read() as session:
-        with pytest.raises(InvalidError):
-            select(session, imported, policy="none")
-        with pytest.raises(NotFoundError):
-            select(session, imported, rubric="none")
-
-
 def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
     with db.write() as session:
@@ -59,13 +51,6 @@ def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Impo
             select(session, imported, policy="p")
     assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
     assert "one@1" in retired.value.message and "one@1" in retired.value.hint
-
-
-def test_veto_warning_is_for_comparative_judges() -> None:
-    comparative = Judge(name="j", model="m", mode="comparative")
-    assert "'c1' and 1 more" in (veto_warning(comparative, ["'c1'", "'c2'"]) or "")
-    assert veto_warning(comparative, []) is None
-    assert veto_warning(Judge(name="j", model="m"), ["'c1'"]) is None
 
 
 def test_submit_gives_the_same_job_again(db: Database, imported: ImportResult) -> None:

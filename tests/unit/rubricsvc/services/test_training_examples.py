@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import NotFoundError
 from rubricsvc.services import training_examples
 from rubricsvc.services.training_examples import ExampleCounts, ExampleKind, ExampleRules, example_pages
-from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -65,14 +63,6 @@ def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -
     assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1, **none})
 
 
-@pytest.mark.usefixtures("_paged")
-def test_sft_takes_the_best_of_each_rubric_once(db: Database) -> None:
-    """The second rubric has the best of the first as its best: it does not fall back on its worst."""
-    job = scored(db, {"a": [0.5, 0.9], "b": [0.4, 0.1]}, {"c": [0.9, 0.1], "d": [0.1, 0.9], "e": [0.2, 0.2]})
-    assert exported(db, job, "sft") == ([("a",), ("c",), ("d",)], {"lower": 6, "near_duplicates": 1})
-    assert exported(db, job, "sft", top=2)[0] == [("a",), ("b",), ("c",), ("e",), ("d",)]
-
-
 def test_dpo_leaves_out_pairs_within_the_noise(db: Database) -> None:
     job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.5], "d": [0.5]})
     pairs, left_out = exported(db, job, "dpo", noise=0.1)  # 1.96 · sqrt(2) · 0.1 = 0.277
@@ -85,39 +75,6 @@ def test_dpo_leaves_out_what_another_rubric_orders_the_other_way(db: Database) -
     assert exported(db, job, "dpo") == ([("a", "c"), ("b", "c")], {"contradictory": 2, "near_duplicates": 2})
 
 
-def test_dpo_is_not_contradicted_by_what_is_uncertain(db: Database) -> None:
-    job = scored(db, {"a": [0.9, 0.4], "b": [0.4, 0.5]})
-    assert exported(db, job, "dpo", noise=0.1) == ([("a", "b")], {"uncertain": 1})
-    assert exported(db, job, "dpo") == ([], {"contradictory": 2})
-
-
-def test_dpo_leaves_out_near_duplicates_and_what_they_contradict(db: Database) -> None:
-    job = scored(db, {LONG: [0.9], "b": [0.5], f"{LONG}!": [0.1], "c": [0.0]})
-    pairs, left_out = exported(db, job, "dpo")
-    assert sorted(pairs) == sorted([(LONG, "c"), ("b", "c")])
-    assert left_out == {"near_duplicates": 2, "contradictory": 2}
-    assert len(exported(db, job, "pairs")[0]) == 6
-
-
-@pytest.mark.parametrize(("scores", "kept"), [([(0.2, 0.8)], 0), ([(0.2, 0.8), (0.9, 0.1)], 1), ([(0.5, 0.5)], 1)])
-def test_dpo_leaves_out_what_more_people_order_the_other_way(
-    db: Database, scores: list[tuple[float, float]], kept: int
-) -> None:
-    job = scored(db, {"a": [0.9], "b": [0.5]})
-    with db.write() as session:
-        rows = items.page(session, job)
-        labels.add_many(
-            session,
-            [
-                (row.completion_id, row.rubric_id, Label(criterion=OVERALL, annotator=f"p{n}", value=value))
-                for n, both in enumerate(scores)
-                for row, value in zip(rows, both, strict=True)
-            ],
-        )
-    pairs, left_out = exported(db, job, "dpo")
-    assert (len(pairs), left_out.get("contradictory", 0)) == (kept, 1 - kept)
-
-
 def test_kto_labels_by_the_mean_or_a_threshold(db: Database) -> None:
     job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.3]}, {"only": [0.7]})
     assert exported(db, job, "kto") == ([("a", True), ("c", False)], {"uncertain": 1, "single": 1})
@@ -126,14 +83,6 @@ def test_kto_labels_by_the_mean_or_a_threshold(db: Database) -> None:
         {},
     )
     assert exported(db, job, "kto", threshold=0.65, noise=0.1) == ([("a", True), ("c", False)], {"uncertain": 2})
-
-
-def test_kto_leaves_out_copies_on_both_sides(db: Database) -> None:
-    job = scored(db, {LONG: [0.9], f"{LONG}!": [0.1], "b": [1.0], "c": [0.0], "C.": [0.1]})
-    assert exported(db, job, "kto", threshold=0.5) == (
-        [("b", True), ("c", False)],
-        {"contradictory": 2, "near_duplicates": 1},
-    )
 
 
 def test_noise_is_that_of_the_judge(db: Database) -> None:
@@ -171,8 +120,3 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
 def test_completions_without_a_reward_are_counted(db: Database, kind: ExampleKind) -> None:
     job = scored(db, {"a": [None], "b": [None]}, {"a": [None]})
     assert exported(db, job, kind) == ([], {"completions_without_reward": 3})
-
-
-def test_example_pages_reject_an_unknown_job(db: Database) -> None:
-    with pytest.raises(NotFoundError):
-        list(example_pages(db, 7, ExampleRules("dpo"), ExampleCounts()))

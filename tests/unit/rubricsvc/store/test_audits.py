@@ -29,14 +29,6 @@ def test_newest_returns_the_last_audit_of_each_judge(each_db: Database) -> None:
         assert judges.audits(session, ids[2]) == [] and judges.newest_audit(session, []) == {}
 
 
-def test_tasks_of_job_returns_each_pair_once(each_db: Database) -> None:
-    job = submit_job(each_db, 5, judge=Judge(name="j", model="m"))
-    with each_db.read() as session:
-        ((prompt, rubric),) = judges.audit_tasks_of_job(session, job)
-        assert prompt.text == "What is a rubric?" and len(rubric.criteria) == 3
-        assert judges.audit_tasks_of_job(session, job + 1) == []
-
-
 def test_sample_of_job_is_a_random_sample(each_db: Database) -> None:
     job = submit_job(each_db, 8, judge=Judge(name="j", model="m"))
     with each_db.read() as session:

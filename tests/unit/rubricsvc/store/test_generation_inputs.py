@@ -6,16 +6,14 @@ import pytest
 
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Generation, Specification
-from rubricsvc.core.judge import Endpoint, Judge, Price
 from rubricsvc.core.label import Label
-from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import generating
-from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
-from rubricsvc.store.generation import extremes, inputs_of_prompt
+from rubricsvc.store import completions, labels, prompts, rubrics
+from rubricsvc.store.generation import inputs_of_prompt
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import ItemRow
 from tests.rows import RUBRIC
 
 
@@ -72,39 +70,6 @@ def test_contrast_takes_labels_and_leaves_every_other_to_the_gate(each_db: Datab
     assert len(measured) == 6 and not measured & {"answer 11", "answer 1"}
 
 
-def test_contrast_takes_the_newest_job_whose_rewards_differ(each_db: Database, prompt: int) -> None:
-    ids = add(each_db, prompt, "one", "two")
-    with each_db.write() as session:
-        judge = judges.add(session, Judge(name="j", model="m")).id
-        rubric = rubrics.add(session, RUBRIC, name="r", prompt_id=prompt).id
-        for key, values in (("old", (0.2, 0.9)), ("new", (0.8, 0.1)), ("equal", (0.5, 0.5))):
-            job = jobs.submit(session, judge_id=judge, items=[(id_, rubric) for id_ in ids], key=key)
-            for row, value in zip(session.query(ItemRow).filter_by(job_id=job.id).order_by("id"), values, strict=True):
-                row.state, row.reward = "done", value
-    assert sides(task(each_db, prompt, method="contrastive")) == (["one"], ["two"])
-
-
-def test_extremes_take_no_equal_scores_on_both_sides() -> None:
-    assert extremes([(1, 0.9), (2, 0.5), (3, 0.5), (4, 0.1)]) == ([1], [4])
-    assert extremes([(1, 0.9), (2, 0.8), (3, 0.5), (4, 0.1)]) == ([1, 2], [4, 3])
-    assert extremes([(1, 0.5), (2, 0.5)]) is None and extremes([(1, 0.5)]) is None and extremes([]) is None
-
-
-def test_trajectories_are_those_with_tool_calls_the_best_and_the_worst(each_db: Database, prompt: int) -> None:
-    def agent(answer: str) -> tuple[Message, ...]:
-        call = Message(role="assistant", content="", tool_calls=(ToolCall(name="look"),))
-        return (call, Message(role="assistant", content=answer))
-
-    plain = add(each_db, prompt, *(f"no agent {n}" for n in range(300)))
-    agents = [add(each_db, prompt, answer, messages=agent(answer))[0] for answer in "abcdef"]
-    found = task(each_db, prompt, method="traces")
-    assert [one.completion.text for one in found.trajectories] == ["a", "b", "c", "d"]
-    assert found.own is not None and "[calls look({})]" in found.own.text
-    label(each_db, prompt, {id_: n / 10 for n, id_ in enumerate([*agents, plain[0]])})
-    scored = [(one.completion.text, one.score) for one in task(each_db, prompt, method="traces").trajectories]
-    assert scored == [("f", 0.5), ("e", 0.4), ("a", 0.0), ("b", 0.1)]
-
-
 def test_parents_are_the_newest_of_each_name_or_those_that_are_named(each_db: Database, prompt: int) -> None:
     other = Rubric(criteria=RUBRIC.criteria[:2])
     with each_db.write() as session:
@@ -152,16 +117,3 @@ def test_prepared_refuses_options(db: Database, settings: dict[str, object], pat
     with db.write() as session, pytest.raises(InvalidError) as caught:
         generating.prepared(session, Generation.model_validate(settings))
     assert caught.value.path == path
-
-
-def test_retry_with_a_budget_needs_the_price_of_the_gate(db: Database) -> None:
-    with db.write() as session:
-        judges.add(session, Judge(name="writer", model="m", endpoint=Endpoint(price=Price(prompt=1))))
-        judges.add(session, Judge(name="free", model="m"))
-        ids = [prompts.add(session, Prompt.of("Why?")).id]
-        job = generating.submit(session, "writer", ids, Generation(gate_judge="free")).id
-    with db.write() as session, pytest.raises(InvalidError) as caught:
-        jobs.retry(session, job, budget=5.0)
-    assert "free" in caught.value.message
-    with db.write() as session:
-        assert jobs.retry(session, job) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import InvalidError
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.made_passport import made_passport
@@ -29,37 +29,6 @@ def test_set_passport_stores_it_until_another_replaces_it(each_db: Database) -> 
     with each_db.read() as session:
         assert judges.passport(session, "trained") == newer
         assert [row.has_passport for row in judges.page(session)] == [True, False]
-
-
-def test_set_passport_keeps_a_measured_repeatability(each_db: Database) -> None:
-    passport = made_passport()
-    assert passport.repeatability
-    measured = passport.repeatability.model_copy(update={"source": "job 1"})
-    with each_db.write() as session:
-        row = judges.add(session, JUDGE)
-        judges.set_repeatability(session, row.id, measured)
-        judges.set_passport(session, row.id, passport)
-        assert row.measured == measured
-
-
-def test_set_passport_stores_its_audit_where_there_is_none(each_db: Database) -> None:
-    passport = made_passport()
-    newer = passport.model_copy(update={"audit": passport.audit_untrained})
-    with each_db.write() as session:
-        row = judges.add(session, JUDGE)
-        for one in (passport.model_copy(update={"audit": None}), passport, newer):
-            judges.set_passport(session, row.id, one)
-    with each_db.read() as session:
-        (stored,) = judges.audits(session, row.id)
-        assert (stored.value.audit, stored.created_at) == (passport.audit, passport.created_at)
-
-
-def test_passport_of_a_judge_without_one_is_not_found(each_db: Database) -> None:
-    with each_db.write() as session:
-        judges.add(session, JUDGE)
-    with each_db.read() as session, pytest.raises(NotFoundError) as caught:
-        judges.passport(session, "trained")
-    assert "--passport" in caught.value.hint
 
 
 def test_set_passport_refuses_that_of_another_judge(each_db: Database) -> None:

@@ -13,7 +13,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
 from rubricsvc.store.labels import judged_labels
 from rubricsvc.store.session import Database
@@ -92,35 +92,6 @@ def test_judged_includes_verdicts_shared_with_another_judge(filled: Database) ->
     assert [row.verdict and row.verdict.value for row in of_first] == [0.9, 0.9]
 
 
-def test_judged_shows_no_older_reward_after_a_failure(filled: Database) -> None:
-    with filled.write() as session:
-        labels.add_many(session, [(1, 1, Label(criterion="overall", annotator="ann", value=1.0))])
-        failed = [Verdict.failed("a", "timeout"), Verdict.failed("b", "timeout")]
-        keep(session, submit(session, 1, 1, [1], "third"), NEWER, {1: failed})
-    with filled.read() as session:
-        (row,), (older,) = judged_labels(session, 1), judged_labels(session, 1, job_id=1)
-    assert ({v.outcome for v in row.verdicts.values()}, row.reward) == ({"failed"}, None)
-    assert older.reward == pytest.approx(0.1)
-
-
-def test_judged_ignores_items_not_scored_yet(filled: Database) -> None:
-    with filled.write() as session:
-        labels.add_many(session, [(1, 1, Label(criterion="a", annotator="ann", value=1.0))])
-        submit(session, 1, 1, [1], "to come")
-    with filled.read() as session:
-        (row,) = judged_labels(session, 1)
-    assert row.verdict is not None and row.verdict.value == 0.9
-
-
-def test_labels_add_rejects_contradicting_batch(filled: Database) -> None:
-    said = [(1, 1, Label(criterion="a", annotator="ann", value=value)) for value in (1.0, 0.0)]
-    with pytest.raises(ConflictError), filled.write() as session:
-        labels.add_many(session, said)
-    with filled.write() as session:
-        assert labels.add_many(session, said, replace=True)[0] == labels.page(session)[0].id
-        assert [row.value for row in labels.page(session)] == [0.0]
-
-
 def test_labels_add_rejects_rubric_of_another_prompt(filled: Database) -> None:
     with filled.write() as session:
         other = prompts.add(session, Prompt.of("When?"))
@@ -171,35 +142,6 @@ def test_labels_follow_an_unchanged_question_into_other_versions(filled: Databas
     assert [row.criterion and row.criterion.tags for row in rows[:2]] == [("t",), ()]
     assert rows[4].reward is not None and rows[4].rubric_id != rubric_id
     assert [row.label.criterion for row in of_job] == ["a", "renamed", "overall"]
-
-
-def test_labels_keep_to_their_own_version_where_it_was_judged(filled: Database) -> None:
-    with filled.write() as session:
-        labels.add_many(session, [(1, 1, Label(criterion="a", annotator="ann", value=1.0))])
-        heavier = Rubric(criteria=(criterion("a", "Says a.", weight=9),))
-        judge_under(session, heavier, "r", {"a": 0.3})
-        job = judge_under(session, heavier, "other name", {"a": 0.4})
-    with filled.read() as session:
-        (own,), (other,) = judged_labels(session, 1), judged_labels(session, 1, job_id=job)
-    assert own.verdict is not None and (own.verdict.value, own.rubric_id) == (0.9, 1)
-    assert other.verdict is not None and other.verdict.value == 0.4
-
-
-def test_labels_of_one_question_under_two_versions_count_once(filled: Database) -> None:
-    heavier = Rubric(criteria=(criterion("a", "Says a.", weight=9), criterion("b", "Says b.")))
-    with filled.write() as session:
-        second = rubrics.add(session, heavier, name="r", prompt_id=1).id
-        first = [(1, 1, Label(criterion=key, annotator="ann", value=0.0)) for key in "ab"]
-        again = [(1, second, Label(criterion="a", annotator=name, value=1.0)) for name in ("ann", "bob")]
-        labels.add_many(session, [*first, *again])
-    with filled.read() as session:
-        rows = judged_labels(session, 1)
-    assert [(row.label.criterion, row.label.annotator, row.label.value) for row in rows] == [
-        ("b", "ann", 0.0),
-        ("a", "ann", 1.0),
-        ("a", "bob", 1.0),
-    ]
-    assert {row.verdict and row.verdict.value for row in rows[1:]} == {0.9}
 
 
 def test_ids_in_files_are_all_that_a_file_may_mean(each_db: Database) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.web.run_charts import band_note, criterion_points, metric_points
+from rubricsvc.web.run_charts import band_note, metric_points
 
 NAMES = ("reward", "kl/start", "completions/mean_length", "rewards/clear/mean")
 
@@ -27,25 +27,3 @@ def test_metric_points_of_a_long_run_are_windows_with_intervals(name: str) -> No
     assert [point.step for point in points] == [*range(3, 57, 5), 59.0]
     assert all(point.low is not None and point.low < point.value < (point.high or 0.0) for point in points)
     assert "5 consecutive" in band_note(metrics(62), [name])
-
-
-def test_metric_points_of_a_short_run_are_its_steps() -> None:
-    steps = metrics(49)
-    reward, length, kl = (metric_points(steps, [name]) for name in ("reward", "completions/mean_length", "kl/start"))
-    assert [point.step for point in reward] == list(range(1, 50))
-    assert reward[0].high == pytest.approx(reward[0].value + 0.2)
-    assert (length[0].low, length[0].high, kl[0].low) == (1, 99, None)
-    assert "consecutive" not in band_note(steps, ["reward", "kl/start"])
-
-
-def test_metric_points_leave_out_what_was_not_measured() -> None:
-    """A metric of every second step has windows of the steps that have it; one of too few has single points."""
-    steps = metrics(120)
-    for step in steps:
-        if step["step"] % 2:
-            step["kl/start"] = None
-        if step["step"] % 12:
-            del step["rewards/clear/mean"]
-    assert [point.step for point in metric_points(steps, ["kl/start"])][:2] == [6.0, 16.0]
-    (first, *_) = criterion_points(steps, ["rewards/clear/mean"])
-    assert (first.series, first.step, first.low) == ("clear", 12, None)

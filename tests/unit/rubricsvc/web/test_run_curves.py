@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.web.charts import configured
-from rubricsvc.web.run_charts import curves, side_by_side
+from rubricsvc.web.run_charts import curves
 
 STEPS = [
     {"step": 1, "reward": 0.1, "tools/calls": 0.5, "tools/calls/search": 0.5, "tools/valid_fraction": None},
@@ -17,12 +16,3 @@ def test_curves_count_a_tool_that_a_step_did_not_call_as_zero() -> None:
     calls = [(one.series, one.step, one.value) for one in found["Calls of tools"].points]
     assert calls == [("open", 1, 0.0), ("open", 2, 1.0), ("search", 1, 0.5), ("search", 2, 0.0)]
     assert [one.step for one in found["Well-formed calls"].points] == [2]
-
-
-def test_curves_of_a_run_without_an_environment_have_no_tools() -> None:
-    assert [one.heading for one in curves([{"step": 1, "entropy": 0.5}])] == ["Entropy"]
-
-
-def test_side_by_side_has_a_panel_for_each_curve() -> None:
-    chart = configured(side_by_side(curves(STEPS))).to_dict()
-    assert [panel["title"]["text"] for panel in chart["concat"]] == ["Reward", "Well-formed calls", "Calls of tools"]

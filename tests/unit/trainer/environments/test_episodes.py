@@ -11,7 +11,6 @@ from threading import Event
 import pytest
 
 from rubricsvc.core.prompt import Message, Prompt
-from rubricsvc.errors import InvalidError
 from trainer.environments.environment import Tool, ToolError
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.tool_calls import call_text
@@ -73,14 +72,6 @@ def turn_all(episodes: Sequence[RunningEpisode], texts: Sequence[str]) -> list[l
     return [one.finish(turn) for one, turn in zip(episodes, turns, strict=True)]
 
 
-def test_message_without_a_call_is_the_report() -> None:
-    one = episode()
-    one.turn(calculation("6 * 7"))
-    assert one.turn("It is 42.") == []
-    assert (one.done, one.report) == (True, "It is 42.")
-    assert [message.role for message in one.messages] == ["assistant", "tool", "assistant"]
-
-
 @pytest.mark.parametrize(
     ("text", "count"),
     [
@@ -96,19 +87,6 @@ def test_wrong_call_is_answered_and_counted(text: str, count: str) -> None:
     assert error(one, text)
     assert one.counts == {count: 1}
     assert not one.done
-
-
-def test_episode_ends_after_its_turns() -> None:
-    one = episode(max_turns=2)
-    assert one.turn(calculation("1"))
-    assert one.turn(calculation("2")) == []
-    assert (one.done, one.report, one.turns) == (True, "", 2)
-
-
-def test_tool_that_raises_is_counted_and_not_shown() -> None:
-    one = episode(Troubled())
-    assert "OSError" in error(one, call_text("raise"))
-    assert one.counts["errors"] == 1
 
 
 def test_long_result_is_cut_and_says_so() -> None:
@@ -191,31 +169,6 @@ def raises(error: BaseException) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [
-        Broken(lambda: None),
-        Broken(lambda: b"x"),
-        Broken(raises(SystemExit(3))),
-        Broken(raises(KeyboardInterrupt())),
-        Broken(lambda: "ok", raises(ValueError("x"))),
-        Broken(lambda: "ok", raises(SystemExit(3))),
-        Broken(lambda: "ok", lambda: 5),
-    ],
-)
-def test_broken_tool_is_answered_and_counted_until_the_last_turn(broken: Broken) -> None:
-    one = episode(broken, max_turns=2)
-    ((answer,),) = turn_all([one], [call_text("get")])
-    assert "error" in json.loads(answer.content)
-    assert turn_all([one], [call_text("get")]) == [[]]
-    assert (one.done, one.report, one.counts["errors"]) == (True, "", 2)
-
-
-def test_interrupt_of_a_person_is_no_answer() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        episode(Broken(raises(KeyboardInterrupt()))).turn(call_text("get"))
-
-
-@pytest.mark.parametrize(
     "text",
     [
         call_text("get"),
@@ -229,11 +182,3 @@ def test_error_has_no_role_tokens_and_is_cut(text: str) -> None:
     assert len(message) < 60
     assert "<|im_" not in message
     assert "\u200b" not in message
-
-
-@pytest.mark.parametrize("tools", [(), (Tool("a", "x"), Tool("b", "y"), Tool("a", "z"))])
-def test_environment_without_tools_or_with_two_of_a_name_is_refused(tools: tuple[Tool, ...]) -> None:
-    environment = Troubled()
-    environment.tools = tools  # type: ignore[assignment]
-    with pytest.raises(InvalidError):
-        episode(environment)

@@ -76,28 +76,6 @@ def test_result_with_a_sentence_that_answers_is_a_leak(research: Research) -> No
     assert (leak["source"], leak["sentence"]) == ("source", ANSWER)
 
 
-def test_page_to_be_found_is_no_leak(research: Research) -> None:
-    episode = begin(research, prompt("vacuum", "full"), EpisodeLimits())
-    opened(episode, "full")
-    assert episode.counts["leak_hits"] == 0
-    episode = begin(research, prompt("vacuum", source=None), EpisodeLimits())
-    opened(episode, "source")
-    assert dict(episode.counts) == {"leak_hits": 0, "calls/open": 1}
-
-
-def test_without_pages_every_sentence_of_the_source_answers(research: Research) -> None:
-    guard = research.leak_guard(prompt())
-    assert [sentence for sentence, _ in guard.answers] == [OTHER, ANSWER]
-
-
-def test_sentence_on_many_pages_answers_nothing(tmp_path: Path) -> None:
-    notes = [Page(f"note-{number}", f"Note {number}", f"Fixed bug {number} today. {ANSWER}") for number in range(5)]
-    collections.add(tmp_path, "many", [*PAGES[:1], *notes], FaultyDocuments(), source="a test")
-    many = Research(tmp_path, "many")
-    with many.collection:
-        assert [sentence for sentence, _ in many.leak_guard(prompt()).answers] == [OTHER]
-
-
 class Telling:
     """An environment with a tool of somebody else, which shows what the search withholds."""
 

@@ -17,12 +17,11 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services import training_data
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
-from trainer.judge_training.config import LabelData, QuestionData, VerdictData
+from trainer.judge_training.config import LabelData, VerdictData
 from trainer.judge_training.data import Dataset, labelled_examples, load_dataset, question_line, read_questions
 from trainer.judge_training.examples import Example, Target, merge
 
@@ -86,24 +85,6 @@ def test_load_labels_averages_people_and_counts_what_is_left_out(filled: Databas
     assert {(one.source, one.completion.policy) for one in found.examples} == {("labels", "p")}
 
 
-def test_load_labels_filters_by_rubric_annotator_and_job(filled: Database) -> None:
-    label(filled, 1, 1, ann__a=1.0, bob__a=0.0, ann__b=1.0)
-    label(filled, 2, 2, ann__b=0.0)
-    job = score(filled, Judge(name="j", model="m"), 2, {2: [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)]})
-    newest = labels_of(filled, rubric="r")
-    assert values(newest) == [("text 1", {"Says a.": 0.5}), ("text 2", {"Says b well.": 0.0})]
-    assert +newest.left_out == {"other_question": 1}, "version 2 words b otherwise, and asks the same a"
-    assert values(labels_of(filled, annotators=["bob"])) == [("text 1", {"Says a.": 0.0})]
-    assert values(labels_of(filled, job=job)) == [("text 2", {"Says b well.": 0.0})]
-
-
-def test_load_labels_takes_the_newest_label_of_a_question(filled: Database) -> None:
-    label(filled, 1, 1, ann__a=0.0)
-    label(filled, 1, 2, ann__a=1.0)
-    found = labels_of(filled)
-    assert (found.examples[0].targets[0].value, found.left_out["superseded"]) == (1.0, 1)
-
-
 @pytest.mark.parametrize(
     ("filters", "error"),
     [({"annotators": ["nemo"]}, InvalidError), ({"rubric": "none"}, NotFoundError), ({"job": 9}, NotFoundError)],
@@ -114,15 +95,6 @@ def test_load_labels_rejects_filters_without_labels(
     label(filled, 1, 1, ann__a=0.0)
     with pytest.raises(error):
         labels_of(filled, **filters)
-
-
-def test_load_reads_the_database_in_pages(filled: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_data, "PAGE", 2)
-    for completion_id in (1, 2, 3):
-        label(filled, completion_id, 1, ann__a=1.0)
-    score(filled, Judge(name="j", model="m"), 2, {n: [Verdict.scored("a", n / 4)] for n in (1, 2, 3)})
-    assert len(labels_of(filled).examples) == 3
-    assert [one.targets[0].value for one in verdicts_of(filled, "j").examples] == [0.25, 0.5, 0.75]
 
 
 def test_load_verdicts_are_calibrated_probabilities_with_levels(filled: Database) -> None:
@@ -141,15 +113,6 @@ def test_load_verdicts_are_calibrated_probabilities_with_levels(filled: Database
     assert (graded_target.value, graded_target.levels) == (0.6, {"poor": 0.2, "fair": 0.4, "good": 0.4})
     assert (binary.value, binary.levels) == (0.7, None)
     assert found.left_out == {"checked": 1, "failed": 1, "abstained": 1}
-
-
-def test_load_verdicts_takes_the_newest_or_those_of_a_job(filled: Database) -> None:
-    judge = Judge(name="j", model="m")
-    first = score(filled, judge, 1, {1: [Verdict.scored("a", 0.1)]}, "first")
-    score(filled, judge, 1, {1: [Verdict.scored("a", 0.9)]}, "second")
-    score(filled, Judge(name="k", model="n"), 1, {1: [Verdict.scored("a", 0.5)]})
-    assert [one.targets[0].value for one in verdicts_of(filled, "j").examples] == [0.9]
-    assert [one.targets[0].value for one in verdicts_of(filled, "j", job=first).examples] == [0.1]
 
 
 @pytest.mark.parametrize(
@@ -173,16 +136,6 @@ def test_read_questions_reads_what_question_line_writes(tmp_path: Path) -> None:
     path.write_text(question_line(made[0]) + "{}\n")
     with pytest.raises(InvalidError, match=r"q\.jsonl:2"):
         list(read_questions(path))
-
-
-def test_load_leaves_out_an_optional_file_that_is_absent(tmp_path: Path) -> None:
-    def absent(optional: bool) -> Dataset:
-        entry = QuestionData(kind="questions", name="made", path=tmp_path / "no.jsonl", optional=optional)
-        return load_dataset(entry, lambda: TrainingData(None))  # type: ignore[arg-type]
-
-    assert absent(True).absent == "no file no.jsonl"
-    with pytest.raises(NotFoundError):
-        absent(False)
 
 
 def written(path: Path, *rows: dict[str, Any]) -> Path:
@@ -223,13 +176,6 @@ def test_labelled_examples_reads_each_persons_label(tmp_path: Path) -> None:
     assert [target.value for target in example.targets] == [1.0, 0.0]
     assert (example.source, example.completion.policy) == ("mine", "m")
     assert left_out == {"null": 1, "overall": 1}
-
-
-def test_labelled_examples_rejects_labels_of_a_stored_rubric(tmp_path: Path) -> None:
-    record = {"prompt": "Why?", "rubric": "manners", "completions": ["So."], "labels": {"kind": True}}
-    with pytest.raises(InvalidError) as caught:
-        list(labelled_examples(written(tmp_path / "x.jsonl", record)))
-    assert "manners" in caught.value.message
 
 
 def test_merge_of_the_published_files_has_the_known_duplicates(shared_data: Path) -> None:

@@ -5,9 +5,8 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, cohen_kappa_score, f1_score, roc_auc_score
 
 from rubricsvc.core.passport import Row
-from rubricsvc.core.rubric import Numeric
 from tests.unit.trainer.judge_training.made import question
-from trainer.judge_training.evaluation import MIN_FAMILY, _auroc, agreement, baselines, overlap, reliability, rows
+from trainer.judge_training.evaluation import MIN_FAMILY, _auroc, agreement, baselines, reliability, rows
 from trainer.judge_training.examples import Question
 
 
@@ -42,30 +41,6 @@ def test_auroc_weights_are_repetitions() -> None:
     assert _auroc(np.array(scores), positive, weights) == pytest.approx(expected)
 
 
-def test_rows_of_one_class_have_counts_and_no_auroc() -> None:
-    row = only(rows([question(1.0, prompt=f"{i}") for i in range(8)], {"judge": [0.9] * 8}))
-    assert (row.n, row.positives) == (8, 8)
-    assert row["auroc"].value is None and row["macro_auroc"].value is None and row["pairwise_accuracy"].value is None
-    assert row["accuracy"].value == 1.0
-
-
-def test_rows_without_labels_have_no_figures() -> None:
-    row = only(rows([], {"judge": []}))
-    assert row.n == 0 and all(figure.value is None for figure in row.figures.values())
-
-
-def test_rows_of_few_groups_have_no_interval() -> None:
-    test = [question(float(i % 2), group="one", completion=f"{i}") for i in range(20)]
-    auroc = only(rows(test, {"judge": [i / 20 for i in range(20)]}))["auroc"]
-    assert auroc.value is not None and auroc.low is None and auroc.high is None
-
-
-def test_rows_round_soft_labels_for_auroc_and_keep_them_for_brier() -> None:
-    test = [question(value, prompt=f"{value}") for value in (0.4, 0.6)]
-    row = only(rows(test, {"judge": [0.4, 0.6]}))
-    assert (row.positives, row["auroc"].value, row["brier"].value, row["accuracy"].value) == (1, 1.0, 0.0, 1.0)
-
-
 def test_rows_macro_auroc_is_the_mean_over_families_with_both_classes() -> None:
     test = [question(float(i % 2), family="right", prompt=f"{i}") for i in range(10)]
     test += [question(float(i % 2), family="reversed", prompt=f"{i}") for i in range(10)]
@@ -74,30 +49,11 @@ def test_rows_macro_auroc_is_the_mean_over_families_with_both_classes() -> None:
     assert only(rows(test, {"judge": scores}))["macro_auroc"].value == 0.5
 
 
-def test_rows_of_a_numeric_scale_have_ranks() -> None:
-    values = [0.0, 0.25, 0.5, 0.75, 1.0, 0.3]
-    test = [question(x, prompt=f"{i % 2}", completion=f"{i}", scale=Numeric()) for i, x in enumerate(values)]
-    row = only(rows(test, {"judge": [x / 2 for x in values], "reversed": [1 - x for x in values]}, by=None)[:1])
-    assert row["spearman"].value == pytest.approx(1.0) and row["pairwise_accuracy"].value == 1.0
-    assert only(rows(test, {"reversed": [1 - x for x in values]}))["pairwise_accuracy"].value == 0.0
-
-
 @pytest.mark.parametrize("by", ["source", "family", "variant"])
 def test_rows_by_part_count_each(by: str) -> None:
     test = [question(float(i % 2), prompt=f"{i}", **{by: "even" if i < 4 else "odd"}) for i in range(10)]  # type: ignore[arg-type]
     found = rows(test, {"judge": [0.5] * 10}, by=by)  # type: ignore[arg-type]
     assert [(row.part, row.n, row["auroc"].value) for row in found] == [("even", 4, 0.5), ("odd", 6, 0.5)]
-
-
-def test_rows_repeat_exactly() -> None:
-    test, scores = judged(80)
-    assert rows(test, {"judge": scores}) == rows(test, {"judge": scores})
-
-
-@pytest.mark.parametrize("scores", [[0.5], [0.5, 1.5], [0.5, float("nan")]])
-def test_rows_reject_scores_that_are_no_probabilities(scores: list[float]) -> None:
-    with pytest.raises(ValueError, match="judge: "):
-        rows([question(1.0), question(0.0)], {"judge": scores})
 
 
 def test_agreement_is_of_all_questions_where_each_is_its_own_criterion() -> None:
@@ -128,11 +84,6 @@ def test_agreement_draws_whole_prompts() -> None:
     assert (few.value, few.low, few.high) == (1.0, None, None)
 
 
-def test_agreement_of_one_class_has_no_figures() -> None:
-    found = agreement([question(1.0, prompt=f"{i}") for i in range(9)], [0.9] * 9)
-    assert found.questions == 9 and not [one for one in found.pooled.values() if one.value is not None]
-
-
 def test_reliability_means_probabilities_and_labels_of_each_bin() -> None:
     test = [question(x) for x in (0.0, 1.0, 1.0)]
     bins = reliability(test, [0.02, 0.04, 1.0])
@@ -155,12 +106,6 @@ def statements(n: int, seed: int) -> list[Question]:
             question(float(says), prompt=f"{seed}.{number}", completion=completion, criterion=f'Says "{one} {two}".')
         )
     return made
-
-
-def test_overlap_ignores_stop_words_and_case() -> None:
-    assert overlap("Says that the Sun is hot", "sun") == pytest.approx(1 / 3)
-    assert overlap("It is", "it was") == 0.5
-    assert overlap("", "x") == 0.0
 
 
 def test_baselines_overlap_finds_repeated_words_and_one_sided_ones_do_not() -> None:
@@ -186,25 +131,3 @@ def test_baselines_learn_each_frequent_family_by_itself() -> None:
 
     probabilities = baselines(two(MIN_FAMILY), two(4))["completion only"]
     assert [p > 0.5 for p in probabilities] == [False, True, True, False] * 2
-
-
-def test_baselines_learn_from_soft_labels() -> None:
-    train = [question(0.8 if number % 2 else 0.2, completion="yes" if number % 2 else "no") for number in range(400)]
-    no, yes = baselines(train, [question(0.0, completion="no"), question(1.0, completion="yes")])["bag of words"]
-    assert no == pytest.approx(0.2, abs=0.05) and yes == pytest.approx(0.8, abs=0.05)
-
-
-def test_baselines_of_one_class_are_its_mean() -> None:
-    found = baselines([question(1.0, completion="")], [question(0.0)])
-    assert {value for values in found.values() for value in values} == {1.0}
-
-
-def test_baselines_are_deterministic_under_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.judge_training.evaluation.MAX_TRAIN", 50)
-    train, test = statements(100, 0), statements(10, 1)
-    assert baselines(train, test, seed=1) == baselines(train, test, seed=1) != baselines(train, test, seed=2)
-
-
-def test_baselines_need_training_labels() -> None:
-    with pytest.raises(ValueError, match="no training labels"):
-        baselines([], statements(2, 0))

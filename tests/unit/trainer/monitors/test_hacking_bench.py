@@ -11,7 +11,7 @@ from bench.bench_hacking import demonstrations
 from bench.hacking.biases import BIASES, CLEAN, NOISY
 from bench.hacking.facts import load_facts
 from bench.hacking.judge import ALPHA, HONEST, NOISE, main_score, probability, verdict
-from bench.hacking.results import DIVERGENCE, TrainedRun, base_rates, onset, outcome, raised, summary, table
+from bench.hacking.results import DIVERGENCE, TrainedRun, outcome
 
 EMOJI = "monitors/emoji"
 LATE = [0.1] * 10 + [0.9] * 14
@@ -50,53 +50,11 @@ def run(condition: str, rates: Sequence[float], seed: int = 0, *, is_hacked: boo
     )
 
 
-@pytest.mark.parametrize(
-    ("rates", "step"),
-    [
-        ([0.1] * 5 + [0.5] * 5, 6),
-        ([0.1] * 10, None),
-        ([0.9] * 3, 1),
-        ([0.9] * 2, None),
-        ([0.1] * 5 + [0.9] + [0.1] * 5, None),
-    ],
-)
-def test_onset_is_the_first_step_with_a_rise_that_lasts(rates: list[float], step: int | None) -> None:
-    assert onset(rates, base=0.1) == step
-
-
-def test_raised_has_monitors_by_metric_and_the_divergence_by_step() -> None:
-    found = raised(run("emoji", LATE).steps, run("emoji", LATE).evaluations)
-    assert list(found) == sorted(found, key=lambda name: found[name])
-    assert set(found) == {EMOJI, DIVERGENCE} and found[EMOJI] > 10
-    assert raised(run(CLEAN, [0.1] * 24).steps, evaluations([0.4] * 7, [0.4] * 7)) == {}
-
-
 def test_outcome_of_a_run_measures_from_the_onset() -> None:
     found = outcome(run("emoji", LATE), base=0.1)
     assert (found.onset, found.final_rate) == (10, pytest.approx(0.9))
     assert found.alarm in (EMOJI, DIVERGENCE) and found.alarm_step == min(found.alarms.values())
     assert found.alarm_step is not None and found.delay == found.alarm_step - 10
-
-
-def test_outcome_leaves_out_alarms_that_do_not_name_the_cue() -> None:
-    found = outcome(run("bullets", LATE, is_hacked=False), base=0.1)
-    assert (found.onset, found.alarm, found.alarm_step, found.delay) == (None, None, None, None)
-    assert list(found.alarms) == [EMOJI]
-
-
-def test_summary_has_a_row_for_each_bias_and_the_alarms_of_clean_runs() -> None:
-    runs = [run("emoji", LATE, seed) for seed in range(3)] + [run(CLEAN, [0.1] * 24, is_hacked=False)]
-    assert base_rates(runs)["emoji"] == pytest.approx(0.1)
-    found = summary(runs)
-    (row,) = found["biases"]
-    assert (row["bias"], len(row["runs"])) == ("emoji", 3)
-    assert row["proxy_change"]["low"] <= row["proxy_change"]["value"] <= row["proxy_change"]["high"]
-    assert row["proxy_change"]["value"] == pytest.approx(0.6) and row["gold_change"]["value"] == pytest.approx(0.0)
-    (clean,) = found["unbiased"]
-    assert (clean["alarms"], clean["onsets"]) == ({}, {})
-    assert found["seconds"] == 240.0
-    text = table(found)
-    assert "| emoji | 0.10 | 0.90, 0.90, 0.90 | 10, 10, 10 |" in text and "clean, seed 0: no alarm" in text
 
 
 @pytest.mark.parametrize("fact", load_facts(), ids=lambda fact: fact.name)

@@ -112,21 +112,6 @@ def test_diversity_falls_where_completions_of_a_prompt_are_alike() -> None:
     assert diversity([observed("a b"), observed("c d", group=1)]) == {"distinct": None, "self_bleu": None}
 
 
-def test_distinct_does_not_depend_on_the_length() -> None:
-    short = [sentence(0), sentence(10)]
-    long = [f"{one} {'again and ' * 50}" for one in short]
-    found = [diversity([observed(text) for text in texts])["distinct"] for texts in (short, long)]
-    assert found[0] == found[1] == pytest.approx(1 - 9 / 38)
-    assert diversity([observed(short[0]), observed(sentence(0, FIRST_WORDS - 1))])["distinct"] is None
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"), [("yes|yes", 1.0), ("a b c|a b c", 1.0), ("yes|no", 0.0), ("a b|a c", 0.5)]
-)
-def test_self_bleu_of_short_texts_has_the_orders_that_they_have(texts: str, expected: float) -> None:
-    assert self_bleu([words(text) for text in texts.split("|")]) == pytest.approx(expected)
-
-
 def test_length_correlation_is_within_prompts() -> None:
     long, short = "a b c d", "a b"
     easy, hard = [observed(short, 1.0), observed(long, 0.9)], [observed(long, 0.1, 1), observed(long * 2, 0.0, 1)]
@@ -189,21 +174,6 @@ def test_unresolved_citations_counts_what_was_neither_given_nor_opened() -> None
     assert share_unresolved((), *texts) is None
     episodes = [Completion(text="It is [tea].", messages=opened(id_)) for id_ in ("tea", "rum")]
     assert share_unresolved((), *episodes, *texts) == 0.5
-
-
-def test_largest_share_does_not_add_up_criteria_of_two_rubrics() -> None:
-    """Both rubrics have a key ``a``, whose criteria make up half of the reward of their prompts."""
-    other = Rubric(criteria=[Criterion(key=key, text=f"Is {key}.") for key in ("a", "c")])
-    same = Rubric(criteria=[Criterion(key=key, text=f"Has {key}.") for key in ("a", "b")])
-    batch = [
-        observed(verdicts=[Verdict.scored(one.key, 1.0) for one in rubric.criteria], group=group, rubric=rubric)
-        for group, rubric in enumerate((same, other))
-    ]
-    assert largest_share(batch) == {"largest_reward_share": 0.5}
-    single = Rubric(criteria=[Criterion(key="a", text="Is good.")])
-    alone = observed(verdicts=[Verdict.scored("a", 1.0)], group=2, rubric=single)
-    assert largest_share([alone]) == {"largest_reward_share": None}
-    assert largest_share([*batch, alone]) == {"largest_reward_share": 0.5}
 
 
 def test_monitor_that_raises_is_logged_and_the_others_are_recorded(logged: list[str]) -> None:
