@@ -168,6 +168,11 @@ class _Drain:
             priced = {one.lease.job_id for one in work if one.priced}
             return len(taken), work, budgets.capped(session, priced) if priced else {}
 
+        async def run(work: ItemWork, budget: JobBudget | None) -> Result:
+            current_budget.set(budget)  # for this task and its children
+            with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
+                return await work.run(self.engines, self._write)
+
         claimed, work, capped = await self._write(take)
         for one in work:
             budget = None
@@ -175,13 +180,8 @@ class _Drain:
                 fresh = JobBudget(one.lease.job_id, self._write, worker=self.drainer.worker, capped=has_limit)
                 budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
                 budget.reopen()
-            self.in_flight[asyncio.create_task(self._run(one, budget))] = one.lease
+            self.in_flight[asyncio.create_task(run(one, budget))] = one.lease
         return claimed
-
-    async def _run(self, work: ItemWork, budget: JobBudget | None) -> Result:
-        current_budget.set(budget)  # for this task and its children
-        with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
-            return await work.run(self.engines, self._write)
 
     async def _collect(self, timeout: float) -> None:
         """Wait for results; record them when there are enough or `FLUSH_SECONDS` have passed."""

@@ -7,12 +7,11 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Self
 
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 from structlog import get_logger
 
 from rubricsvc.broker import MEMORY, OutboxRelay
@@ -75,22 +74,22 @@ class WorkerReporter(_WorkerThread):
 
     def start(self) -> Self:
         """Report once and start the thread; return the reporter."""
-        self._write(self._report)
+        self._report()
         return super().start()
 
     def _run(self) -> None:
         while not self._stop.wait(workers.REPORT_SECONDS):
-            self._write(self._report)
-        self._write(lambda session: workers.remove(session, NAME))
+            self._report()
+        self._report(last=True)
 
-    def _report(self, session: Session) -> None:
-        uptime = time.monotonic() - self._started
-        workers.report(session, NAME, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
-
-    def _write(self, step: Callable[[Session], None]) -> None:
+    def _report(self, *, last: bool = False) -> None:
         try:
             with self.db.write() as session:
-                step(session)
+                if last:
+                    workers.remove(session, NAME)
+                else:
+                    uptime = time.monotonic() - self._started
+                    workers.report(session, NAME, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
         except (SQLAlchemyError, RubricsvcError) as error:
             if not self._failing:
                 log.warning("worker report not written, the work goes on", error=str(error).splitlines()[0])
