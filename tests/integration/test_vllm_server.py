@@ -28,7 +28,7 @@ REQUEST = EngineRequest(
 async def ask(server: Server, *requests: EngineRequest, lists: bool) -> tuple[list[list[Reply | Failure]], bool]:
     engine = OpenAIEngine(NAME, Endpoint(base_url=server.base_url, prompt_lists=lists))
     try:
-        return [await engine.ask(request) for request in requests], engine.lists.enabled
+        return [await engine.ask(request) for request in requests], engine._server.takes_lists
     finally:
         await engine.aclose()
 

@@ -68,8 +68,16 @@ _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 refuses it with Mistral's own tokenizers."""
 
 
+_PLACEHOLDERS = ("Qsystem0Q", "Quser1Q")
+_PLACEHOLDER = re.compile("Q(?:system|user)([01])Q")
+
+log = get_logger(__name__)
+
+
 class ServerCapabilities:
     """The capabilities of one server: the defaults, until it refuses them. To forget them, make another.
+
+    Where it ``takes_lists``, the texts of its chat template render the prompts of a list.
 
     Attributes:
         dialect: The kind of the server, where it is known.
@@ -78,7 +86,8 @@ class ServerCapabilities:
         template_options: Whether its chat template accepts options.
     """
 
-    def __init__(self, model: str, client: HttpClient) -> None:
+    def __init__(self, model: str, client: HttpClient, *, takes_lists: bool = True) -> None:
+        self.takes_lists = takes_lists
         self.dialect: Dialect | None = None
         self.probed = False
         self.structured_output = True
@@ -90,6 +99,13 @@ class ServerCapabilities:
         self.client = client
         self._probing = asyncio.Lock()
         self._probe_at = 0.0
+        self._templates: dict[bool, list[str]] = {}
+        self._learning = asyncio.Lock()
+
+    @property
+    def list_dialect(self) -> Dialect:
+        """The server's dialect; vLLM's where it is unknown."""
+        return self.dialect or DIALECTS["vllm"]
 
     @property
     def no_thinking(self) -> dict[str, Any]:
@@ -129,30 +145,9 @@ class ServerCapabilities:
             self.template_options = False
         return bool(newer_name or fewer or no_options)
 
-
-_PLACEHOLDERS = ("Qsystem0Q", "Quser1Q")
-_PLACEHOLDER = re.compile("Q(?:system|user)([01])Q")
-
-log = get_logger(__name__)
-
-
-class PromptLists:
-    """Whether one server takes lists of prompts (``enabled``), and the chat template to render them."""
-
-    def __init__(self, server: ServerCapabilities, *, enabled: bool = True) -> None:
-        self._server = server
-        self.enabled = enabled
-        self._templates: dict[bool, list[str]] = {}
-        self._learning = asyncio.Lock()
-
-    @property
-    def dialect(self) -> Dialect:
-        """The server's dialect; vLLM's where it is unknown."""
-        return self._server.dialect or DIALECTS["vllm"]
-
-    async def prompts(self, request: EngineRequest) -> list[str]:
+    async def list_prompts(self, request: EngineRequest) -> list[str]:
         """Return each question's prompt; an empty list where they have to be asked one by one."""
-        if not self.enabled or not all(question.labels and not question.turns for question in request.questions):
+        if not self.takes_lists or not all(question.labels and not question.turns for question in request.questions):
             return []
         async with self._learning:
             template = await self._template(request)
@@ -167,32 +162,32 @@ class PromptLists:
             return []
         return [] if most is not None and any(len(ids) > most for ids in counted) else prompts
 
-    def body(self, prompts: Sequence[str]) -> dict[str, Any]:
+    def list_body(self, prompts: Sequence[str]) -> dict[str, Any]:
         """Return the JSON body for ``prompts``."""
-        options = {"max_tokens": 1, "temperature": 0, "logprobs": self._server.top_logprobs}
-        return {"model": self._server.model, **options, **self.dialect.no_special_tokens, "prompt": [*prompts]}
+        options = {"max_tokens": 1, "temperature": 0, "logprobs": self.top_logprobs}
+        return {"model": self.model, **options, **self.list_dialect.no_special_tokens, "prompt": [*prompts]}
 
-    def disable(self, reason: str) -> None:
+    def disable_lists(self, reason: str) -> None:
         """Send no more lists."""
-        log.info("the server takes no lists of prompts", model=self._server.model, reason=reason)
-        self.enabled = False
+        log.info("the server takes no lists of prompts", model=self.model, reason=reason)
+        self.takes_lists = False
 
     async def _template(self, request: EngineRequest) -> list[str] | None:
         """Return the template's text around the places; None where it cannot be used, or not yet."""
-        with_system, server = bool(request.system), self._server
-        if with_system in self._templates or not self.enabled:
-            return self._templates.get(with_system) if self.enabled else None
-        await server.probe()
-        if server.dialect is None:
-            self.enabled = not server.probed
+        with_system = bool(request.system)
+        if with_system in self._templates or not self.takes_lists:
+            return self._templates.get(with_system) if self.takes_lists else None
+        await self.probe()
+        if self.dialect is None:
+            self.takes_lists = not self.probed
             return None
         try:
             self._templates[with_system] = await self._verified_template(request)
         except PARSE_ERRORS as error:
-            if server.no_thinking and "chat_template" in str(error):
-                server.template_options = False
+            if self.no_thinking and "chat_template" in str(error):
+                self.template_options = False
                 return await self._template(request)
-            self.disable(repr(error))
+            self.disable_lists(repr(error))
         return self._templates.get(with_system)
 
     async def _verified_template(self, request: EngineRequest) -> list[str]:
@@ -212,20 +207,19 @@ class PromptLists:
 
     async def _token_ids(self, source: str | list[dict[str, str]]) -> list[int]:
         if isinstance(source, str):
-            body = self.dialect.no_special_tokens | {"prompt": source}
+            body = self.list_dialect.no_special_tokens | {"prompt": source}
         else:
-            body = {"messages": source} | self._server.no_thinking
+            body = {"messages": source} | self.no_thinking
         ids: list[int] = (await self._post("/tokenize", body))["tokens"]
         return ids
 
     async def _text(self, ids: list[int]) -> str:
-        body = self.dialect.keep_special_tokens | {"tokens": ids}
+        body = self.list_dialect.keep_special_tokens | {"tokens": ids}
         reply = await self._post("/detokenize", body)
         return str(reply["prompt"] if "prompt" in reply else reply["text"])
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
-        client = self._server.client
-        content = await client.call(client.root + path, {"model": self._server.model, **body}, quick=True)
+        content = await self.client.call(self.client.root + path, {"model": self.model, **body}, quick=True)
         if isinstance(content, RequestFailed):
             raise ValueError(content.failure.detail)
         return json.loads(content)
@@ -248,8 +242,6 @@ _RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE)
 _NO_LIST = (Reason.UNPARSEABLE, Reason.NO_LOGPROBS)
 """All replies of a list failed so: the server does not support lists of prompts."""
 
-log = get_logger(__name__)
-
 
 class OpenAIEngine:
     """One request for each question, all questions at once: the server's prefix cache shares what they share.
@@ -265,45 +257,41 @@ class OpenAIEngine:
         timeout_s = endpoint.outage_timeout_s
         breaker = Breaker(self._client.is_alive, name=model, outage_timeout_s=timeout_s, first_pause_s=first_pause_s)
         self.throttle = Throttle(endpoint, breaker, first_pause_s=first_pause_s)
-        self._forget_capabilities()
+        self._server = ServerCapabilities(model, self._client, takes_lists=endpoint.prompt_lists)
 
     async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order."""
         if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
-            self._forget_capabilities()
-        lists = self.lists
-        if len(request.questions) > 1 and (prompts := await lists.prompts(request)):
-            return await self._ask_list(lists, request, prompts)
+            self._server = ServerCapabilities(self._model, self._client, takes_lists=self._endpoint.prompt_lists)
+        server = self._server
+        if len(request.questions) > 1 and (prompts := await server.list_prompts(request)):
+            return await self._ask_list(server, request, prompts)
         return await self._ask_each(request, request.questions)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    def _forget_capabilities(self) -> None:
-        self._server = ServerCapabilities(self._model, self._client)
-        self.lists = PromptLists(self._server, enabled=self._endpoint.prompt_lists)
-
     async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> Replies:
         return list(await asyncio.gather(*(self._ask_one(request, question) for question in questions)))
 
-    async def _ask_list(self, lists: PromptLists, request: EngineRequest, prompts: list[str]) -> Replies:
+    async def _ask_list(self, server: ServerCapabilities, request: EngineRequest, prompts: list[str]) -> Replies:
         """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
         questions = request.questions
 
         def read(content: bytes) -> Replies:
-            return read_completions(content, questions, usage_sums_cached=lists.dialect.usage_sums_cached)
+            return read_completions(content, questions, usage_sums_cached=server.list_dialect.usage_sums_cached)
 
-        outcome = await self._post("/completions", lambda: lists.body(prompts), read, request, questions)
+        outcome = await self._post("/completions", lambda: server.list_body(prompts), read, request, questions)
         if isinstance(outcome, RequestFailed):
             if outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
                 return [outcome.failure] * len(questions)
             if outcome.status in (404, 405, 501):
-                lists.disable(outcome.failure.detail)
+                server.disable_lists(outcome.failure.detail)
             return await self._ask_each(request, questions)
         failed = {n: reply for n, reply in enumerate(outcome) if isinstance(reply, Failure)}
         if len(failed) == len(questions) and all(failure.reason in _NO_LIST for failure in failed.values()):
-            lists.disable(failed[0].detail)
+            server.disable_lists(failed[0].detail)
         for n, reply in zip(failed, await self._ask_each(request, [questions[n] for n in failed]), strict=True):
             outcome[n] = reply
         return outcome
