@@ -67,11 +67,7 @@ _MUTABLE_SETTINGS = {
     "optim.kl_every",
     "data.store",
     "data.domains",
-    "data.difficulty",
     "demonstrations.path",
-    "data.min_pass_rate",
-    "data.max_pass_rate",
-    "data.keep_std",
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
@@ -122,16 +118,15 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
         **fixed,
         **pinned,
         "optim.std_floor": std_floor,
-        "tasks": digest([_task_identity(config, task) for task in tasks]),
+        "tasks": digest([_task_identity(task) for task in tasks]),
     }
 
 
-def _task_identity(config: TrainConfig, task: Task) -> list[Any]:
-    """Return the content of a task, with its domain and demonstrations, and its pass rate where training is staged."""
-    staged = config.prompts is not None and config.prompts.stages
+def _task_identity(task: Task) -> list[Any]:
+    """Return the content of a task, with its domain and demonstrations."""
     domain = [task.domain] if task.domain else []
     demonstrations = [one.digest for one in task.demonstrations]
-    return [task.prompt.digest, task.rubric.digest, *domain, *([task.pass_rate] if staged else []), *demonstrations]
+    return [task.prompt.digest, task.rubric.digest, *domain, *demonstrations]
 
 
 def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -41,17 +40,9 @@ class DataSource(ConfigSection):
 
 
 class DataConfig(DataSource):
-    """The prompts to train on: of one source, or of several named ``domains``.
-
-    ``difficulty`` is a file that ``rubricsvc runs difficulty`` wrote; prompts whose pass rate in it is below
-    ``min_pass_rate`` or above ``max_pass_rate`` are not trained on, unless their rewards deviate by ``keep_std``.
-    """
+    """The prompts to train on: of one source, or of several named ``domains``."""
 
     domains: dict[str, DataSource] = Field(default={})
-    difficulty: Path | None = None
-    min_pass_rate: float = Field(default=0.05, ge=0.0, le=1.0)
-    max_pass_rate: float = Field(default=0.95, ge=0.0, le=1.0)
-    keep_std: float | None = Field(default=None, gt=0.0)
 
     @property
     def given(self) -> list[str]:
@@ -66,8 +57,6 @@ class DataConfig(DataSource):
             if len(source.given) != 1:
                 found = " and ".join(source.given) or "neither"
                 raise ValueError(f"domains.{name}: expected one of path and store, found {found}")
-        if self.min_pass_rate > self.max_pass_rate:
-            raise ValueError(f"min_pass_rate = {self.min_pass_rate:g} is above max_pass_rate = {self.max_pass_rate:g}")
         return self
 
 
@@ -89,25 +78,13 @@ class PromptsConfig(ConfigSection):
     ``weights`` are the shares of domains, in any unit; one that is left out has none. ``divide_by`` is the deviation
     that advantages are divided by: each group's own, or that of the step's groups of its domain together.
 
-    With ``stages``, training begins with this share of the easiest prompts (of each domain), and goes on to the next
-    after ``stage_steps`` steps; the pass rates are those of ``data.difficulty``.
-
     A group of completions with equal rewards teaches nothing: it is replaced by one of another prompt, in at most
     ``max_resamples`` rounds a step (dynamic sampling, arXiv 2503.14476).
     """
 
     weights: dict[str, Annotated[float, Field(gt=0.0, le=1e100)]] = Field(default={})
     divide_by: Literal["group", "domain"] = "group"
-    stages: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = ()
-    stage_steps: int = Field(default=50, ge=1)
     max_resamples: int = Field(default=0, ge=0)
-
-    @field_validator("stages")
-    @classmethod
-    def _grow(cls, stages: tuple[float, ...]) -> tuple[float, ...]:
-        if stages and (list(stages) != sorted(set(stages)) or stages[-1] != 1.0):
-            raise ValueError("shares must rise, and end with 1.0")
-        return stages
 
 
 Source = TypeVar("Source", bound=DataSource)
@@ -115,9 +92,7 @@ Source = TypeVar("Source", bound=DataSource)
 
 def resolved(source: Source, folder: Path) -> Source:
     """Return a source of prompts with paths relative to the working folder."""
-    changes: dict[str, Any] = {
-        name: folder / path for name in ("path", "difficulty") if (path := getattr(source, name, None)) is not None
-    }
+    changes: dict[str, Any] = {"path": folder / source.path} if source.path is not None else {}
     if isinstance(source, DataConfig):
         changes["domains"] = {name: resolved(domain, folder) for name, domain in source.domains.items()}
     return source.model_copy(update=changes)
@@ -127,11 +102,8 @@ _WITH_FILES = ("data", "eval", "demonstrations")
 """Tables of a configuration that name files."""
 
 
-def path_problems(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
-    """Yield what is wrong with paths, also where other fields are invalid.
-
-    That is: files of data, in these ``fields``, that do not exist, and an ``out`` with the configuration itself in it.
-    """
+def path_problems(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessage]:
+    """Yield the files of data that do not exist, and an ``out`` with the configuration itself in it."""
     if isinstance(out := data.get("out"), str) and folder.resolve().is_relative_to((folder / out).resolve()):
         yield FieldMessage(("out",), f"{out!r} holds the configuration itself; name a folder of the run", "own_folder")
     tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in _WITH_FILES]
@@ -141,10 +113,9 @@ def path_problems(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) 
     if isinstance(domains, dict):
         tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]
     for path, table in tables:
-        for field in fields:
-            name = table.get(field) if isinstance(table, dict) else None
-            if isinstance(name, str) and not (folder / name).is_file():
-                yield FieldMessage((*path, field), f"no such file: {folder / name}", "missing_file")
+        name = table.get("path") if isinstance(table, dict) else None
+        if isinstance(name, str) and not (folder / name).is_file():
+            yield FieldMessage((*path, "path"), f"no such file: {folder / name}", "missing_file")
 
 
 def stream_seed(seed: int, purpose: str, number: int) -> int:
@@ -474,29 +445,20 @@ class RunConfig(TrainConfig):
         if unknown:
             hint = closest(unknown[0], self.data.domains)
             raise ValueError(f"prompts.weights: unknown domain {unknown[0]!r}; {hint}")
-        if self.prompts.stages and self.data.difficulty is None:
-            raise ValueError("prompts.stages: pass rates are needed; set data.difficulty (`rubricsvc runs difficulty`)")
         return self
 
 
-def load_config(
-    path: Path, *, measures_difficulty: bool = False, changes: Mapping[str, Any] | None = None
-) -> RunConfig:
+def load_config(path: Path, *, changes: Mapping[str, Any] | None = None) -> RunConfig:
     """Return the run that a TOML file describes. Its paths are relative to the file; ``out`` is ``runs/<name>``.
 
     ``policy.model`` is an absolute path where there is such a folder: it names the policy wherever the file is read.
-
-    With ``measures_difficulty`` the file ``data.difficulty`` need not exist yet; ``changes`` as in `read_toml`.
 
     Raises:
         NotFoundError: there is no such file.
         InvalidError: it is not TOML, fields are unknown, missing or out of range, files of data do not exist, or
             ``out`` is the folder of the file; the message names all of them.
     """
-    files = ("path",) if measures_difficulty else ("path", "difficulty")
-    config = read_toml(
-        path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(path_problems, fields=files), changes
-    )
+    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, path_problems, changes)
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
     folder = path.parent

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -41,7 +39,6 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_e
 from rubricsvc.schemas.runs import (
     RunComparison,
     RunReport,
-    Sample,
     ScoreComparison,
     StoredRun,
     SweepTable,
@@ -186,40 +183,6 @@ def baselines(config: Config, allow_drafts: Drafts = False, as_json: Json = Fals
     if lines is None:
         _exit_stopped(f"runs baselines {config}")
     _show_evaluations(lines, as_json)
-
-
-@app.command()
-def difficulty(
-    config: Config,
-    *,
-    samples: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
-    pass_reward: Annotated[float, typer.Option(help="Reward from which a completion passes.")] = 0.5,
-    stored: Annotated[bool, typer.Option("--stored", help="Use stored rewards of the policy; sample nothing.")] = False,
-    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="beside the configuration")] = None,
-    as_json: Json = False,
-) -> None:
-    """Measure pass rate and spread of rewards by prompt, for `data.difficulty`.
-
-    Prompts that the file (difficulty.jsonl) has already are not measured again.
-    """
-    telemetry.configure("WARNING", human=True)
-    from trainer.config import load_config
-    from trainer.data.difficulty import selection
-    from trainer.run import Run
-
-    loaded = load_config(config, measures_difficulty=True)
-    path = out or loaded.data.difficulty or config.with_name("difficulty.jsonl")
-    run = Run(loaded, allow_drafts=True, progress=Terminal())
-    with output.continue_hint(f"the prompts measured so far are in {path}"):
-        found, prompts = run.measure_difficulty(path, samples=samples, pass_reward=pass_reward, stored=stored)
-    rows = [asdict(one) | {"selection": selection(one, loaded.data)} for one in found]
-    columns = ("prompt", "samples", "pass_rate", "mean", "std", "selection")
-    shown = rows if as_json else [{name: row[name] for name in columns} for row in rows]
-    show_list(shown, as_json, empty="no rewards of these prompts are stored")
-    counts = Counter(row["selection"] for row in rows)
-    kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items()))
-    missing = f"; {prompts - len(found)} not measured" if len(found) < prompts else ""
-    echo(f"wrote {path}: {kinds or 'nothing'}{missing}; data.difficulty uses it")
 
 
 @app.command()
@@ -463,83 +426,11 @@ def report_(run: RunRef, *, out: Annotated[Path, typer.Option(help="Page to writ
         stream.write(page)
 
 
-@app.command()
-def plot(
-    run: RunRef,
-    *,
-    out: Annotated[Path, typer.Option(help="Picture to write: .svg or .png.", show_default=False)],
-    metric: Annotated[list[str] | None, typer.Option(help="Metric; repeat it.", show_default="reward")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All curves of the report, side by side.")] = False,
-) -> None:
-    """Write metrics of a run over its steps as a picture."""
-    from rubricsvc.cli.pictures import check_picture, write_picture
-
-    check_picture(out)
-    if all_ and metric:
-        raise InvalidError("--all and --metric exclude each other", hint="leave out one of them")
-    found = _report(run)
-    from rubricsvc.web.run_charts import all_curves, metric_curve
-
-    write_picture(all_curves(found) if all_ else metric_curve(found.steps, metric or ["reward"]), out)
-
-
-@app.command()
-def transcripts(
-    run: RunRef,
-    *,
-    prompt: Annotated[str | None, typer.Option(help="Show prompts with this text.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts.")] = 3,
-    as_json: Json = False,
-) -> None:
-    """Print episodes of the same held-out prompts turn by turn, of the first evaluation and of the last.
-
-    They are in the order in which the gold score rose most; of more prompts than `-n`, evenly from this order.
-    """
-    found = _report(run, MOST_ROWS if prompt is not None else limit).transcripts
-    if not found:
-        hint = "they are of runs with [environment] and [eval]; `rubricsvc runs evaluations` lists the evaluations"
-        raise NotFoundError(f"run {run} has no episodes of held-out prompts", hint=hint)
-    shown = [one for one in found if (prompt or "").casefold() in one.prompt.casefold()][:limit]
-    if not shown:
-        hint = f"one of {len(found)} begins: {shorten(found[0].prompt)}"
-        raise NotFoundError(f"no held-out prompt has the text {shorten(prompt or '')!r}", hint=hint)
-    for one in shown:
-        if as_json:
-            print_json(one.model_dump(mode="json", exclude_defaults=True))
-            continue
-        print_data(f"# {one.prompt}")
-        for sample in one.samples:
-            _print_sample(sample)
-    if len(found) > len(shown):
-        echo(f"{len(shown)} of {len(found)} prompts; show more with -n")
-
-
 def print_trajectory(messages: Sequence[Message]) -> None:
     """Print messages, each under its role."""
     for message in messages:
         print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]")
         print_data(message.text)
-
-
-def _print_sample(sample: Sample) -> None:
-    print_data(f"\n## {sample.where}{' (truncated)' if sample.truncated else ''}")
-    print_trajectory(sample.messages)
-    if not sample.text:
-        print_data("(no report)")
-    print_data(", ".join(f"{name} {cell(value)}" for name, value in sample.scores.items()))
-    if sample.verdicts:
-        from rubricsvc.cli.verdicts import reason_of
-
-        rows = [
-            [
-                one.criterion,
-                one.value if one.value is not None else one.reason or one.outcome,
-                shorten(reason_of(one), 200),
-            ]
-            for one in sample.verdicts
-        ]
-        print_table(["criterion", "verdict", "reason"], rows)
-    print_data("")
 
 
 @app.command()

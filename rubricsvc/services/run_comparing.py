@@ -38,7 +38,7 @@ CHECKS = "checks"
 """The score by rubrics' checks alone, without a judge."""
 _IDENTITY = {"out", "run", "config_file", "working_folder", "judge_audit.id"}
 _TIMES = {"measured_at", "created_at"}
-_FILES = {"path", "difficulty"}
+_FILES = {"path"}
 """Fields with the path of a file, of which only the name is compared."""
 _ADDRESSES = {"endpoint", "timeout_s"}
 _SAMPLING: Mapping[Measure, tuple[str, ...]] = {

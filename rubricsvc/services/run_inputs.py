@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
 from rubricsvc.services.rubric_records import stored_records
 from rubricsvc.settings import get_settings
-from rubricsvc.store import items, judges, labels, migrate, prompts, rubrics, workers
+from rubricsvc.store import judges, labels, migrate, prompts, rubrics, workers
 from rubricsvc.store.session import Database
 
 if TYPE_CHECKING:
@@ -121,8 +121,3 @@ class RunInputs:
         """Return the number of workers that are running."""
         with self.db.read() as session:
             return workers.running(session)
-
-    def rewards(self, digests: Iterable[str], policy: str, judge: Judge) -> dict[tuple[str, str], list[float]]:
-        """Return the stored rewards of a policy's completions by a judge, by the digests of prompt and rubric."""
-        with self.db.read() as session:
-            return items.rewards_of_prompts(session, digests, policy=policy, judge=judge.digest)

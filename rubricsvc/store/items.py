@@ -22,11 +22,9 @@ from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
     JobRow,
-    JudgeRow,
     PromptRow,
     QuestionRow,
     ReplyRow,
-    RolloutRow,
     RubricRow,
 )
 from rubricsvc.store.verdicts import Name
@@ -214,44 +212,6 @@ def reward_columns(rubric: Rubric, final: Collection[Verdict], min_coverage: flo
         "verdicts": len(final),
         "failed_verdicts": failed,
     }
-
-
-def rewards_of_prompts(
-    session: Session, prompts: Iterable[str], *, policy: str, judge: str
-) -> dict[tuple[str, str], list[float]]:
-    """Return the stored rewards of a policy's completions by the digests of prompt and rubric.
-
-    They are those of the rollouts of runs, and for prompts without any those of the newest jobs.
-    """
-    found: dict[tuple[str, str], list[float]] = {}
-    for chunk in batched(sorted(set(prompts))):
-        sampled = _rewards_of(RolloutRow, chunk, policy, judge)
-        for prompt, rubric, _, reward in session.execute(sampled.order_by(RolloutRow.id)):
-            found.setdefault((prompt, rubric), []).append(reward)
-        scored: dict[tuple[str, str], dict[int, float]] = {}
-        for prompt, rubric, completion, reward in session.execute(
-            _rewards_of(ItemRow, chunk, policy, judge).order_by(ItemRow.id)
-        ):
-            scored.setdefault((prompt, rubric), {})[completion] = reward
-        found |= {key: list(rewards.values()) for key, rewards in scored.items() if key not in found}
-    return found
-
-
-def _rewards_of(table: Any, prompts: Sequence[str], policy: str, judge: str) -> Select[Any]:
-    return (
-        select(PromptRow.digest, RubricRow.digest, CompletionRow.id, table.reward)
-        .select_from(table)
-        .join(CompletionRow, CompletionRow.id == table.completion_id)
-        .join(PromptRow, PromptRow.id == CompletionRow.prompt_id)
-        .join(RubricRow, RubricRow.id == table.rubric_id)
-        .join(JudgeRow, JudgeRow.id == table.judge_id)
-        .where(
-            PromptRow.digest.in_(prompts),
-            CompletionRow.policy == policy,
-            JudgeRow.digest == judge,
-            table.reward.is_not(None),
-        )
-    )
 
 
 def recompute(session: Session, replaced: Sequence[Name]) -> set[int]:

@@ -10,10 +10,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import mean_estimate
-from rubricsvc.core.validation_messages import closest
-from rubricsvc.errors import NotFoundError
-from rubricsvc.schemas.runs import REWARD, RunReport
-from rubricsvc.web.charts import WIDTHS, configured, render_svg, styled
+from rubricsvc.schemas.runs import REWARD
+from rubricsvc.web.charts import render_svg
 
 MIN_STEPS = 50
 """A curve of fewer steps shows each of them."""
@@ -264,36 +262,3 @@ def _calls(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
     points = [replace(one, series=one.series.removeprefix(f"{_CALLS}/")) for one in metric_points(filled, names)]
     note = f"Mean calls of each tool in an episode, by step. {band_note(filled, names)}"
     return [Curve("Calls of tools", note, points)] if points else []
-
-
-_CAPTION_CHARS = 110
-_SCORES_NOTE = "Mean by evaluation. Bands are 95 % intervals over prompts; fewer than 5 have none."
-
-
-def metric_curve(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Any:
-    """Chart metrics by their names, with a caption.
-
-    Raises:
-        NotFoundError: A metric has no numbers.
-    """
-    known = sorted(name for name in {name for step in steps for name in step} if metric_points(steps, [name]))
-    if missing := [name for name in names if name not in known]:
-        hint = closest(missing[0], known) if known else "no step is finished yet"
-        raise NotFoundError(f"the run has no numbers of {', '.join(missing)}", hint=hint)
-    chart = curve(names[0] if len(names) == 1 else "value", metric_points(steps, names), height=300)
-    style = {"fontSize": 12, "fontWeight": "normal", "anchor": "start", "orient": "bottom", "offset": 10}
-    text = textwrap.wrap(band_note(steps, names), _CAPTION_CHARS)
-    return styled(chart(WIDTHS["wide"]).properties(title={"text": text, **style}))
-
-
-def all_curves(found: RunReport) -> Any:
-    """Chart the curves of a report, side by side; first the scores on held-out prompts.
-
-    Raises:
-        NotFoundError: There are none.
-    """
-    scores = Curve("Mean score on held-out prompts", _SCORES_NOTE, score_points(found.evaluations))
-    shown = [one for one in (scores, *curves(found.steps)) if one.points]
-    if not shown:
-        raise NotFoundError(f"run {found.name} has no curves", hint="no step is finished yet")
-    return configured(side_by_side(shown))

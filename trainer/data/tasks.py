@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from math import ceil
 
 import torch
 
@@ -26,15 +25,14 @@ MAX_LISTED = 20
 class Task:
     """A prompt, and the rubric that its completions are scored by.
 
-    ``name`` is the prompt's id where it comes from, ``domain`` its part of a mixture, and ``pass_rate`` None where it
-    was not measured. ``demonstrations`` are completions to learn from (`trainer.data.demonstrations`).
+    ``name`` is the prompt's id where it comes from, and ``domain`` its part of a mixture. ``demonstrations`` are
+    completions to learn from (`trainer.data.demonstrations`).
     """
 
     prompt: Prompt
     rubric: Rubric
     name: str = field(default="", compare=False)
     domain: str = ""
-    pass_rate: float | None = None
     demonstrations: tuple[Completion, ...] = field(default=(), compare=False)
 
 
@@ -128,17 +126,16 @@ def tasks_of_step(tasks: Sequence[Task], step: int, config: TrainConfig) -> list
     """Return the step's tasks: every task comes once, in a random order, before any comes again.
 
     In a mixture that holds for the tasks of each domain, and the step has as many tasks of each as its weight says, to
-    within rounding over the steps so far. In stages it holds for the tasks of a stage.
+    within rounding over the steps so far.
     """
     settings, size = config.prompts or DEFAULT, config.sampling.prompts_per_step
-    stage, first = _stage(settings, step)
-    pools = pools_of(tasks, settings, stage)
+    pools = pools_of(tasks, settings)
     weights = {domain: settings.weights[domain] for domain in pools} if settings.weights else {"": 1.0}
     chosen: list[Task] = []
-    before, after = (allocated(weights, (step - first + n) * size) for n in (0, 1))
+    before, after = (allocated(weights, (step + n) * size) for n in (0, 1))
     for domain in weights:
         pool = pools[domain]
-        name = "/".join(filter(None, ("order", domain, str(stage or ""))))
+        name = f"order/{domain}" if domain else "order"
         for slot in range(before[domain], after[domain]):
             epoch, at = divmod(slot, len(pool))
             chosen.append(pool[_order(len(pool), config.seed, name, epoch)[at]])
@@ -150,39 +147,23 @@ def other_tasks(
 ) -> list[Task]:
     """Return the tasks that take the place of those in a step whose groups have no signal, in the order of trying.
 
-    They are the others of the stage, of the domain of any in ``used``; empty where the step has all of them.
+    Empty where the step has all of them.
     """
     settings = config.prompts or DEFAULT
-    pools = pools_of(tasks, settings, _stage(settings, step)[0])
+    pools = pools_of(tasks, settings)
     taken = {id(task) for task in used}
     left = [task for pool in pools.values() for task in pool if id(task) not in taken]
     order = _order(len(left), config.seed, f"resample/{step}", attempt)
     return [left[at] for at in order]
 
 
-def pools_of(tasks: Sequence[Task], settings: PromptsConfig, stage: int) -> dict[str, list[Task]]:
-    """Return the tasks of a stage, by domain where domains have weights; a task without a pass rate is in the last."""
+def pools_of(tasks: Sequence[Task], settings: PromptsConfig) -> dict[str, list[Task]]:
+    """Return the tasks by domain, where domains have weights."""
     pools: dict[str, list[Task]] = {}
     for task in tasks:
         if not settings.weights or task.domain in settings.weights:
             pools.setdefault(task.domain if settings.weights else "", []).append(task)
-    if not settings.stages or settings.stages[stage] == 1.0:
-        return pools
-    share = settings.stages[stage]
-    return {domain: _easiest(pool, ceil(share * len(pool))) for domain, pool in pools.items()}
-
-
-def _easiest(pool: Sequence[Task], count: int) -> list[Task]:
-    """Return the easiest tasks, in the order of the data."""
-    ranks = sorted(range(len(pool)), key=lambda at: -1.0 if (rate := pool[at].pass_rate) is None else rate)
-    chosen = set(ranks[len(pool) - count :])
-    return [task for at, task in enumerate(pool) if at in chosen]
-
-
-def _stage(settings: PromptsConfig, step: int) -> tuple[int, int]:
-    """Return the stage of a step, and the step that it begins with."""
-    stage = min(step // settings.stage_steps, max(0, len(settings.stages) - 1))
-    return stage, stage * settings.stage_steps
+    return pools
 
 
 def allocated(weights: Mapping[str, float], slots: int) -> Counter[str]:

@@ -266,14 +266,6 @@ def find_tasks(config: RunConfig, progress: Progress) -> RunTasks:
             progress.message(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
         if config.eval.other is not None:
             other = _tasks(DataSource(path=config.eval.other.path), "eval.other", progress)
-    if config.data.difficulty is not None:
-        from trainer.data.difficulty import read_difficulties, select
-
-        kept, counts = select(train, read_difficulties(config.data.difficulty), config.data)
-        kinds = ", ".join(f"{counts[kind]} {kind.replace('_', ' ')}" for kind in sorted(counts))
-        progress.message(f"difficulty by {config.data.difficulty}: {kinds}")
-        _check_domains(train, kept, config, "change data.min_pass_rate", "data.difficulty")
-        train = kept
     demonstrated = _demonstrated(train, config, progress) if config.demonstrations is not None else []
     return RunTasks(train, held_out, demonstrated, other)
 

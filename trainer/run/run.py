@@ -17,7 +17,7 @@ from rubricsvc.client import Client
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
-from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.services.run_inputs import open_database
 from rubricsvc.services.runs import TRANSCRIPTS, Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
@@ -33,7 +33,6 @@ from trainer.trackers import Tracking, check_installed
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
-    from trainer.data.difficulty import PromptDifficulty
     from trainer.evaluation.evaluator import Evaluator
     from trainer.evolution import OnlineEvolution
     from trainer.policies.policy import Policy
@@ -211,52 +210,6 @@ class Run:
                 hint = "start it to make one, or set RUBRICSVC_DATABASE_URL to its database"
                 raise NotFoundError(f"the run in {self.out} has no record", hint=hint)
             return store.report(found.id, transcripts)
-
-    def measure_difficulty(
-        self, path: Path, *, samples: int = 8, pass_reward: float = 0.5, stored: bool = False
-    ) -> tuple[list[PromptDifficulty], int]:
-        """Measure how hard the prompts are for the policy, and write the file that ``data.difficulty`` names.
-
-        Prompts that the file has already are not measured again. Return the difficulties, and the number of prompts.
-
-        Args:
-            path: The file. What is measured is in it after each batch.
-            samples: Completions of each prompt.
-            pass_reward: Reward from which a completion passes.
-            stored: Use stored rewards of the policy; sample nothing.
-        """
-        from trainer.data.difficulty import difficulty_of, key_of, measure, read_difficulties, write_difficulties
-        from trainer.sizes import check_sizes
-
-        run, judge, policy = self.config, self.judge.value, self.config.policy.model
-        tasks = {key_of(task): task for task in inputs.data_tasks(run, self.progress)}
-        found = read_difficulties(path)
-        if stored:
-            if not isinstance(judge, Judge):
-                hint = "sample instead, or run this where the database of the service is"
-                raise InvalidError("the rewards of a judge of a service are stored there", hint=hint, path="judge")
-            with open_database() as db:
-                known = RunInputs(db).rewards([task.prompt.digest for task in tasks.values()], policy, judge)
-            for key in tasks.keys() & known.keys():
-                how: Any = {"pass_reward": pass_reward, "policy": policy, "source": "stored"}
-                found[key] = difficulty_of(tasks[key], known[key], **how)
-        else:
-            asked = (policy, pass_reward)
-            found = {key: one for key, one in found.items() if (one.policy, one.pass_reward) == asked}
-            found = {key: one for key, one in found.items() if one.samples >= samples}
-            left = [task for key, task in tasks.items() if key not in found]
-            if left:
-                check_sizes(run.model_copy(update={"out": None}), left, acting_of(run))
-                loaded, done = self.load_policy(), 0
-                with self.rewards.open() as rewards, self.progress.task("prompts") as bar:
-                    bar.update(0, len(left), "")
-                    for batch in measure(loaded, left, rewards, run, samples=samples, pass_reward=pass_reward):
-                        found |= {one.key: one for one in batch}
-                        write_difficulties(path, found.values())
-                        bar.update(done := done + len(batch), len(left), "")
-        listed = [found[key] for key in tasks if key in found]
-        write_difficulties(path, listed)
-        return listed, len(tasks)
 
     def announce(self, *, resume: bool) -> None:
         """Report what the run will do, and fetch the embedded model where it is needed."""

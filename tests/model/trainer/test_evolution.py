@@ -118,7 +118,7 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
 
 
 def test_tasks_keep_all_but_their_rubric(db: Database) -> None:
-    authored = replace(TASK, name="weather", domain="talk", pass_rate=0.5)
+    authored = replace(TASK, name="weather", domain="talk")
     with training(db, proposal("fog")) as run:
         run.step(*GROUP)
         (task,) = run.evolution.tasks(1, [authored])

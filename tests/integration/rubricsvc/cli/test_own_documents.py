@@ -53,4 +53,3 @@ def test_ten_lines_train_on_a_folder_of_documents(cli: Cli, tmp_path: Path) -> N
     assert cli("runs", "show", "1", "--json").json["status"] == "finished"
     names = [line.get("baseline", line["step"]) for line in cli("runs", "evaluations", "1", "--json").lines]
     assert names == [0, 1, "before_demonstrations"]
-    assert cli("runs", "transcripts", "1", "--json").lines

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from rubricsvc.services.runs import Runs
+from rubricsvc.settings import get_settings
+from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
 from trainer.environments.tool_calls import call_text
@@ -163,15 +166,13 @@ def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_pa
     assert found["script"]["scores"]["reward"]["mean"]["value"] > found[2]["scores"]["reward"]["mean"]["value"]
     assert found["other"]["setup"] != found["script"]["setup"]
     assert cli("runs", "start", config, "--resume").code == 0, "nothing is left to do"
-    (shown,) = cli("runs", "transcripts", "1", "--prompt", "INDEX", "--json").lines
-    assert "index" in shown["prompt"]
-    before_demonstrations, last = shown["episodes"]
-    assert [one["content"] for one in before_demonstrations["messages"]] == [
+    (shown,) = Runs(Database(get_settings().database_url)).report(1).transcripts
+    assert "index" in shown.prompt
+    first, last = shown.samples
+    assert [one.content for one in first.messages] == [
         one["content"] for one in json.loads(before.read_text())["messages"]
     ]
-    assert len(last["verdicts"]) == 2 and last["where"].startswith("step 2,")
-    assert cli("runs", "transcripts", "1").out.count("[assistant]") >= 2
-    assert cli("runs", "transcripts", "1", "--prompt", "nowhere").code == 3
+    assert len(last.verdicts) == 2 and last.where.startswith("step 2,")
     assert (found[2]["leak_hits"], found["script"]["leak_hits"]) == (0, 0)
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [step["tools/leak_hits"] for step in steps] == [0, 0] and not (run / "leaks.jsonl").exists()

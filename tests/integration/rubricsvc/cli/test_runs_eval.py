@@ -70,15 +70,6 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
         for text in ("What is three?", "best of n supervised", "eval.every", "Highest rewards", "quick"):
             assert text in page
         assert "<script" not in page and "http://www.w3.org" in page
-    assert cli("runs", "plot", 1, "--out", "run.svg", "--metric", "entropy").code == 0
-    assert "entropy" in Path("run.svg").read_text()
-    assert cli("runs", "plot", 1, "--out", "run.png").code == 0
-    assert Path("run.png").read_bytes().startswith(b"\x89PNG")
-    assert cli("runs", "plot", 1, "--out", "all.svg", "--all").code == 0
-    assert "Mean score on held-out prompts" in Path("all.svg").read_text()
-    assert cli("runs", "plot", 1, "--out", "all.svg", "--all", "--metric", "entropy").code == 2
-    assert cli("runs", "plot", 1, "--out", "run.svg", "--metric", "entrpy").code == 3
-    assert cli("runs", "plot", 1, "--out", "run.gif").code == 2
 
 
 def test_runs_start_scores_evaluations_by_jobs_of_their_own(

@@ -1,10 +1,9 @@
-"""Which prompts a step has: mixtures by weight, stages by pass rate, and replacements."""
+"""Which prompts a step has: mixtures by weight, and replacements."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,9 +19,9 @@ def config(prompts_per_step: int = 4, **prompts: object) -> TrainConfig:
 
 
 def tasks(**counts: int) -> list[Task]:
-    """Return tasks of domains; the pass rates of each fall from 1."""
+    """Return tasks of domains."""
     return [
-        Task(Prompt.of(f"{domain} {n}"), RUBRIC, f"{domain}{n}", domain, 1 - n / count)
+        Task(Prompt.of(f"{domain} {n}"), RUBRIC, f"{domain}{n}", domain)
         for domain, count in counts.items()
         for n in range(count)
     ]
@@ -50,17 +49,6 @@ def test_tasks_of_step_follow_the_weights_of_domains() -> None:
     assert all(sorted(of_a[at : at + 3]) == ["a0", "a1", "a2"] for at in range(0, 90, 3))
     of_b = [task.name for task in stream if task.domain == "b"]
     assert len(set(of_b)) == 30
-
-
-@pytest.mark.parametrize(("step", "names"), [(0, {"a0", "a1"}), (4, {"a0", "a1"}), (5, {"a0", "a1", "a2", "a3", "a4"})])
-def test_tasks_of_step_unlock_harder_prompts_by_stages(step: int, names: set[str]) -> None:
-    settings = config(prompts_per_step=1, stages=[0.2, 0.5, 1.0], stage_steps=5)
-    given_tasks = tasks(a=10)
-    first = step - step % 5
-    seen = {task.name for at in range(first, first + 5) for task in tasks_of_step(given_tasks, at, settings)}
-    assert seen == names
-    later = {task.name for at in range(10, 20) for task in tasks_of_step(given_tasks, at, settings)}
-    assert len(later) == 10
 
 
 def test_other_tasks_are_those_that_the_step_does_not_have() -> None:
