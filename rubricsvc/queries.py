@@ -104,15 +104,6 @@ class RewardsQuery(BaseModel):
     )
 
 
-class PairFilters(Paging):
-    """Parameters of the list of a job's preference pairs."""
-
-    limit: Whole = Field(
-        100, ge=1, le=MAX_LIMIT, description="Maximum pairs; those of one chosen completion stay together."
-    )
-    min_margin: float = Field(0.0, ge=0, description="Minimum difference of rewards. Ties are excluded.")
-
-
 class VerdictFilters(Paging):
     """Parameters of the list of verdicts."""
 

@@ -9,12 +9,9 @@ from fastapi.responses import HTMLResponse
 
 from rubricsvc.api.body import StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.request import Db, IdInPath
+from rubricsvc.api.request import IdInPath, Service
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import ReportQuery
-from rubricsvc.services.job_results import read_results
-from rubricsvc.store import jobs
-from rubricsvc.web.jobs import render_job
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
 
@@ -27,11 +24,10 @@ MAX_REPORT_ITEMS = 2000
     response_model=None,
     responses={**error_responses(404), 200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
 )
-def get_report(db: Db, job_id: IdInPath, query: Annotated[ReportQuery, Query()]) -> HTMLResponse:
+def get_report(service: Service, job_id: IdInPath, query: Annotated[ReportQuery, Query()]) -> HTMLResponse:
     """Get the report of a job as one HTML page that loads nothing: of at most 2,000 items, since it reads them all."""
-    with db.read() as session:
-        total = jobs.progress(session, jobs.scoring(session, job_id).id).total
-    if total > MAX_REPORT_ITEMS:
-        message = f"job {job_id} has {total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
+    progress = service.jobs.get(job_id).progress
+    if progress is not None and progress.total > MAX_REPORT_ITEMS:
+        message = f"job {job_id} has {progress.total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
         raise InvalidError(message, hint=f"write it on the service's machine: `rubricsvc jobs report {job_id}`")
-    return HTMLResponse(render_job(read_results(db, job_id, extremes=query.completions)))
+    return HTMLResponse(service.jobs.report(job_id, completions=query.completions))

@@ -40,7 +40,6 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Jobs, "page", "GET", "", OK),
     (Jobs, "get", "GET", "/{job_id}", OK),
     (Jobs, "items", "GET", "/{job_id}/items", OK),
-    (Jobs, "pairs", "GET", "/{job_id}/pairs", OK),
     (Jobs, "compare", "GET", "/{a}/compare/{b}", OK),
     (Jobs, "cancel", "POST", "/{job_id}/cancel", OK),
     (Jobs, "rescore", "POST?", "/{job_id}/rescore", CREATED),

@@ -11,32 +11,50 @@ from typing import NoReturn
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.job_views import print_job, read_job
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import counted, echo
+from rubricsvc.client import Client
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas import StoredJob
 from rubricsvc.schemas.waiting import no_worker
+from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from workers.engines import make_engine
 
 
-def end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
-    """Print a job; wait for it first, or say how it will be scored."""
-    from rubricsvc.services.jobs import Jobs
-
+def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:
+    """Print a job that was submitted, or exists already; wait for it first, or say how it will be scored."""
+    for note in job.notes:
+        echo(note)
+    if not job.is_new:
+        echo(f"job {job.id} exists already; nothing is submitted")
     if wait:
-        wait_for(db, job_id, as_json)
-    if Jobs(db).get(job_id).workers == 0:
-        echo(no_worker(job_id))
-    print_job(read_job(db, job_id), as_json)
+        wait_for(s, job.id, as_json)
+    if job.workers == 0:
+        echo(no_worker(job.id))
+    show_job(s.jobs.get(job.id, summary=True), as_json)
 
 
-def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
-    """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
-    from rubricsvc.services.jobs import Jobs
+def show_job(job: StoredJob, as_json: bool) -> None:
+    """Print one job with its results, and its hints to stderr."""
+    if as_json:
+        output.show(job, as_json)
+    else:
+        record = job.model_dump(exclude={"hints", "notes", "is_new", "settings", "summary", "judge_id"})
+        if job.summary is not None:
+            record |= job.summary.model_dump(exclude={"generation"}) | dict(job.summary.generation or {})
+        output.show({name: value for name, value in record.items() if value is not None})
+    for hint in job.hints:
+        echo(f"hint: {hint}")
+
+
+def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
+    """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
+
+    Where no other worker can receive it, a worker of this process scores it.
+    """
     from rubricsvc.services.waiting import ensure_worker
 
     first = None
@@ -54,18 +72,16 @@ def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
         noun = "rubric" if generates else "verdict"
         bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
 
-    with (
-        _continue_hint(job_id),
-        ensure_worker(db, job_id, partial(start_worker, db), echo),
-        _continue_hint(job_id),  # printed before the worker stops, which may take a while
-        output.progress_bar(f"job {job_id}") as bar,
-    ):
-        Jobs(db).wait(job_id, None, update, echo)
-        view = read_job(db, job_id)
-    view.data["waited_seconds"] = round(bar.seconds, 2)
+    with ExitStack() as stack:
+        stack.enter_context(_continue_hint(job_id))
+        if isinstance(s, LocalService):
+            stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s.db), echo))
+        stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
+        bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
+        job = s.jobs.wait(job_id, None, update, echo)
     with output.ignore_broken_pipe():
-        print_job(view, as_json)
-    raise typer.Exit(output.OK if view.data["status"] == "completed" else output.WITH_FAILURES)
+        show_job(job, as_json)
+    raise typer.Exit(output.OK if job.status == "completed" else output.WITH_FAILURES)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, input_file
 from rubricsvc.cli.job_waiting import end
 from rubricsvc.cli.jobs import Budget, Wait
-from rubricsvc.cli.output import MAX_SEED, Json, echo
+from rubricsvc.cli.output import MAX_SEED, Json
+from rubricsvc.cli.service import local
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method, Specification
 from rubricsvc.core.judge import Sampling
@@ -86,9 +87,8 @@ def generate(
             ids = _prompt_ids(session, source, format, prompts)[:limit]
             job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
             is_new = PUBLISHED in session.info
-        if not is_new:
-            echo(f"job {job_id} exists already; nothing is submitted")
-        end(db, job_id, wait, as_json)
+        s = local(db)
+        end(s, s.jobs.get(job_id).model_copy(update={"is_new": is_new}), wait, as_json)
 
 
 def _max_tokens(session: Session, judge_ref: str) -> int:

@@ -14,7 +14,6 @@ from rubricsvc.client.transport import C, Method, Noun, P, action, adder, lister
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Generation, Provenance
-from rubricsvc.core.job_comparison import JobComparison, PairedBy
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -22,6 +21,7 @@ from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.evolutions import EvolutionFilters
+from rubricsvc.schemas.job_comparison import JobComparison, PairedBy
 from rubricsvc.schemas.methods import request
 from rubricsvc.schemas.runs import (
     EvaluationGroup,
@@ -145,12 +145,11 @@ class Judges(Noun[C]):
 
 
 class Jobs(Noun[C]):
-    """Methods of ``client.jobs``. A page of ``pairs`` may be empty without being the last."""
+    """Methods of ``client.jobs``."""
 
     get = reader(schemas.StoredJob, "jobs/{}", queries.JobQuery)
     page = lister(schemas.StoredJob, "jobs", queries.JobFilters)
     items = reader(schemas.Page[schemas.Item], "jobs/{}/items", queries.ItemFilters)
-    pairs = reader(schemas.Page[schemas.PreferencePair], "jobs/{}/pairs", queries.PairFilters)
 
     submit = adder(schemas.StoredJob, "jobs", schemas.NewJob)
     cancel = action(schemas.StoredJob, "jobs/{}/cancel", object)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rubricsvc.core.base import Name
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.states import ItemState, JobKind, JobStatus
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.queries import Id
+from rubricsvc.queries import Id, Whole
 from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
 
 
@@ -36,24 +36,35 @@ Key = Annotated[
 
 
 class NewJob(Wire):
-    """A job to submit."""
+    """A job to submit: these completions, or all stored ones that have a rubric."""
 
     model_config = example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
 
-    judge: Id | Ref = Field(description="Id or name.")
-    items: tuple[NewItem, ...] = Field(
-        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions to score."
+    judge: Id | Ref = Field(description="Judge: name or id.")
+    items: tuple[NewItem, ...] | None = Field(
+        None, min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions to score; null: all stored."
     )
+    rubric: Id | Ref | None = Field(None, description="Rubric: id or name; by default those of each prompt.")
+    policy: Name | None = Field(None, description="Filter by policy.")
+    limit: Whole | None = Field(None, ge=1, le=10**9, description="Maximum number of completions.")
     name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
     min_coverage: MinCoverage = None
     allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
     key: Key = None
 
+    @model_validator(mode="after")
+    def _one_selection(self) -> NewJob:
+        if self.items is not None and (self.rubric, self.policy, self.limit) != (None, None, None):
+            raise ValueError("items and rubric, policy or limit exclude each other")
+        return self
+
     @classmethod
     def arguments(cls, **fields: Any) -> dict[str, Any]:
         """Accept pairs of completion id and rubric, or completion ids alone, as items."""
-        given = ((one, None) if isinstance(one, int) else one for one in fields.get("items", ()))
+        if fields.get("items") is None:
+            return fields
+        given = ((one, None) if isinstance(one, int) else one for one in fields["items"])
         items = [
             {"completion_id": one[0], "rubric": one[1]} if isinstance(one, tuple) and len(one) == 2 else one
             for one in given
@@ -81,6 +92,8 @@ class StoredJob(Stored):
     )
 
     is_new: bool = Field(False, description="Whether the request has made it.")
+    notes: tuple[str, ...] = Field((), description="What the request has left out.")
+    hints: tuple[str, ...] = Field((), description="What to do about failures, vetoes and costs; with the summary.")
 
     @property
     def finished(self) -> bool:
@@ -121,21 +134,3 @@ class Item(Wire):
     formula: str | None = Field(description="Formula of the reward.")
     vetoed_by: str | None = Field(description="Required criterion that took the reward down to 0.")
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
-
-
-class PreferencePair(Wire):
-    """Two completions of a prompt with different rewards, in the format of TRL's preference trainers."""
-
-    prompt: tuple[dict[str, Any], ...] = Field(description="Messages of the prompt.")
-    chosen: tuple[dict[str, Any], ...] = Field(description="Messages of the completion with the higher reward.")
-    rejected: tuple[dict[str, Any], ...] = Field(description="Messages of the other one.")
-    margin: float = Field(description="Difference of the rewards.")
-    chosen_reward: float = Field(description="Reward of the chosen completion.")
-    rejected_reward: float = Field(description="Reward of the rejected completion.")
-    prompt_id: int = Field(description="Id of the prompt.")
-    prompt_external_id: str | None = Field(description="The prompt's id in its source.")
-    chosen_completion_id: int = Field(description="Id of the chosen completion.")
-    rejected_completion_id: int = Field(description="Id of the rejected completion.")
-    rubric: str = Field(description="Rubric version, as name@version.")
-    formula: str | None = Field(description="Formula of the rewards.")
-    judge: str = Field(description="Name of the judge.")

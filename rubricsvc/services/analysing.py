@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError, cut, needs_extra
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import jobs, judges, labels, rubrics
+from rubricsvc.store import items, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection, judged_labels
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _no_verdicts(session: Session, row: RubricRow | None, job_id: int | None, ju
     """Return the error of a selection without verdicts, with the version that the job scored instead."""
     what = f"rubric {row.ref}" if row else f"job {job_id}"
     if row is not None and job_id is not None:
-        scored = jobs.outcomes(session, [job_id])[job_id].rubrics
+        scored = sorted({one.rubric for one in items.rewards(session, job_id)})
         own = [ref for ref in scored if ref.rpartition("@")[0] == row.name]
         if row.ref not in scored:
             hint = f"name the version that it scored: {own[-1]}" if own else "name a rubric that it scored"

@@ -1,28 +1,71 @@
-"""The results of a whole job for a report, read page by page: only counts and the extreme completions are kept."""
+"""The results of a whole job for its report, read page by page: only counts and the extreme completions are kept."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from statistics import pstdev
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.contributions import Contribution
-from rubricsvc.core.distribution import Distribution, bounds, distribution
+from rubricsvc.core.contributions import Contribution, by_gain, contributions
+from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import total_usage
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Usage
-from rubricsvc.services import job_items
-from rubricsvc.services.job_items import ItemDetail
-from rubricsvc.store import items, jobs
+from rubricsvc.schemas import Item
+from rubricsvc.store import items, jobs, verdicts
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from rubricsvc.stats import OnProgress
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import ItemRow
+    from rubricsvc.store.tables import ItemRow, JobRow
+
+ITEMS_PER_PAGE = 200
+BINS = 20
+"""Bars of a histogram."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Rewards of a group of completions.
+
+    Attributes:
+        n: Completions with a reward.
+        mean: With its interval over prompts.
+        counts: Rewards in each of `BINS` bars of equal width; without a width, where all are equal, in the middle one.
+    """
+
+    n: int
+    mean: Estimate
+    deviation: float
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ItemDetail:
+    """An item with its texts; ``parts`` are in the rubric's order."""
+
+    item: Item
+    prompt: Prompt
+    completion: Completion
+    parts: Sequence[Contribution]
+
+    @property
+    def reward(self) -> float | None:
+        """The reward, if there is one."""
+        return self.item.reward
+
+    @property
+    def gains(self) -> list[Contribution]:
+        """The criteria with a gain, the largest first."""
+        return by_gain(self.parts)
 
 
 @dataclass
@@ -139,16 +182,16 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
         header = JobHeader(judge=job.judge.value, **{name: getattr(job, name) for name in names})
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
     totals, done = _Totals(), 0
-    for page in job_items.pages(db, job_id):
+    for page in pages(db, job_id):
         for row, detail in page:
             totals.add(row, detail.parts)
         done += len(page)
         on_progress(done, progress.total, "")
     with db.read() as session:
         job = jobs.get(session, job_id)
-        worst = job_items.worst(session, job, extremes)
-        listed = {one.fields["id"] for one in worst}
-        best = [one for one in job_items.best(session, job, extremes) if one.fields["id"] not in listed]
+        worst = _extremes(session, job, extremes, sort="reward", rewarded=True)
+        listed = {one.item.id for one in worst}
+        best = _extremes(session, job, extremes, sort="-reward", rewarded=True)
         return JobResults(
             job=header,
             progress=progress,
@@ -160,11 +203,55 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             groups=_by_gain(totals.groups),
             usage=totals.usage,
             worst=worst,
-            best=best,
-            without_reward=job_items.without_reward(session, job, extremes),
+            best=[one for one in best if one.item.id not in listed],
+            without_reward=_extremes(session, job, extremes, rewarded=False),
             null_reasons=items.null_reasons(session, job_id),
             **totals.distributions(),
         )
+
+
+def pages(db: Database, job_id: int) -> Iterator[list[tuple[ItemRow, ItemDetail]]]:
+    """Yield all items of a job by id, in pages with a transaction each.
+
+    Raises:
+        NotFoundError: No such job.
+    """
+    after = 0
+    while True:
+        with db.read() as session:
+            job = jobs.scoring(session, job_id)
+            rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
+            found = _details(session, job, rows)
+        if not rows:
+            return
+        yield list(zip(rows, found, strict=True))
+        after = rows[-1].id
+
+
+def _extremes(session: Session, job: JobRow, count: int, **selection: Any) -> list[ItemDetail]:
+    return _details(session, job, items.page(session, job.id, limit=count, **selection))
+
+
+def _details(session: Session, job: JobRow, rows: Sequence[ItemRow]) -> list[ItemDetail]:
+    """Return these items of the job with their texts and verdicts."""
+    by_item = verdicts.for_items(session, [row.id for row in rows])
+    rubrics = {row.rubric_id: row.rubric.value for row in rows}
+    found = []
+    for row in rows:
+        prompt, completion = row.completion.prompt, row.completion.value
+        item = Item.of(
+            row,
+            prompt_id=prompt.id,
+            prompt_external_id=prompt.external_id,
+            completion_external_id=completion.id,
+            policy=row.completion.policy,
+            rubric=row.rubric.ref,
+            verdicts=(),
+        )
+        judged = by_item.get(row.id, [])
+        parts = contributions(rubrics[row.rubric_id], judged, min_coverage=job.min_coverage)
+        found.append(ItemDetail(item, prompt.value, completion, parts))
+    return found
 
 
 def _by_gain(rows: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
@@ -185,7 +272,7 @@ class _Totals:
 
     def add(self, row: ItemRow, parts: Sequence[Contribution]) -> None:
         """Add one item."""
-        self.rubrics[f"{row.rubric.name}@{row.rubric.version}"] += 1
+        self.rubrics[row.rubric.ref] += 1
         if row.reward is not None:
             self.formulas[str(row.formula)] += 1
             values, prompts = self._rewards.setdefault(row.completion.policy, (array("d"), array("q")))
@@ -220,3 +307,22 @@ class _Totals:
             "rewards": distribution(values, prompts, low, high),
             "policies": dict(ranked),
         }
+
+
+def distribution(values: Sequence[float], prompts: Sequence[Hashable], low: float, high: float) -> Distribution | None:
+    """Return the distribution of rewards, with bars from ``low`` to ``high``; None without any.
+
+    ``prompts`` has the prompt of each reward.
+    """
+    if not values:
+        return None
+    counts = [0] * BINS
+    for value in values:
+        place = (value - low) / (high - low) if high > low else 0.5
+        counts[min(max(int(place * BINS), 0), BINS - 1)] += 1
+    return Distribution(len(values), mean_estimate(values, prompts), pstdev(values), tuple(counts))
+
+
+def bounds(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of a histogram of rewards from ``low`` to ``high``: 0 and 1 if they lie between."""
+    return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
-from rubricsvc.core.job_comparison import JobComparison, PairedBy
-from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
-from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, RetryRequest, StoredJob
+from rubricsvc.errors import cut
+from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
+from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
+from rubricsvc.schemas.job_comparison import JobComparison, PairedBy
 from rubricsvc.schemas.methods import takes
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 from rubricsvc.services import comparing
-from rubricsvc.services.submitting import with_rubrics
+from rubricsvc.services.job_hints import hints
+from rubricsvc.services.submitting import Selection, select, veto_warning, with_rubrics
 from rubricsvc.services.waiting import POLL_SECONDS, answered
-from rubricsvc.store import completions, items, jobs, judges, workers
+from rubricsvc.store import completions, items, jobs, judges, rubrics, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.schemas.exports import ExportCounts, ExportQuery
+    from rubricsvc.services.importing import ImportResult
+    from rubricsvc.stats import OnProgress as OnCount
     from rubricsvc.store.tables import JobRow
 
 
@@ -30,6 +39,15 @@ log = logging.getLogger(__name__)
 
 
 By = Annotated[PairedBy | None, Field(description="What to pair; by default completions, else prompts.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job, whether it is new, and what was left out of it."""
+
+    job_id: int
+    is_new: bool
+    notes: tuple[str, ...]
 
 
 class Jobs:
@@ -49,18 +67,39 @@ class Jobs:
         """
         try:
             with self.db.write() as session:
-                judge = judges.get(session, new.judge)
-                asked = ((item.completion_id, item.rubric) for item in new.items)
-                wanted = with_rubrics(session, asked, allow_drafts=new.allow_drafts)
-                options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
-                job = jobs.submit(session, judge_id=judge.id, items=wanted, **options)
-                is_new = PUBLISHED in session.info
+                submitted = self.submit_in(session, new)
         except IntegrityError:
             with self.db.read() as session:
-                for item in new.items:
+                for item in new.items or ():
                     completions.get(session, item.completion_id)  # raises NotFoundError for an unknown one
             raise
-        return self._load(job.id, is_new=is_new)
+        return self.submitted(submitted)
+
+    def submit_in(self, session: Session, new: NewJob, imported: ImportResult | None = None) -> Submission:
+        """Submit completions in a session to write in, those of a file if it was imported there; see `submit`."""
+        judge = judges.get(session, new.judge)
+        if new.items is not None:
+            found = Selection(with_rubrics(session, new.items, allow_drafts=new.allow_drafts))
+        else:
+            found = select(session, new, imported)
+        notes = []
+        if found.no_rubric:
+            why = f"rubric {new.rubric!r} is for another prompt" if new.rubric else "no approved rubric of their prompt"
+            notes.append(f"completions left out: {found.no_rubric}, {why}")
+        if found.drafts:
+            notes.append(f"not approved: {cut(', '.join(found.drafts), 200)}; use such rubrics with --allow-drafts")
+        if judge.value.mode == "comparative":
+            required = rubrics.judged_required(session, (rubric_id for _, rubric_id in found.pairs))
+            if warning := veto_warning(judge.value, required):
+                notes.append(f"warning: {warning}")
+        options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})
+        job = jobs.submit(session, judge_id=judge.id, items=found.pairs, **options)
+        return Submission(job.id, PUBLISHED in session.info, tuple(notes))  # only a new job is published
+
+    def submitted(self, submission: Submission) -> StoredJob:
+        """Return the job of a submission, once its session is committed."""
+        job = self._load(submission.job_id, is_new=submission.is_new)
+        return job.model_copy(update={"notes": submission.notes})
 
     @takes(JobQuery)
     def get(self, job_id: int, query: JobQuery) -> StoredJob:
@@ -109,13 +148,6 @@ class Jobs:
         found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)
 
-    @takes(PairFilters)
-    def pairs(self, job_id: int, query: PairFilters) -> Page[PreferencePair]:
-        """List preference pairs: two completions of a prompt with different rewards."""
-        with self.db.read() as session:
-            rows, following = jobs.pairs(session, job_id, **query.model_dump())
-        return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
-
     def compare(
         self,
         a: int,
@@ -126,6 +158,19 @@ class Jobs:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         with self.db.read() as session:
             return comparing.compare(session, a, b, by=by)
+
+    def report(self, job_id: int, *, completions: int = 10, on_progress: OnCount = lambda *_: None) -> str:
+        """Return the report of a job, an HTML page with so many ``completions`` in each list."""
+        from rubricsvc.services.job_results import read_results
+        from rubricsvc.web.jobs import render_job
+
+        return render_job(read_results(self.db, job_id, extremes=completions, on_progress=on_progress))
+
+    def export(self, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[list[dict[str, Any]]]:
+        """Yield rows of rewards and verdicts, or examples for trainers, in pages; ``counts`` counts them."""
+        from rubricsvc.services import exporting
+
+        return exporting.pages(self.db, job_id, query, counts)
 
     def cancel(self, job_id: int) -> StoredJob:
         """Cancel a job. Scored items keep their rewards."""
@@ -140,6 +185,7 @@ class Jobs:
         Stored verdicts are reused: after a change of weights or of ``min_coverage`` no judge is asked.
         """
         with self.db.write() as session:
+            _ = jobs.get(session, job_id).judge.value  # an invalid judge raises before a job is stored
             job = jobs.rescore(session, job_id, **query.model_dump())
             is_new = job.id != job_id and PUBLISHED in session.info
         return self._load(job.id, is_new=is_new)
@@ -148,6 +194,7 @@ class Jobs:
     def retry(self, job_id: int, query: RetryRequest) -> RetriedJob:
         """Score failed and cancelled items again. Scored verdicts are kept and not asked again."""
         with self.db.write() as session:
+            _ = jobs.get(session, job_id).judge.value  # an invalid judge raises before an item is reopened
             reopened = jobs.retry(session, job_id, budget=query.budget)
         return RetriedJob(reopened=reopened, job=self._load(job_id))
 
@@ -158,9 +205,11 @@ class Jobs:
             results = jobs.summary(session, job_id) if summary or job.finished_at else None
             running = None if job.finished_at else workers.running(session)
             progress = jobs.progress(session, job_id)
-            return _of(job, workers=running, progress=progress, summary=results, is_new=is_new)
+            advice = hints(session, job, progress, results) if results is not None else ()
+            return _of(job, workers=running, progress=progress, summary=results, is_new=is_new, hints=advice)
 
 
 def _of(row: JobRow, **fields: object) -> StoredJob:
-    missing = {"judge": row.judge.name, "workers": None, "progress": None, "summary": None, "is_new": False}
+    missing: dict[str, object] = {"judge": row.judge.name, "workers": None, "progress": None, "summary": None}
+    missing |= {"is_new": False, "notes": (), "hints": ()}
     return StoredJob.of(row, **(missing | fields))

@@ -12,7 +12,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.rubric import Binary, Check, Criterion, Numeric, Ordinal, Rubric
 from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.errors import cut
-from rubricsvc.services.pairing import match_criteria
+from rubricsvc.services.comparing import match_criteria
 
 MAX_TEXT = 400
 """Characters of a text in words."""

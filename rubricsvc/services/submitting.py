@@ -1,138 +1,81 @@
-"""Select completions with their rubrics, and submit them for scoring."""
+"""Select completions with their rubrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubricsvc.core.states import RETIRED
 from rubricsvc.errors import InvalidError, NotApprovedError, cut
-from rubricsvc.store import completions, jobs, judges, prompts, rubrics
-from rubricsvc.store.session import PUBLISHED, every
+from rubricsvc.store import completions, prompts, rubrics
+from rubricsvc.store.session import every
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.judge import Judge
+    from rubricsvc.schemas import NewItem, NewJob
     from rubricsvc.services.importing import ImportResult
     from rubricsvc.store.tables import RubricRow
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A job, whether it ``is_new``, how many completions have no rubric, and a warning about required criteria.
-
-    ``drafts`` are those of the completions without a rubric, as name@version.
-    """
-
-    job_id: int
-    is_new: bool
-    no_rubric: int
-    warning: str | None
-    drafts: Sequence[str] = ()
 
 
 class Selection(NamedTuple):
     """Pairs of completion id and rubric id, how many completions have no rubric, and the drafts of their prompts."""
 
     pairs: list[tuple[int, int]]
-    no_rubric: int
-    drafts: list[str]
+    no_rubric: int = 0
+    drafts: Sequence[str] = ()
 
 
-def submit(
-    session: Session,
-    judge_ref: str,
-    imported: ImportResult | None = None,
-    *,
-    rubric: str | None = None,
-    policy: str | None = None,
-    limit: int | None = None,
-    key: str | None = None,
-    name: str = "",
-    budget: float | None = None,
-    min_coverage: float | None = None,
-    allow_drafts: bool = False,
-) -> Submission:
-    """Submit the completions that `select` selects to a judge, in a session to write in.
-
-    The same judge, completions, rubrics and ``min_coverage`` give the same job; so does the same idempotency ``key``.
-    ``budget`` is in US dollars; ``min_coverage`` is used instead of the rubrics' own. With ``allow_drafts`` rubrics
-    need no approval.
-
-    Raises:
-        NotFoundError: no such judge or rubric.
-        NotApprovedError: a rubric is a draft, or only drafts could be used.
-        InvalidError: no completion has a rubric, or a budget is given for a judge without a price.
-        ConflictError: the key belongs to another job, or the job exists with another budget.
-    """
-    judge = judges.get(session, judge_ref)
-    selected = select(session, imported, rubric=rubric, policy=policy, limit=limit, allow_drafts=allow_drafts)
-    pairs, no_rubric, drafts = selected
-    warning = None
-    if judge.value.mode == "comparative":
-        required = rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs))
-        warning = veto_warning(judge.value, required)
-    job = jobs.submit(
-        session,
-        judge_id=judge.id,
-        items=pairs,
-        key=key,
-        name=name,
-        budget=budget,
-        min_coverage=min_coverage,
-        allow_drafts=allow_drafts,
-    )
-    return Submission(job.id, PUBLISHED in session.info, no_rubric, warning, drafts)  # only a new job is published
-
-
-def select(
-    session: Session,
-    imported: ImportResult | None = None,
-    *,
-    rubric: str | None = None,
-    policy: str | None = None,
-    limit: int | None = None,
-    allow_drafts: bool = False,
-) -> Selection:
+def select(session: Session, new: NewJob, imported: ImportResult | None = None) -> Selection:
     """Return (completion id, rubric id) of an import or of all stored completions, and how many have no rubric.
 
-    Without ``rubric`` it is the one that the record names, or the newest approved versions of all rubrics of the
-    prompt. ``limit`` is the maximum number of completions that have one.
+    Without ``new.rubric`` it is the one that the record names, or the newest approved versions of all rubrics of the
+    prompt. ``new.limit`` is the maximum number of completions that have one.
 
     Raises:
-        NotFoundError: no such rubric.
-        NotApprovedError: the rubric has no approved version; or nothing is selected, and there are drafts.
-        InvalidError: nothing is selected.
+        NotFoundError: No such rubric.
+        NotApprovedError: The rubric has no approved version; or nothing is selected, and there are drafts.
+        InvalidError: Nothing is selected.
     """
-    one = rubrics.get(session, rubric, allow_drafts=allow_drafts) if rubric is not None else None
+    one = rubrics.get(session, new.rubric, allow_drafts=new.allow_drafts) if new.rubric is not None else None
     without: dict[int, None] = {}
 
     @cache
     def rubric_ids(prompt_id: int) -> list[int]:
         if one is None:
-            return [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)]
+            return [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)]
         return [one.id] if one.prompt_id in (None, prompt_id) else []
 
     pairs: list[tuple[int, int]] = []
     selected = no_rubric = 0
-    for completion_id, prompt_id, named in _completions(session, imported, policy):
+    for completion_id, prompt_id, named in _completions(session, imported, new.policy):
         if ids := rubric_ids(prompt_id) if one is not None or named is None else [named]:
             pairs += ((completion_id, rubric_id) for rubric_id in ids)
             selected += 1
         else:
             no_rubric += 1
             without[prompt_id] = None
-        if selected == limit:
+        if selected == new.limit:
             break
-    drafts = [] if one is not None or allow_drafts else _drafts(session, without)
+    drafts = [] if one is not None or new.allow_drafts else _drafts(session, without)
     if not pairs:
         if drafts:
             raise _only_drafts("nothing to score", drafts)
-        raise _nothing_selected(session, one, without, policy)
+        raise _nothing_selected(session, one, without, new.policy)
     return Selection(pairs, no_rubric, [row.ref for row in drafts])
+
+
+def _completions(
+    session: Session, imported: ImportResult | None, policy: str | None
+) -> Iterator[tuple[int, int, int | None]]:
+    """Yield (completion id, prompt id, id of the rubric that its record names)."""
+    if imported is None:
+        yield from ((row.id, row.prompt_id, None) for row in every(completions.page, session, policy=policy))
+    else:
+        selected = [one for one in imported.completions if policy in (None, one.policy)]
+        yield from dict.fromkeys((one.id, one.prompt_id, one.rubric_id) for one in selected)
 
 
 def _nothing_selected(
@@ -163,40 +106,35 @@ def _only_drafts(what: str, drafts: Sequence[RubricRow], path: str = "") -> NotA
     return NotApprovedError(f"{what}: only drafts: {listed}", hint=rubrics.approval_hint(drafts[0]), path=path)
 
 
-def with_rubrics(
-    session: Session, items: Iterable[tuple[int, int | str | None]], *, allow_drafts: bool = False
-) -> list[tuple[int, int]]:
-    """Return (completion id, rubric id) for pairs of a completion id and a rubric: id, name, name@version or digest.
-
-    Where the rubric is None they are the newest approved versions of all rubrics of the completion's prompt, as in
-    `select`.
+def with_rubrics(session: Session, items: Sequence[NewItem], *, allow_drafts: bool = False) -> list[tuple[int, int]]:
+    """Return (completion id, rubric id) for items; without a rubric as in `select`.
 
     Raises:
-        NotFoundError: no such rubric; or no such completion, where its rubric is None.
-        NotApprovedError: a rubric has no approved version.
-        InvalidError: the prompt of a completion has no rubric.
+        NotFoundError: No such rubric; or no such completion, where its rubric is None.
+        NotApprovedError: A rubric has no approved version.
+        InvalidError: The prompt of a completion has no rubric.
     """
-    items = list(items)
-    given = {ref for _, ref in items if ref is not None}
+    given = {one.rubric for one in items if one.rubric is not None}
     by_ref = {ref: rubrics.get(session, ref, allow_drafts=allow_drafts).id for ref in given}
-    owners = completions.prompt_ids(session, {id_ for id_, ref in items if ref is None})
+    owners = completions.prompt_ids(session, {one.completion_id for one in items if one.rubric is None})
     own = {
         prompt_id: [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)]
         for prompt_id in {*owners.values()}
     }
     pairs: list[tuple[int, int]] = []
-    for number, (completion_id, ref) in enumerate(items):
-        if ref is not None:
-            pairs.append((completion_id, by_ref[ref]))
+    for number, one in enumerate(items):
+        id_, path = one.completion_id, f"items.{number}"
+        if one.rubric is not None:
+            pairs.append((id_, by_ref[one.rubric]))
             continue
-        if completion_id not in owners:
-            completions.get(session, completion_id)  # raises NotFoundError
-        if not own[owners[completion_id]]:
-            message = f"the prompt of completion {completion_id} has no rubric"
-            if drafts := _drafts(session, [owners[completion_id]]):
-                raise _only_drafts(f"the prompt of completion {completion_id}", drafts, f"items.{number}")
-            raise InvalidError(message, hint="name a rubric, or store one with the prompt's id", path=f"items.{number}")
-        pairs += ((completion_id, rubric_id) for rubric_id in own[owners[completion_id]])
+        if id_ not in owners:
+            completions.get(session, id_)  # raises NotFoundError
+        if not own[owners[id_]]:
+            if drafts := _drafts(session, [owners[id_]]):
+                raise _only_drafts(f"the prompt of completion {id_}", drafts, path)
+            hint = "name a rubric, or store one with the prompt's id"
+            raise InvalidError(f"the prompt of completion {id_} has no rubric", hint=hint, path=path)
+        pairs += ((id_, rubric_id) for rubric_id in own[owners[id_]])
     return pairs
 
 
@@ -204,8 +142,8 @@ def only_rubric(session: Session, prompt_id: int, *, allow_drafts: bool = False)
     """Return the newest approved version of a prompt's only rubric.
 
     Raises:
-        NotApprovedError: it has no approved version.
-        InvalidError: the prompt has no rubric, or several.
+        NotApprovedError: It has no approved version.
+        InvalidError: The prompt has no rubric, or several.
     """
     rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
     if len(rows) == 1:
@@ -216,17 +154,6 @@ def only_rubric(session: Session, prompt_id: int, *, allow_drafts: bool = False)
         raise InvalidError("the prompt has no rubric", hint="name a rubric, or store one with the prompt's id")
     listed = cut(", ".join(row.ref for row in rows), 400)
     raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
-
-
-def _completions(
-    session: Session, imported: ImportResult | None, policy: str | None
-) -> Iterator[tuple[int, int, int | None]]:
-    """Yield (completion id, prompt id, id of the rubric that its record names)."""
-    if imported is None:
-        yield from ((row.id, row.prompt_id, None) for row in every(completions.page, session, policy=policy))
-    else:
-        selected = [one for one in imported.completions if policy in (None, one.policy)]
-        yield from dict.fromkeys((one.id, one.prompt_id, one.rubric_id) for one in selected)
 
 
 def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
-from math import comb
-from typing import Any, NamedTuple, TypeVarTuple
+from typing import Any, TypeVarTuple
 
 from sqlalchemy import ColumnElement, Select, case, func, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
@@ -17,12 +13,11 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC, GenerationSummary
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.panel import voting_summary
-from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.states import APPROVED
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, items, judges, outbox, prompts, rubrics, verdicts
+from rubricsvc.store import budgets, items, judges, outbox, rubrics, verdicts
 from rubricsvc.store.base import add_new, batched, existing, insert, name_of, page_of, utcnow
 from rubricsvc.store.session import PUBLISHED
 from rubricsvc.store.tables import (
@@ -41,7 +36,6 @@ from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
     JobRow,
-    PromptRow,
     RubricRow,
     VerdictRow,
 )
@@ -218,33 +212,6 @@ def page(session: Session, *, after: int = 0, limit: int = 50, status: str | Non
     return page_of(session, JobRow, after, limit, options=[joinedload(JobRow.judge)], status=status)
 
 
-class JobOutcome(NamedTuple):
-    """How many items of a job are finished, the mean of its rewards, and its rubrics as name@version."""
-
-    finished: int
-    total: int
-    mean_reward: float | None
-    rubrics: list[str]
-
-
-def outcomes(session: Session, job_ids: Sequence[int]) -> dict[int, JobOutcome]:
-    """Return the outcome of each of these jobs."""
-    finished = func.sum(case((ItemRow.state.in_((DONE, FAILED, CANCELLED)), 1), else_=0))
-    counts = select(ItemRow.job_id, finished, func.count(), func.avg(ItemRow.reward)).group_by(ItemRow.job_id)
-    used = (
-        select(ItemRow.job_id, RubricRow.name, RubricRow.version)
-        .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
-        .where(ItemRow.job_id.in_(job_ids))
-        .group_by(ItemRow.job_id, RubricRow.name, RubricRow.version)
-        .order_by(RubricRow.name, RubricRow.version)
-    )
-    names: dict[int, list[str]] = {job_id: [] for job_id in job_ids}
-    for job_id, name, version in session.execute(used):
-        names[job_id].append(f"{name}@{version}")
-    rows = session.execute(counts.where(ItemRow.job_id.in_(job_ids)))
-    return {job_id: JobOutcome(done, total, mean, names[job_id]) for job_id, done, total, mean in rows}
-
-
 def progress(session: Session, job_id: int) -> JobProgress:
     """Return the number of items by state, and of verdicts."""
     return progress_of(session, [job_id])[job_id]
@@ -397,72 +364,10 @@ def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
         yield tuple(Vote.model_validate(vote) for vote in votes or ())
 
 
-ITEMS_PER_PAGE = 200
-"""Maximum number of items in one page, so that a page of ties ends too."""
-
 Group = tuple[int, int]
 """(prompt id, rubric id): the completions of a job of one prompt under one rubric."""
 
 Ts = TypeVarTuple("Ts")
-
-
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """A pair of indices in the group; ``margin`` is the difference of their rewards."""
-
-    chosen: int
-    rejected: int
-    margin: float
-
-
-@dataclass(frozen=True)
-class PreferencePairs:
-    """The preference pairs of a group.
-
-    Attributes:
-        close: Number of pairs left out for their margin, ties included.
-        same: Number of pairs left out because both completions are equal.
-    """
-
-    judge: str
-    prompt: PromptRow
-    rows: Sequence[ItemRow]
-    messages: list[list[dict[str, Any]]]
-    preferences: list[Preference]
-    close: int
-    same: int
-
-    @cached_property
-    def prompt_messages(self) -> list[dict[str, Any]]:
-        """The prompt as a policy is asked: with its documents."""
-        return [message.openai for message in with_documents(self.prompt.value).messages]
-
-    @cached_property
-    def by_chosen(self) -> dict[int, list[Preference]]:
-        """The pairs by the id of the chosen item."""
-        found: dict[int, list[Preference]] = {row.id: [] for row in self.rows}
-        for pair in self.preferences:
-            found[self.rows[pair.chosen].id].append(pair)
-        return found
-
-    def line(self, pair: Preference) -> dict[str, Any]:
-        """Return one pair as it is exported."""
-        chosen, rejected = self.rows[pair.chosen], self.rows[pair.rejected]
-        return {
-            "prompt": self.prompt_messages,
-            "chosen": self.messages[pair.chosen],
-            "rejected": self.messages[pair.rejected],
-            "margin": pair.margin,
-            "chosen_reward": chosen.reward,
-            "rejected_reward": rejected.reward,
-            "prompt_id": self.prompt.id,
-            "prompt_external_id": self.prompt.external_id,
-            "chosen_completion_id": chosen.completion_id,
-            "rejected_completion_id": rejected.completion_id,
-            "rubric": f"{chosen.rubric.name}@{chosen.rubric.version}",
-            "formula": chosen.formula,
-            "judge": self.judge,
-        }
 
 
 def pair_groups(
@@ -476,7 +381,7 @@ def pair_groups(
     return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query.order_by(*group).limit(limit))]
 
 
-def _members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
+def members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
     """Return the items of a group that have a reward, by id."""
     prompt_id, rubric_id = group
     query = _rewarded(select(ItemRow), job_id).options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
@@ -494,64 +399,6 @@ def _rewarded(query: Select[*Ts], job_id: int) -> Select[*Ts]:
     """Restrict a query to a job's items with rewards, with their completions."""
     query = query.join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
     return query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None))
-
-
-def preferences(rewards: Sequence[float], min_margin: float = 0.0) -> Iterator[Preference]:
-    """Yield each pair of a group whose rewards differ by ``min_margin`` or more; ties are never pairs."""
-    for one, other in combinations(range(len(rewards)), 2):
-        chosen, rejected = (one, other) if rewards[one] >= rewards[other] else (other, one)
-        margin = rewards[chosen] - rewards[rejected]
-        if margin > 0 and margin >= min_margin:
-            yield Preference(chosen, rejected, margin)
-
-
-def pairs_of_group(session: Session, job: JobRow, group: Group, min_margin: float = 0.0) -> PreferencePairs:
-    """Return a pair for each two completions of a group whose rewards differ by ``min_margin`` or more."""
-    rows = _members(session, job.id, group)
-    messages = [_messages(row.completion.value) for row in rows]
-    apart = list(preferences([row.reward for row in rows if row.reward is not None], min_margin))
-    distinct = [pair for pair in apart if messages[pair.chosen] != messages[pair.rejected]]
-    prompt = prompts.get(session, group[0])
-    return PreferencePairs(
-        job.judge.name,
-        prompt,
-        rows,
-        messages,
-        distinct,
-        close=comb(len(rows), 2) - len(apart),
-        same=len(apart) - len(distinct),
-    )
-
-
-def pairs(
-    session: Session, job_id: int, *, after: int = 0, limit: int = 100, min_margin: float = 0.0
-) -> tuple[list[dict[str, Any]], int | None]:
-    """Return up to ``limit`` pairs whose chosen items have ids above ``after``, ascending, and the next ``after``.
-
-    A page holds all pairs of a chosen item, if need be more than ``limit``.
-    """
-    job = scoring(session, job_id)
-    rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
-    known: dict[Group, PreferencePairs] = {}
-    found: list[dict[str, Any]] = []
-    for row in rows[:ITEMS_PER_PAGE]:
-        if row.reward is not None:
-            group = row.completion.prompt_id, row.rubric_id
-            if group not in known:
-                known[group] = pairs_of_group(session, job, group, min_margin)
-            more = known[group].by_chosen[row.id]
-            if found and len(found) + len(more) > limit:
-                return found, after
-            found += map(known[group].line, more)
-        after = row.id
-    return found, after if len(rows) > ITEMS_PER_PAGE else None
-
-
-def _messages(completion: Completion) -> list[dict[str, Any]]:
-    """Return the completion as chat messages: the whole trajectory, if there is one."""
-    if completion.messages:
-        return [message.openai for message in completion.messages]
-    return [{"role": "assistant", "content": completion.text}]
 
 
 def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | None:

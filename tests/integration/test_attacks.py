@@ -111,7 +111,7 @@ def test_job_keeps_its_budget_when_it_is_submitted_again(cli: Cli, rubric_file: 
     for given, code in (("5", 0), ("5.0", 0), ("500", 2), ("4", 2), (None, 2)):
         ran = cli("jobs", "submit", "--judge", "paid", *(["--budget", given] if given else []))
         assert ran.code == code and ("jobs retry 1 --budget" in ran.err) is (code == 2), ran.err
-    assert cli("jobs", "show", 1, "--json").json["budget_usd"] == 5
+    assert cli("jobs", "show", 1, "--json").json["budget"] == 5
 
 
 LEAKS = [

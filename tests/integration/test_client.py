@@ -90,16 +90,16 @@ def test_client_methods_round_trip(client: Client) -> None:
     assert client.completions.get(id_).completion.sampling == {"t": 0.5}
     judge = client.judges.add(JUDGE)
     assert client.judges.get("instant").judge == JUDGE
-    job = client.jobs.submit(judge.id, [(id_, rubric.id)], name="n", key="k")
-    assert client.jobs.submit("instant", [(id_, "my rubric")], key="k").id == job.id
-    assert client.jobs.submit("instant", [(id_, "my rubric")]).id != job.id
+    job = client.jobs.submit(judge=judge.id, items=[{"completion_id": id_, "rubric": rubric.id}], name="n", key="k")
+    again = {"judge": "instant", "items": [{"completion_id": id_, "rubric": "my rubric"}]}
+    assert client.jobs.submit(**again, key="k").id == job.id
+    assert client.jobs.submit(**again).id != job.id
     assert client.jobs.cancel(job.id).status == "cancelled"
     assert client.jobs.retry(job.id).reopened == 1
     assert client.jobs.rescore(job.id, rubric=["my rubric@1"]).id == job.id
     assert [row.id for row in client.jobs.page(status="queued").data] == [1, 2]
     (item,) = client.jobs.items(job.id).data
     assert (item.completion_id, item.state, item.reward) == (id_, "pending", None)
-    assert client.jobs.pairs(job.id).data == ()
     compared = client.jobs.compare(job.id, 2, by="completion")
     assert (compared.paired, compared.left_out[0].reason, compared.mean_difference.value) == (0, "unfinished", None)
     report = client.jobs.report(job.id, completions=1)
@@ -170,7 +170,8 @@ def test_client_wait_raises_timeout(client: Client) -> None:
     prompt = client.prompts.add("Why?")
     client.rubrics.add(RUBRIC, "r")
     client.judges.add(JUDGE)
-    job = client.jobs.submit("instant", [(client.completions.add(prompt.id, ["one"]).ids[0], "r")])
+    (id_,) = client.completions.add(prompt.id, ["one"]).ids
+    job = client.jobs.submit(judge="instant", items=[{"completion_id": id_, "rubric": "r"}])
     with pytest.raises(TimeoutError, match=f"job {job.id}"):
         client.jobs.wait(job.id, timeout=0.05)
 

@@ -42,7 +42,7 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
         refused = cli("jobs", "submit", "--judge", "quick")
         assert refused.code == 2 and "fridge@1" in refused.err and "--allow-drafts" in refused.err
         with pytest.raises(NotApprovedError):
-            ann.jobs.submit("quick", [(completion, "fridge@1")])
+            ann.jobs.submit(judge="quick", items=[{"completion_id": completion, "rubric": "fridge@1"}])
         assert cli("rubrics", "submit", "fridge", "--by", "ann", "--json").json["state"] == "in_review"
 
         # Bob rejects it over HTTP, and approves it once Ann has answered.

@@ -53,7 +53,7 @@ def test_serve_releases_its_leases_on_a_signal(tmp_path: Path, db: Database) -> 
         ids = client.completions.add(prompt.id, ["one", "two", "three"]).ids
         client.rubrics.add(RUBRIC, "r")
         client.judges.add(judge(server.url))
-        job = client.jobs.submit("scripted", [(id_, "r") for id_ in ids])
+        job = client.jobs.submit(judge="scripted", items=[{"completion_id": id_, "rubric": "r"} for id_ in ids])
         deadline = time.monotonic() + TIMEOUT
         while not (seen := client.jobs.get(job.id).progress) or seen.leased < 3:
             assert time.monotonic() < deadline, seen

@@ -50,7 +50,7 @@ def test_trl_trains_on_exported_examples(cli: Cli, tmp_path: Path) -> None:
     db.close()
     for kind, name in FORMATS.items():
         options = ("--format", "datasets") if kind == "kto" else ()
-        assert cli("jobs", "export", 1, f"--{kind}", *options, "--out", name).code == 0
+        assert cli("jobs", "export", 1, "--kind", kind, *options, "--out", name).code == 0
     options = {
         "model": str(tiny_model(tmp_path / "model")),
         "out": str(tmp_path / "out"),

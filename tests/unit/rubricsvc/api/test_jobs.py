@@ -102,42 +102,6 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])
 
 
-def test_jobs_pairs_are_paginated(filled: TestClient, db: Database) -> None:
-    second = {"prompt": {"messages": [{"role": "user", "content": "How?"}]}, "external_id": "p/2"}
-    filled.post("/v1/prompts", json=second)
-    texts = ("so", "and so", "so")
-    filled.post(
-        "/v1/completions",
-        json={"completions": [{"prompt_id": 2, "completion": {"text": t, "step": n}} for n, t in enumerate(texts)]},
-    )
-    filled.post("/v1/rubrics", json={"name": "free", "rubric": RUBRIC})
-    items = [{"completion_id": n, "rubric": "r" if n < 3 else "free"} for n in (1, 2, 3, 4, 5)]
-    _, job = submit(filled, {**BODY, "items": items})
-    with db.write() as session:
-        outcomes = [
-            item_result(
-                lease,
-                Rubric.model_validate(RUBRIC),
-                [Verdict.scored("a", lease.completion_id / 5), Verdict.scored("b", 0)],
-            )
-            for lease in leases.claim(session, 1, limit=10, worker="w", seconds=60)
-        ]
-        leases.record(session, outcomes)
-        jobs.finish(session)
-    at = f"/v1/jobs/{job['id']}/pairs"
-    pages = [filled.get(at, params={"limit": 1}).json()]
-    while pages[-1]["next"] is not None:
-        pages.append(filled.get(at, params={"limit": 1, "after": pages[-1]["next"]}).json())
-    each = [[(pair["chosen_completion_id"], pair["rejected_completion_id"]) for pair in p["data"]] for p in pages]
-    assert each == [[(2, 1)], [(4, 3)], [(5, 4)]]  # 3 and 5 say the same
-    (pair,) = pages[0]["data"]
-    assert (pair["prompt"], pair["judge"], pair["rubric"]) == ([{"role": "user", "content": "Why?"}], "j", "r@1")
-    assert (pair["chosen"], pair["prompt_external_id"]) == ([{"role": "assistant", "content": "two"}], "p/1")
-    whole = filled.get(at).json()
-    assert (whole["data"], whole["next"]) == ([pair for page in pages for pair in page["data"]], None)
-    assert filled.get(at, params={"min_margin": 0.5}).json() == {"data": [], "next": None}
-
-
 def test_jobs_get_does_not_block_writers(filled: TestClient, db: Database) -> None:
     _, job = submit(filled)
     work_off(db, fail=1)
@@ -155,9 +119,7 @@ def test_jobs_get_does_not_block_writers(filled: TestClient, db: Database) -> No
     assert read and not any(read)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", ""), ("GET", "/items"), ("GET", "/pairs"), ("POST", "/cancel"), ("POST", "/retry")]
-)
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("GET", "/items"), ("POST", "/cancel"), ("POST", "/retry")])
 def test_jobs_unknown_id_is_404(http: TestClient, method: str, path: str) -> None:
     assert http.request(method, f"/v1/jobs/9{path}").status_code == 404
 

@@ -15,9 +15,9 @@ from pyarrow import parquet
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import NotFoundError
-from rubricsvc.services import job_items, result_files
-from rubricsvc.services.exporting import ResultCounts, result_pages
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.schemas.exports import ExportCounts, ExportQuery
+from rubricsvc.services import exporting, job_results
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
@@ -26,7 +26,7 @@ from tests.rows import RUBRIC, item_result, submit_job
 @pytest.fixture(params=[1, 100])
 def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     """A job over four completions: rewards 0, 0.5 and 0.5, and a failed one. Read in pages of one, and in one page."""
-    monkeypatch.setattr(job_items, "ITEMS_PER_PAGE", request.param)
+    monkeypatch.setattr(job_results, "ITEMS_PER_PAGE", request.param)
     job_id = submit_job(db, 4, judge=Judge(name="test", model="m"))
     with db.write() as session:
         claimed = leases.claim(session, 1, limit=4, worker="w", seconds=60)
@@ -44,14 +44,14 @@ def stream() -> io.StringIO:
     return io.StringIO()
 
 
-def pages(db: Database, job: int, *, long: bool = False) -> Iterator[list[dict[str, Any]]]:
-    return result_pages(db, job, ResultCounts(), long=long)
+def pages(db: Database, job: int) -> Iterator[list[dict[str, Any]]]:
+    return exporting.pages(db, job, ExportQuery(), ExportCounts())
 
 
 def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> None:
-    counts = ResultCounts()
-    rows = [row for page in result_pages(db, job, counts) for row in page]
-    assert counts == ResultCounts(items=4, rows=4, without_reward=1, without_verdict=0)
+    counts = ExportCounts()
+    rows = [row for page in exporting.pages(db, job, ExportQuery(), counts) for row in page]
+    assert counts == ExportCounts(items=4, rows=4, without_reward=1)
     assert [row["reward"] for row in rows] == [0.0, 0.5, 0.5, None]
     assert [row["completion_id"] for row in rows] == [1, 2, 3, 4]
     assert {(row["rubric"], row["judge"], row["prompt"]) for row in rows} == {("test@1", "test", "What is a rubric?")}
@@ -66,14 +66,23 @@ def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> No
 
 
 def test_write_json_lines_writes_one_a_row(db: Database, job: int, stream: io.StringIO) -> None:
-    result_files.write_json_lines(pages(db, job), stream)
+    exporting.write_lines(pages(db, job), stream, "jsonl")
     assert [json.loads(line)["completion_id"] for line in stream.getvalue().splitlines()] == [1, 2, 3, 4]
+
+
+def test_write_csv_has_one_header(db: Database, job: int, stream: io.StringIO) -> None:
+    exporting.write_lines(pages(db, job), stream, "csv")
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    assert [row["reward"] for row in rows] == ["0.0", "0.5", "0.5", ""]
+    assert json.loads(rows[1]["values"]) == {"c1": 0.5, "c2": 0.5, "c3": 0.5}
+    assert rows[1]["completion"] == "answer 1"
+    assert rows[3]["failed"] == "c1:timeout c2:timeout c3:timeout"
 
 
 def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
     row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
     verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
-    result_files.write_csv([[row | {"verdicts": [verdict]}]], stream, long=False)
+    exporting.write_lines([[row | {"verdicts": [verdict]}]], stream, "csv")
     (read,) = csv.DictReader(io.StringIO(stream.getvalue()))
     assert {name: read[name] for name in row} == {
         "policy": "'=1+1",
@@ -85,31 +94,34 @@ def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
     assert read["failed"] == "'=c:timeout"
 
 
-@pytest.mark.parametrize("long", [False, True])
-def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp_path: Path, long: bool) -> None:
+def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp_path: Path) -> None:
     path = tmp_path / "rewards.parquet"
-    result_files.write_parquet(pages(db, job, long=long), path, kind="verdict" if long else "completion")
-    assert parquet.ParquetFile(path).num_row_groups == 4 // job_items.ITEMS_PER_PAGE or 1
-    rows = [row for page in pages(db, job, long=long) for row in page]
+    exporting.write_parquet(pages(db, job), path, "completion")
+    assert parquet.ParquetFile(path).num_row_groups == 4 // job_results.ITEMS_PER_PAGE or 1
+    rows = [row for page in pages(db, job) for row in page]
     read = parquet.read_table(path).to_pylist()
     for expected, found in zip(rows, read, strict=True):
         for name in found.keys() - {"verdicts"}:
             assert found[name] == expected.get(name), name
-    if not long:
-        assert read[1]["verdicts"][0]["text"] == "Says thing number 1." and read[1]["verdicts"][0]["value"] == 0.5
+    assert read[1]["verdicts"][0]["text"] == "Says thing number 1." and read[1]["verdicts"][0]["value"] == 0.5
 
 
 def test_write_dataset_splits_into_shards(
     db: Database, job: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_files, "ROWS_PER_SHARD", 2)
-    result_files.write_dataset(pages(db, job), tmp_path / "set", kind="completion", title="Job")
+    monkeypatch.setattr(exporting, "ROWS_PER_SHARD", 2)
+    exporting.write_parquet(pages(db, job), tmp_path / "set", "completion", title="Job")
     shards = sorted((tmp_path / "set" / "data").iterdir())
-    assert len(shards) == 4 // max(2, job_items.ITEMS_PER_PAGE) or 1
+    assert len(shards) == 4 // max(2, job_results.ITEMS_PER_PAGE) or 1
     assert [row["completion_id"] for shard in shards for row in parquet.read_table(shard).to_pylist()] == [1, 2, 3, 4]
     _, front_matter, _ = (tmp_path / "set" / "README.md").read_text().split("---\n")
     (config,) = yaml.safe_load(front_matter)["configs"]
     assert config["data_files"] == [{"split": "train", "path": "data/*.parquet"}]
+
+
+def test_write_parquet_refuses_numbers_that_do_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError):
+        exporting.write_parquet([[{"step": 2**70}]], tmp_path / "x.parquet", "completion")
 
 
 def test_export_rejects_unknown_job(db: Database) -> None:

@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import NotFoundError
-from rubricsvc.services import job_items
+from rubricsvc.services import job_results
 from rubricsvc.services.job_results import read_results
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -24,7 +24,7 @@ VALUES: list[tuple[float | None, ...]] = [(1.0, 1.0, 0.0), (0.5, 1.0, 1.0), (1.0
 @pytest.fixture(params=[1, 100])
 def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     """A job over eight completions of two prompts, with a rubric of one wording each; pages of one, and one page."""
-    monkeypatch.setattr(job_items, "ITEMS_PER_PAGE", request.param)
+    monkeypatch.setattr(job_results, "ITEMS_PER_PAGE", request.param)
     usage = Usage(prompt=10, completion=2)
     with db.write() as session:
         judge = judges.add(session, Judge(name="test", model="m"))

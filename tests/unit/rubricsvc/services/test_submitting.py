@@ -9,10 +9,12 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
+from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.importing import ImportResult, import_file
+from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.reviewing import review
-from rubricsvc.services.submitting import select, submit
-from rubricsvc.store import jobs, judges
+from rubricsvc.services.submitting import select, veto_warning
+from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 
 FILE = """\
@@ -34,10 +36,18 @@ def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
 ) -> None:
     source = imported if from_import else None
     with db.read() as session:
-        assert select(session, source)[:2] == ([(1, 1), (2, 1)], 1)
-        assert select(session, source, policy="q")[:2] == ([(2, 1)], 0)
-        assert select(session, source, limit=1)[:2] == ([(1, 1)], 0)
-        assert select(session, source, rubric="one")[:2] == ([(1, 1), (2, 1)], 1)
+        assert select(session, NewJob(judge="j"), source)[:2] == ([(1, 1), (2, 1)], 1)
+        assert select(session, NewJob(judge="j", policy="q"), source)[:2] == ([(2, 1)], 0)
+        assert select(session, NewJob(judge="j", limit=1), source)[:2] == ([(1, 1)], 0)
+        assert select(session, NewJob(judge="j", rubric="one"), source)[:2] == ([(1, 1), (2, 1)], 1)
+
+
+def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
+    with db.read() as session:
+        with pytest.raises(InvalidError):
+            select(session, NewJob(judge="j", policy="none"), imported)
+        with pytest.raises(NotFoundError):
+            select(session, NewJob(judge="j", rubric="none"), imported)
 
 
 def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
@@ -45,25 +55,27 @@ def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Impo
     with db.write() as session:
         (two,) = import_file(session, InputFile(tmp_path / "other.yaml")).rubrics
         with pytest.raises(InvalidError) as elsewhere:
-            select(session, imported, rubric="two", policy="p")
+            select(session, NewJob(judge="j", rubric="two", policy="p"), imported)
         review(session, "one", "retire", by="ann")
         with pytest.raises(InvalidError) as retired:
-            select(session, imported, policy="p")
+            select(session, NewJob(judge="j", policy="p"), imported)
     assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
     assert "one@1" in retired.value.message and "one@1" in retired.value.hint
+
+
+def test_veto_warning_is_for_comparative_judges() -> None:
+    comparative = Judge(name="j", model="m", mode="comparative")
+    assert "'c1' and 1 more" in (veto_warning(comparative, ["'c1'", "'c2'"]) or "")
+    assert veto_warning(comparative, []) is None
+    assert veto_warning(Judge(name="j", model="m"), ["'c1'"]) is None
 
 
 def test_submit_gives_the_same_job_again(db: Database, imported: ImportResult) -> None:
     with db.write() as session:
         judges.add(session, Judge(name="j", model="m"))
-    found = []
-    for name in ("first", "again"):
-        with db.write() as session:
-            found.append(submit(session, "j", imported, name=name))
-    assert [(one.job_id, one.is_new, one.warning) for one in found] == [(1, True, None), (1, False, None)]
-    assert found[0].no_rubric == 1
-    with db.read() as session:
-        assert jobs.get(session, 1).name == "first"
+    found = [Jobs(db).submit(judge="j", name=name) for name in ("first", "again")]
+    assert [(one.id, one.is_new, one.name) for one in found] == [(1, True, "first"), (1, False, "first")]
+    assert ["left out: 1" in note for note in found[0].notes] == [True]
 
 
 def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, tmp_path: Path) -> None:
@@ -71,6 +83,8 @@ def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, 
     with db.write() as session:
         judges.add(session, Judge(name="j", model="m", mode="comparative"))
         import_file(session, InputFile(tmp_path / "file.yaml"))
-        assert "c1" in (submit(session, "j").warning or "")
-        with pytest.raises(NotFoundError):
-            submit(session, "none")
+    assert ["c1" in note for note in Jobs(db).submit(judge="j").notes] == [True]
+    with pytest.raises(NotFoundError):
+        Jobs(db).submit(judge="none")
+    with pytest.raises(InvalidError):
+        Jobs(db).submit(judge="j", policy="p", items=(NewItem(completion_id=1, rubric=None),))

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services import training_examples
-from rubricsvc.services.training_examples import ExampleCounts, ExampleKind, ExampleRules, example_pages
-from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
+from rubricsvc.errors import NotFoundError
+from rubricsvc.schemas.exports import ExportCounts, ExportKind, ExportQuery
+from rubricsvc.services import exporting
+from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.session import Database
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -40,10 +42,10 @@ def scored(db: Database, *scores: Scores) -> int:
         return job
 
 
-def exported(db: Database, job: int, kind: ExampleKind, **rules: Any) -> tuple[list[Any], dict[str, int]]:
-    counts = ExampleCounts()
-    rows = [row for page in example_pages(db, job, ExampleRules(kind, **rules), counts) for row in page]
-    assert counts.written == len(rows)
+def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[list[Any], dict[str, int]]:
+    counts = ExportCounts()
+    rows = [row for page in exporting.pages(db, job, ExportQuery(kind=kind, **rules), counts) for row in page]
+    assert counts.rows == len(rows)
     short = [tuple(row[name][0]["content"] for name in ("chosen", "rejected") if name in row) for row in rows]
     if kind in ("sft", "kto"):
         short = [(row["completion"][0]["content"], *([row["label"]] if "label" in row else [])) for row in rows]
@@ -52,27 +54,66 @@ def exported(db: Database, job: int, kind: ExampleKind, **rules: Any) -> tuple[l
 
 @pytest.fixture(params=[1, 100])
 def _paged(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setattr(training_examples, "GROUPS_PER_PAGE", request.param)
+    monkeypatch.setattr(exporting, "GROUPS_PER_PAGE", request.param)
 
 
 @pytest.mark.usefixtures("_paged")
 def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -> None:
     job = scored(db, {"a": [0.5], LONG: [0.9], f"{LONG}!": [0.8], "none": [None]}, {"only": [0.1]})
-    none = {"completions_without_reward": 1}
-    assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2, **none})
-    assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1, **none})
+    assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2})
+    assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1})
+
+
+@pytest.mark.usefixtures("_paged")
+def test_sft_takes_the_best_of_each_rubric_once(db: Database) -> None:
+    """The second rubric has the best of the first as its best: it does not fall back on its worst."""
+    job = scored(db, {"a": [0.5, 0.9], "b": [0.4, 0.1]}, {"c": [0.9, 0.1], "d": [0.1, 0.9], "e": [0.2, 0.2]})
+    assert exported(db, job, "sft") == ([("a",), ("c",), ("d",)], {"lower": 6, "near_duplicates": 1})
+    assert exported(db, job, "sft", top=2)[0] == [("a",), ("b",), ("c",), ("e",), ("d",)]
 
 
 def test_dpo_leaves_out_pairs_within_the_noise(db: Database) -> None:
     job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.5], "d": [0.5]})
     pairs, left_out = exported(db, job, "dpo", noise=0.1)  # 1.96 · sqrt(2) · 0.1 = 0.277
     assert (pairs, left_out) == ([("a", "b"), ("a", "c"), ("a", "d")], {"close": 1, "uncertain": 2})
-    assert len(exported(db, job, "dpo")[0]) == len(exported(db, job, "pairs")[0]) == 5
+    assert len(exported(db, job, "dpo")[0]) == 5
 
 
 def test_dpo_leaves_out_what_another_rubric_orders_the_other_way(db: Database) -> None:
     job = scored(db, {"a": [0.9, 0.1], "b": [0.5, 0.5], "c": [0.2, 0.0]})
     assert exported(db, job, "dpo") == ([("a", "c"), ("b", "c")], {"contradictory": 2, "near_duplicates": 2})
+
+
+def test_dpo_is_not_contradicted_by_what_is_uncertain(db: Database) -> None:
+    job = scored(db, {"a": [0.9, 0.4], "b": [0.4, 0.5]})
+    assert exported(db, job, "dpo", noise=0.1) == ([("a", "b")], {"uncertain": 1})
+    assert exported(db, job, "dpo") == ([], {"contradictory": 2})
+
+
+def test_dpo_leaves_out_near_duplicates_and_what_they_contradict(db: Database) -> None:
+    job = scored(db, {LONG: [0.9], "b": [0.5], f"{LONG}!": [0.1], "c": [0.0]})
+    pairs, left_out = exported(db, job, "dpo")
+    assert sorted(pairs) == sorted([(LONG, "c"), ("b", "c")])
+    assert left_out == {"near_duplicates": 2, "contradictory": 2}
+
+
+@pytest.mark.parametrize(("scores", "kept"), [([(0.2, 0.8)], 0), ([(0.2, 0.8), (0.9, 0.1)], 1), ([(0.5, 0.5)], 1)])
+def test_dpo_leaves_out_what_more_people_order_the_other_way(
+    db: Database, scores: list[tuple[float, float]], kept: int
+) -> None:
+    job = scored(db, {"a": [0.9], "b": [0.5]})
+    with db.write() as session:
+        rows = items.page(session, job)
+        labels.add_many(
+            session,
+            [
+                (row.completion_id, row.rubric_id, Label(criterion=OVERALL, annotator=f"p{n}", value=value))
+                for n, both in enumerate(scores)
+                for row, value in zip(rows, both, strict=True)
+            ],
+        )
+    pairs, left_out = exported(db, job, "dpo")
+    assert (len(pairs), left_out.get("contradictory", 0)) == (kept, 1 - kept)
 
 
 def test_kto_labels_by_the_mean_or_a_threshold(db: Database) -> None:
@@ -83,6 +124,14 @@ def test_kto_labels_by_the_mean_or_a_threshold(db: Database) -> None:
         {},
     )
     assert exported(db, job, "kto", threshold=0.65, noise=0.1) == ([("a", True), ("c", False)], {"uncertain": 2})
+
+
+def test_kto_leaves_out_copies_on_both_sides(db: Database) -> None:
+    job = scored(db, {LONG: [0.9], f"{LONG}!": [0.1], "b": [1.0], "c": [0.0], "C.": [0.1]})
+    assert exported(db, job, "kto", threshold=0.5) == (
+        [("b", True), ("c", False)],
+        {"contradictory": 2, "near_duplicates": 1},
+    )
 
 
 def test_noise_is_that_of_the_judge(db: Database) -> None:
@@ -111,12 +160,17 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
         judge = judges.add(session, Judge(name="j", model="m"))
         job = jobs.submit(session, judge_id=judge.id, items=[(ids[0], rubric.id)]).id
         items.page(session, job)[0].reward = 1.0
-    (page,) = example_pages(db, job, ExampleRules("sft"), ExampleCounts())
+    (page,) = exporting.pages(db, job, ExportQuery(kind="sft"), ExportCounts())
     assert page[0]["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
     assert page[0]["completion"] == [{"role": "assistant", "content": "x"}]
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "pairs"])
-def test_completions_without_a_reward_are_counted(db: Database, kind: ExampleKind) -> None:
-    job = scored(db, {"a": [None], "b": [None]}, {"a": [None]})
-    assert exported(db, job, kind) == ([], {"completions_without_reward": 3})
+@pytest.mark.parametrize("kind", ["sft", "dpo", "kto"])
+def test_completions_without_a_reward_are_counted(db: Database, kind: ExportKind) -> None:
+    job, counts = scored(db, {"a": [None], "b": [None]}, {"a": [None]}), ExportCounts()
+    assert list(exporting.pages(db, job, ExportQuery(kind=kind), counts)) == [] and counts.without_reward == 3
+
+
+def test_pages_reject_an_unknown_job(db: Database) -> None:
+    with pytest.raises(NotFoundError):
+        list(exporting.pages(db, 7, ExportQuery(kind="dpo"), ExportCounts()))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.verdict import Evidence
-from rubricsvc.web.quotes import QuoteSpan, Segment, locate, segments
+from rubricsvc.web.jobs import QuoteSpan, Segment, locate, segments
 
 TEXT = "Store it at 2 to 8 °C."
 

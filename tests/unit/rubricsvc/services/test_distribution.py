@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.core.distribution import BINS, bounds, distribution
+from rubricsvc.services.job_results import BINS, bounds, distribution
 
 
 def test_distribution_counts_rewards_in_bars() -> None:
