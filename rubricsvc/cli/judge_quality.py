@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.failure_hints import FIXES
 from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import (
     Json,
@@ -34,6 +33,7 @@ from rubricsvc.core.repeatability import DEFAULT_REPEATS
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.formats import load
+from rubricsvc.services.job_hints import FIXES
 from rubricsvc.settings import get_settings
 from rubricsvc.stats import RESAMPLES
 from workers.engines.local.embedded_model import EMBEDDED

@@ -26,6 +26,7 @@ from rubricsvc.client.nouns import (
     Rubrics,
     Runs,
     Verdicts,
+    several,
 )
 from rubricsvc.client.transport import C, Method, Noun
 from rubricsvc.core.generation import Generation
@@ -164,7 +165,7 @@ class _Client(Noun[C]):
             NewRewards,
             judge=judge_ref,
             prompts=tuple(Prompt.of(prompt) if isinstance(prompt, str) else prompt for prompt in prompts),
-            completions=tuple(map(tuple, completions)),
+            completions=tuple(tuple(several(group)) for group in completions),
             rubrics=(rubrics,) if isinstance(rubrics, Rubric | int | str) else tuple(rubrics or ()),
             timeout=0.0,
             name=name,
