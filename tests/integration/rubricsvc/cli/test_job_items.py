@@ -1,4 +1,4 @@
-"""`rubricsvc jobs show --worst`, `jobs items` and `jobs report`: what each completion got, and why."""
+"""`rubricsvc jobs items` and `jobs report`: what each completion got, and why."""
 
 from __future__ import annotations
 
@@ -49,22 +49,6 @@ def job(cli: Cli) -> Cli:
         jobs.finish(session)
     db.close()
     return cli
-
-
-def test_show_lists_worst_and_best_with_what_cost_most(job: Cli) -> None:
-    shown = job("jobs", "show", 1, "--worst", 2, "--best", 1, "--json").json
-    assert [one["reward"] for one in shown["worst"]] == [0.0, 0.625]
-    assert [one["reward"] for one in shown["best"]] == [1.0]
-    vetoed, half = (one["gains"] for one in shown["worst"])
-    assert [(one["criterion"], one["gain"], one["vetoes"]) for one in vetoed] == [("source", 0.25, True)]
-    assert [(one["criterion"], one["gain"], one["contribution"]) for one in half] == [("dose", 0.375, 0.375)]
-    assert shown["best"][0]["gains"] == []
-    (silent,) = shown["without_reward"]
-    assert (silent["completion_id"], silent["reward"], silent["prompt"]) == (4, None, "What is the dose?")
-    assert sum(shown["null_reasons"].values()) == 1
-    table = job("jobs", "show", 1, "--worst", 1).out
-    assert "source: Names a source." in table and "half" not in table
-    assert "worst" not in job("jobs", "show", 1, "--json").json
 
 
 def test_report_writes_one_page(job: Cli, tmp_path: Path) -> None:
