@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rubricsvc import __version__
 from rubricsvc.schemas.runs import BestOfN
 from rubricsvc.web.pages import render
 from rubricsvc.web.run_charts import Curve, Point, drawn, side_by_side
@@ -22,7 +21,7 @@ def picture(result: BestOfN) -> Any:
 def render_best_of_n(result: BestOfN) -> str:
     """Return the page as HTML. Texts are escaped, and the page loads nothing."""
     curves = [(one.heading, drawn("mean over prompts", one.points, **_OVER)) for one in _curves(result)]
-    return render("best_of_n.html.j2", found=result, curves=curves, version=__version__)
+    return render("best_of_n.html.j2", found=result, curves=curves)
 
 
 def _curves(result: BestOfN) -> list[Curve]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from rubricsvc import __version__
 from rubricsvc.core.contributions import Contribution
 from rubricsvc.core.verdict import Evidence
 from rubricsvc.services.job_results import CriterionTotals, ItemDetail, JobResults
@@ -76,7 +75,6 @@ def render_job(results: JobResults) -> str:
         rows_shown=ROWS_SHOWN,
         max_rows=MAX_ROWS,
         max_names=MAX_NAMES,
-        version=__version__,
         total_gain=sum(row.gain for row in results.criteria) or 1.0,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def verdict(value: Verdict | None) -> str:
 
 def render(template: str, **values: Any) -> str:
     """Render a template of this package; an undefined value is an error."""
-    return _environment().get_template(template).render(values)
+    return _environment().get_template(template).render({"version": version("rubricsvc"), **values})
 
 
 @cache

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from rubricsvc import __version__
 from rubricsvc.core.audit import SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import (
@@ -125,7 +124,6 @@ def render_passport(judge: Judge, passport: Passport) -> str:
         max_cards=MAX_CARDS,
         max_parts=MAX_PARTS,
         open_tables=len(forests) <= OPEN_TABLES,
-        version=__version__,
     )
 
 

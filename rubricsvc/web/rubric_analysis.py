@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rubricsvc import __version__
 from rubricsvc.core.rubric_analysis import MIN_VERDICTS, RubricAnalysis
 from rubricsvc.web.pages import render
 
@@ -22,5 +21,4 @@ def render_analysis(found: Sequence[RubricAnalysis]) -> str:
         max_criteria=MAX_CRITERIA,
         max_map=MAX_MAP,
         min_verdicts=MIN_VERDICTS,
-        version=__version__,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricsvc import __version__
 from rubricsvc.core.prompt import Message, ToolCall
 from rubricsvc.core.trajectory import is_error, json_of, turns_of
 from rubricsvc.schemas.runs import (
@@ -57,7 +56,6 @@ def render_run(report: RunReport) -> str:
         measures=MEASURES,
         config=list(flat(report.config)),
         reward=REWARD,
-        version=__version__,
     )
 
 
