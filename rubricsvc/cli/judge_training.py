@@ -27,7 +27,6 @@ from rubricsvc.cli.output import (
 from rubricsvc.cli.runs import Terminal
 from rubricsvc.cli.service import local_service
 from rubricsvc.errors import ConflictError, cut
-from rubricsvc.services.training_data import TrainingData
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def train(
         checkpoint.check_folder(loaded.out, resume=resume)
     echo("loading the data")
     with ExitStack() as stack:
-        prepared = load_data(loaded, cache(lambda: TrainingData(stack.enter_context(local_service()).db)))
+        prepared = load_data(loaded, cache(lambda: stack.enter_context(local_service()).judges))
     if dry_run and as_json:
         print_json({"data": prepared.plan(loaded), "split": prepared.sizes(), "families": prepared.families()})
         return

@@ -36,7 +36,6 @@ from rubricsvc.cli.output import (
     estimate_cells,
     group,
     number,
-    open_output,
     print_data,
     print_json,
     print_table,
@@ -303,31 +302,15 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
 
 
 @app.command()
-def passport(
-    ref: JudgeRef,
-    *,
-    out: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
-    as_json: Json = False,
-) -> None:
+def passport(ref: JudgeRef, as_json: Json = False) -> None:
     """Print the passport of a trained judge: figures beside baselines, data, what it must not be used for.
 
-    --out writes a page with charts, which holds everything in itself, needs no script and loads nothing. --json prints
-    the file that `judges add --passport` reads.
+    --json prints the file that `judges add --passport` reads.
     """
-    if out is not None and as_json:
-        raise InvalidError("--out and --json exclude each other", hint="give one of them")
     with service() as s:
         value = s.judges.passport(ref)
-        stored = s.judges.get(ref)
     if as_json:
         print_json(value.model_dump(mode="json"))
-    elif out is not None:
-        if stored.judge is None:
-            raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
-        from rubricsvc.web.passport import render_passport
-
-        with open_output(out) as stream:
-            stream.write(render_passport(stored.judge, value))
     else:
         _print_passport(value)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Message, ToolCall
 from rubricsvc.core.trajectory import is_error, json_of, turns_of
 from rubricsvc.schemas.runs import (
@@ -18,7 +19,6 @@ from rubricsvc.schemas.runs import (
 )
 from rubricsvc.stats.run_alarms import regressions
 from rubricsvc.web.pages import render, signed
-from rubricsvc.web.passport import MEASURES
 from rubricsvc.web.run_charts import (
     band_note,
     criterion_names,
@@ -29,6 +29,15 @@ from rubricsvc.web.run_charts import (
 )
 
 CRITERIA_A_CHART = 6
+MEASURES: dict[Measure, str] = {
+    "auroc": "AUROC",
+    "macro_auroc": "AUROC, mean over criteria",
+    "accuracy": "accuracy",
+    "brier": "Brier score",
+    "ece": "calibration error",
+    "pairwise_accuracy": "pairwise accuracy",
+    "spearman": "rank correlation (Spearman)",
+}
 MAX_CRITERIA = 24
 
 

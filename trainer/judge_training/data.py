@@ -13,11 +13,11 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile, Record, detect, stream
-from rubricsvc.services.training_data import TrainingData
+from rubricsvc.services.judges import Judges
 from trainer.judge_training.config import DataConfig, FileData, JudgeTrainConfig, LabelData, QuestionData, VerdictData
 from trainer.judge_training.examples import Example, Target, merge
 
-OpenStore = Callable[[], TrainingData]
+OpenStore = Callable[[], Judges]
 _EXAMPLE = TypeAdapter(Example)
 
 
@@ -187,12 +187,12 @@ def _unasked(criterion: Criterion) -> str:
     return "by_claim" if criterion.each is not None else ""
 
 
-def _verdicts(data: TrainingData, entry: VerdictData, left_out: Counter[str]) -> Iterator[Example]:
+def _verdicts(data: Judges, entry: VerdictData, left_out: Counter[str]) -> Iterator[Example]:
     """Yield an example for each judged completion and rubric version, with a target for each scored verdict.
 
     A target's value is the verdict's probability, after calibration if the judge has one, or else its value.
     """
-    teacher = data.judge(entry.judge)
+    teacher = data.value(entry.judge)
     if teacher.mode == "comparative":
         message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"
         raise InvalidError(message, hint="name a judge that judges completions by themselves", path="judge")

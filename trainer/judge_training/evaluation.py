@@ -25,12 +25,12 @@ from sklearn.preprocessing import StandardScaler
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Agreement, Bin, Figure, Measure, Row
+from rubricsvc.core.passport import Figure, Measure, Row
 from rubricsvc.core.rubric import Binary, Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.agreement import BINS, Pairs, Sample, estimate_metrics, expected_calibration_error, levels_of
+from rubricsvc.stats.agreement import expected_calibration_error
 from rubricsvc.stats.intervals import MIN_DRAWS, Floats, Ints, percentile_interval
 from rubricsvc.stats.paired import spearman
 from trainer.judge_training.examples import Example, Question, rubric_of
@@ -203,32 +203,6 @@ def rows(test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by:
         labels = _Labels.of([test[place] for place in places])
         found += [labels.row(name, part, values[np.array(places, int)]) for name, values in arrays.items()]
     return found
-
-
-def reliability(test: Sequence[Question], scores: Sequence[float]) -> tuple[Bin, ...]:
-    """Return the bins of a reliability diagram, of equal width and without empty ones."""
-    probabilities = _checked("scores", scores, len(test))
-    labels = np.array([target.value for _, target in test], float)
-    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
-    return tuple(
-        Bin(n=int(here.sum()), probability=min(1.0, probabilities[here].mean()), outcome=min(1.0, labels[here].mean()))
-        for here in (bins == place for place in np.unique(bins))
-    )
-
-
-def agreement(test: Sequence[Question], scores: Sequence[float]) -> Agreement:
-    """Return the agreement of scores with the labels of all criteria together, as met from 0.5 on, or not met."""
-    values = _checked("scores", scores, len(test)).tolist()
-    prompts: dict[str, int] = {}
-    groups = [prompts.setdefault(example.split_group, len(prompts)) for example, _ in test]
-    met = Pairs.of(values, [target.value for _, target in test], levels_of(Binary()))
-    pooled = {
-        name: Figure(value=one.value, low=one.low, high=one.high)
-        for name, one in estimate_metrics(
-            Sample.of(met, groups), ("kappa", "alpha", "balanced_accuracy", "macro_f1")
-        ).items()
-    }
-    return Agreement(part="test", questions=len(test), pooled=pooled)
 
 
 def _checked(name: str, values: Sequence[float], size: int) -> Floats:

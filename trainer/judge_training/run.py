@@ -49,11 +49,9 @@ from trainer.judge_training.encoding import Encoder
 from trainer.judge_training.evaluation import (
     MIN_CLASS_FOR_AUROC,
     By,
-    agreement,
     base_judge,
     baselines,
     probabilities,
-    reliability,
     rows,
 )
 from trainer.judge_training.examples import Example, Part, Question, Split, questions, sample, split
@@ -281,7 +279,7 @@ def examine_judge(
     The judge is asked as workers ask it, with the exported weights, beside its untrained base and baselines that are
     fitted to the training part. It is calibrated on the validation part where that helps; all figures are of the test.
     Questions whose verdict failed count as the value 0.5. With ``audited`` the repeatability is measured, and the judge
-    and its base are audited.
+    is audited.
 
     Raises:
         InvalidError: All verdicts of the trained judge failed.
@@ -307,21 +305,22 @@ def examine_judge(
     scores = {**baselines(list(questions(parts.train)), pairs), UNTRAINED: base, TRAINED: after}
     judge = judge.model_copy(update={"calibration": calibration})
 
-    def audit(one: Judge, name: str) -> Any:
-        plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(one)
-        return _run(one, lambda engine: runner.run(engine, one, plan, on_progress=noted(f"audit, {name}")))
-
+    plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
+    raw, fitted = rows(pairs, {"before": before, "after": after})
+    part = "fitted to the validation part, measured on the test" if calibration else "no curve was better than none"
     built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
     passport = _passport(config, prepared, judge, trained).model_copy(
         update={
             "tables": tuple(_tables(pairs, scores, config.split.held_out)),
-            "calibration": _calibration_report(calibration, pairs, before, after),
-            "agreement": agreement(pairs, after),
+            "calibration": CalibrationReport(
+                part=part, calibration=calibration, before=raw["ece"], after=fitted["ece"]
+            ),
             "repeatability": _run(judge, lambda engine: measure(engine, judge, built_in, source="built-in cases"))
             if audited
             else None,
-            "audit": audit(judge, TRAINED) if audited else None,
-            "audit_untrained": audit(untrained, UNTRAINED) if audited else None,
+            "audit": _run(judge, lambda engine: runner.run(engine, judge, plan, on_progress=noted("audit")))
+            if audited
+            else None,
         }
     )
     write_judge(config.out / FOLDER, judge)
@@ -351,23 +350,6 @@ def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | N
         return None
     curves = {one.family: one.curve for one in calibrate(labels) if one.curve and one.curve.method != "none"}
     return Calibration(families=curves) if curves else None
-
-
-def _calibration_report(
-    calibration: Calibration | None, pairs: Sequence[Question], before: Sequence[float], after: Sequence[float]
-) -> CalibrationReport:
-    raw, calibrated = rows(pairs, {"before": before, "after": after})
-    if calibration is None:
-        part = "measured on the test; no curve was better than none on the validation part"
-        return CalibrationReport(part=part, before=raw["ece"], bins_before=reliability(pairs, before))
-    return CalibrationReport(
-        part="fitted to the validation part, measured on the test",
-        calibration=calibration,
-        before=raw["ece"],
-        after=calibrated["ece"],
-        bins_before=reliability(pairs, before),
-        bins_after=reliability(pairs, after),
-    )
 
 
 def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Sequence[str]) -> list[Table]:

@@ -102,11 +102,9 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert (data["name"], data["completions"], data["questions"]) == ("people", 109, 210)
     assert (data["duplicates"], data["contradictions"]) == (2, 1)
     assert data["left_out"]["too_long"] > 0
-    options, whole = passport["training"]["options"], passport["tables"][0]["rows"][0]
+    options = passport["training"]["options"]
     assert options["data"] == {"people": {"kind": "file", "weight": 1.0}}
     assert {"lora", "optim", "validation", "split", "dtype", "steps"} <= options.keys()
-    assert passport["agreement"]["questions"] == whole["n"]
-    assert passport["agreement"]["pooled"]["kappa"]["value"] is not None
     scorers = {row["scorer"] for row in passport["tables"][0]["rows"]}
     assert {"majority", "trained", "untrained"} <= scorers
     stored = cli("judges", "show", "mine", "--json").json["judge"]

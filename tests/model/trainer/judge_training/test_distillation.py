@@ -11,7 +11,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.services.training_data import TrainingData
+from rubricsvc.services.judges import Judges
+from rubricsvc.services.local import Validators
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
@@ -55,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database, tmp_path: Path, folder: Path) -> None:
     store_verdicts(db, 32)
     entry = VerdictData(kind="verdicts", name="teacher", judge="teacher")
-    examples = load_dataset(entry, lambda: TrainingData(db)).examples
+    examples = load_dataset(entry, lambda: Judges(db, Validators())).examples
     assert {(one.completion.text, one.targets[0].value) for one in examples} == {
         ("The answer is B.", YES),
         ("The answer is A.", NO),

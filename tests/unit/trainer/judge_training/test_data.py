@@ -17,7 +17,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services.training_data import TrainingData
+from rubricsvc.services.judges import Judges
+from rubricsvc.services.local import Validators
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
@@ -65,11 +66,13 @@ def score(db: Database, judge: Judge, rubric_id: int, found: Mapping[int, Sequen
 
 
 def labels_of(db: Database, **filters: Any) -> Dataset:
-    return load_dataset(LabelData(kind="labels", name="labels", **filters), lambda: TrainingData(db))
+    return load_dataset(LabelData(kind="labels", name="labels", **filters), lambda: Judges(db, Validators()))
 
 
 def verdicts_of(db: Database, judge: str, **filters: Any) -> Dataset:
-    return load_dataset(VerdictData(kind="verdicts", name="v", judge=judge, **filters), lambda: TrainingData(db))
+    return load_dataset(
+        VerdictData(kind="verdicts", name="v", judge=judge, **filters), lambda: Judges(db, Validators())
+    )
 
 
 def values(found: Dataset) -> list[tuple[str, dict[str, float]]]:

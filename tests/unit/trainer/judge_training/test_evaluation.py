@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, cohen_kappa_score, f1_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from rubricsvc.core.passport import Row
 from tests.unit.trainer.judge_training.made import question
-from trainer.judge_training.evaluation import MIN_FAMILY, _auroc, agreement, baselines, reliability, rows
+from trainer.judge_training.evaluation import MIN_FAMILY, _auroc, baselines, rows
 from trainer.judge_training.examples import Question
 
 
@@ -56,39 +56,15 @@ def test_rows_by_part_count_each(by: str) -> None:
     assert [(row.part, row.n, row["auroc"].value) for row in found] == [("even", 4, 0.5), ("odd", 6, 0.5)]
 
 
-def test_agreement_is_of_all_questions_where_each_is_its_own_criterion() -> None:
-    random = np.random.default_rng(3)
-    labels, scores = random.random(90).round(1), random.random(90).round(1)
-    test = [question(x, prompt=f"{i // 3}", criterion=f"Says {i}.") for i, x in enumerate(labels.tolist())]
-    found = agreement(test, scores.tolist())
-    met, judged_met = labels >= 0.5, scores >= 0.5
-    kappa = cohen_kappa_score(met, judged_met)
-    share = np.r_[met, judged_met].mean()
-    expected = 1 - (1 - accuracy_score(met, judged_met)) / (2 * share * (1 - share) * 180 / 179)
-    assert found.questions == 90
-    assert {name: one.value for name, one in found.pooled.items()} == pytest.approx(
-        {
-            "kappa": kappa,
-            "alpha": expected,
-            "balanced_accuracy": balanced_accuracy_score(met, judged_met),
-            "macro_f1": f1_score(met, judged_met, average="macro"),
-        }
-    )
-    low, high = found.pooled["kappa"].low, found.pooled["kappa"].high
-    assert low is not None and high is not None and low < kappa < high
+def test_rows_repeat_exactly() -> None:
+    test, scores = judged(80)
+    assert rows(test, {"judge": scores}) == rows(test, {"judge": scores})
 
 
-def test_agreement_draws_whole_prompts() -> None:
-    labels = [float(i % 2) for i in range(40)]
-    few = agreement([question(x, prompt=f"{i % 4}") for i, x in enumerate(labels)], labels).pooled["kappa"]
-    assert (few.value, few.low, few.high) == (1.0, None, None)
-
-
-def test_reliability_means_probabilities_and_labels_of_each_bin() -> None:
-    test = [question(x) for x in (0.0, 1.0, 1.0)]
-    bins = reliability(test, [0.02, 0.04, 1.0])
-    assert [(one.n, one.probability, one.outcome) for one in bins] == [(2, pytest.approx(0.03), 0.5), (1, 1.0, 1.0)]
-    assert reliability([], []) == ()
+@pytest.mark.parametrize("scores", [[0.5], [0.5, 1.5], [0.5, float("nan")]])
+def test_rows_reject_scores_that_are_no_probabilities(scores: list[float]) -> None:
+    with pytest.raises(ValueError, match="judge: "):
+        rows([question(1.0), question(0.0)], {"judge": scores})
 
 
 WORDS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbour", "island", "jacket"]
