@@ -1,46 +1,31 @@
-"""`rubricsvc graders`: check and run OpenAI graders, without a database."""
+"""`rubricsvc graders`: run OpenAI graders, without a database."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.models import ApiKeyEnv, score_all
-from rubricsvc.cli.output import Json, cell, echo, print_data, print_json, print_table
+from rubricsvc.cli.output import Json, cell, print_data, print_json, print_table
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.openai_grader import parse_prompt
-from rubricsvc.graders.model import Grader, parts_of
+from rubricsvc.graders.model import Grader
 from rubricsvc.graders.results import GraderRun, run_of
 from rubricsvc.services.grading import parse_checked
 from workers import checks
 from workers.engines.local.embedded_model import EMBEDDED
 
-app = output.group("Check and run OpenAI graders, without a database.")
+app = output.group("Run OpenAI graders, without a database.")
 
 File = Annotated[str, typer.Argument(help="JSON file of the grader; - is stdin.", show_default=False)]
-
-
-@app.command()
-def validate(file: File, as_json: Json = False) -> None:
-    """Check a grader: its type, its templates, its formula.
-
-    Check a file of items with their graders with `rubricsvc rubrics lint`.
-    """
-    data, grader, _ = _read(file)
-    if as_json:
-        print_json({"grader": data})
-        return
-    rows = [[key, part.type, getattr(part, "model", "-")] for key, part in parts_of(grader).items()]
-    print_table(["part", "type", "model"], rows)
-    echo(f"{grader.label}: no errors")
 
 
 @app.command()
@@ -59,7 +44,7 @@ def run(
 
     Exits with 1 if there is no reward because a part of the grader failed.
     """
-    _, grader, rubric = _read(file)
+    grader, rubric = _read(file)
     prompt = _item(item)
     mode = mode or ("readout" if judge == EMBEDDED else "written")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric)
@@ -75,15 +60,15 @@ def run(
             _print(rubric, result)
 
 
-def _read(file: str) -> tuple[Any, Grader, Rubric]:
-    """Return the data of the only grader in a file, the grader and its rubric."""
+def _read(file: str) -> tuple[Grader, Rubric]:
+    """Return the only grader in a file, and its rubric."""
     source = input_file(file)
     records = list(source.parse(lambda entry: [entry.data]))
     source.errors.raise_if_any()
     if len(records) != 1:
         hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"
         raise InvalidError(f"{file} has {len(records)} records, expected one grader", hint=hint)
-    return records[0], *parse_checked(records[0], checks.validate)
+    return parse_checked(records[0], checks.validate)
 
 
 def _item(given: str | None) -> Prompt:

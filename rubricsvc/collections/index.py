@@ -134,7 +134,8 @@ class Collection:
 
     def ranked_parts(self, query: str, ids: Names[str]) -> list[Part]:
         """Return all parts of these documents: those with words of the query, best first, then the others in order."""
-        numbers = {number: id_ for id_ in ids if (number := self._number(id_)) is not None}
+        rows = (self._rows("SELECT number, id FROM documents WHERE id = ?", (id_,)) for id_ in ids)
+        numbers = dict(row for found in rows for row in found)
         terms = match_terms(query)
         scores = dict(self._rows(_SCORES, (terms,))) if terms else {}
         found: list[tuple[float, int, Part]] = []
@@ -154,9 +155,12 @@ class Collection:
             hint = f"search for it: rubricsvc collections search {self.name} QUERY"
             raise NotFoundError(f"no document {id_!r} in collection {self.name!r}", hint=hint)
         ((number, title, place),) = rows
-        return Page(
-            id_, title, "".join(text for _, text in self._parts(number)), self._links(id_), place, self._terms(id_)
-        )
+        parts = "SELECT text FROM places JOIN parts ON parts.rowid = part WHERE document = ? ORDER BY part"
+        text = "".join(text for (text,) in self._rows(parts, (number,)))
+        links = "SELECT start, end, target FROM links WHERE document = ? ORDER BY start, end, target"
+        terms = self._rows("SELECT term FROM terms WHERE document = ? ORDER BY term", (id_,))
+        linked = tuple(Link(*row) for row in self._rows(links, (id_,)))
+        return Page(id_, title, text, linked, place, tuple(term for (term,) in terms))
 
     def has_passage(self, id_: str, passage: str) -> bool:
         """Return whether a passage is in a document, word for word; only white space may differ.
@@ -178,24 +182,6 @@ class Collection:
     def content_digest(self) -> str:
         """Return the digest of the content as it is now, read again."""
         return digest_of_all([digest_of(page) for page in self.pages()])
-
-    def _links(self, id_: str) -> tuple[Link, ...]:
-        rows = self._rows("SELECT start, end, target FROM links WHERE document = ? ORDER BY start, end, target", (id_,))
-        return tuple(Link(*row) for row in rows)
-
-    def _terms(self, id_: str) -> tuple[str, ...]:
-        rows = self._rows("SELECT term FROM terms WHERE document = ? ORDER BY term", (id_,))
-        return tuple(term for (term,) in rows)
-
-    def _number(self, id_: str) -> int | None:
-        rows = self._rows("SELECT number FROM documents WHERE id = ?", (id_,))
-        number: int | None = rows[0][0] if rows else None
-        return number
-
-    def _parts(self, number: int) -> list[tuple[int, str]]:
-        return self._rows(
-            "SELECT part, text FROM places JOIN parts ON parts.rowid = part WHERE document = ? ORDER BY part", (number,)
-        )
 
     def _text(self, part: int) -> str:
         ((text,),) = self._rows("SELECT text FROM parts WHERE rowid = ?", (part,))

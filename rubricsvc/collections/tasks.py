@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Collection as Ids
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -199,51 +198,36 @@ GAP = "[…]"
 
 
 def find_links(library: Library, rng: random.Random) -> Iterator[Task]:
-    """Yield a task for each section with links to other pages, in a random order of the pages."""
+    """Yield a task for each section, whose links are removed, to find their targets; checks decide everything."""
     for page in library.shuffled(rng):
         start = 0
+        withheld = library.near_copies(page.id)
         for number, text in enumerate(split(page.text), start=1):
-            links = _links_between(page, start, start + len(text), library.near_copies(page.id))
-            shown = _without(text, start, links)
+            links: dict[tuple[int, int], tuple[str, ...]] = {}  # targets by the place in the section
+            for link in sorted(page.links):
+                if start <= link.start and link.end <= start + len(text) and link.target not in withheld:
+                    place = (link.start - start, link.end - start)
+                    links[place] = (*links.get(place, ()), link.target)
             start += len(text)
-            if 1 <= len(links) <= MAX_LINKS and len(shown.split()) >= MIN_WORDS * len(links):
-                ranked = (sorted(one, key=lambda id_: (len(library.pages[id_].text), id_)) for one in links.values())
-                targets = tuple(dict.fromkeys(map(tuple, ranked)))
-                yield _find_links_task(library, page, number, shown, targets)
-
-
-def _links_between(page: Page, start: int, end: int, withheld: Ids[str]) -> dict[tuple[int, int], tuple[str, ...]]:
-    """Return the targets of the links between two places, by the place of the link, in order; no withheld ones."""
-    found: dict[tuple[int, int], tuple[str, ...]] = {}
-    for link in sorted(page.links):
-        if start <= link.start and link.end <= end and link.target not in withheld:
-            found[link.start, link.end] = (*found.get((link.start, link.end), ()), link.target)
-    return found
-
-
-def _without(text: str, start: int, links: Iterable[tuple[int, int]]) -> str:
-    """Return a text that begins at ``start`` without its links."""
-    shown, last = "", 0
-    for first, end in links:
-        shown += text[last : first - start] + GAP
-        last = end - start
-    return (shown + text[last:]).strip()
-
-
-def _find_links_task(
-    library: Library, page: Page, number: int, shown: str, targets: tuple[tuple[str, ...], ...]
-) -> Task:
-    question = (
-        f"The section below is of the page “{page.title}”. Its links to other pages are replaced by {GAP}. Find the"
-        " pages that it links to, say for each what the section takes from it, and cite each one as [id], in brackets"
-        f" of its own.\n\n{shown}"
-    )
-    reference = "The section links to " + ", ".join(f"“{library.pages[one[0]].title}” [{one[0]}]" for one in targets)
-    cited = cites(targets, [library.pages[alternatives[0]].title for alternatives in targets], required=False)
-    prompt = library.prompt("find-links", question, f"{reference}.", targets, page.id)
-    return Task(
-        f"find-links-{page.id}-{number}", prompt, Rubric(criteria=(cited, *faults([]))), targets, source=page.id
-    )
+            shown, last = "", 0
+            for first, end in links:
+                shown, last = shown + text[last:first] + GAP, end
+            shown = (shown + text[last:]).strip()
+            if not 1 <= len(links) <= MAX_LINKS or len(shown.split()) < MIN_WORDS * len(links):
+                continue
+            ranked = (sorted(one, key=lambda id_: (len(library.pages[id_].text), id_)) for one in links.values())
+            targets = tuple(dict.fromkeys(map(tuple, ranked)))
+            titles = [library.pages[alternatives[0]].title for alternatives in targets]
+            question = (
+                f"The section below is of the page “{page.title}”. Its links to other pages are replaced by {GAP}. Find"
+                " the pages that it links to, say for each what the section takes from it, and cite each one as [id],"
+                f" in brackets of its own.\n\n{shown}"
+            )
+            cited = (f"“{title}” [{one[0]}]" for title, one in zip(titles, targets, strict=True))
+            reference = f"The section links to {', '.join(cited)}."
+            prompt = library.prompt("find-links", question, reference, targets, page.id)
+            rubric = Rubric(criteria=(cites(targets, titles, required=False), *faults([])))
+            yield Task(f"find-links-{page.id}-{number}", prompt, rubric, targets, source=page.id)
 
 
 MAX_NOTES = 8
@@ -260,45 +244,29 @@ _PROSE = re.compile(
 _CODE = re.compile(r"`([^`\n]{2,40})`")
 
 
-class Note(NamedTuple):
-    """One note of a page, on one line."""
-
-    version: str
-    text: str
-
-
 def changes(library: Library, rng: random.Random) -> Iterator[Task]:
-    """Yield a task for each page and version; of pages that repeat each other's notes only for the shortest."""
-    done: set[tuple[Note, ...]] = set()
+    """Yield a task for each page and version, of the notes on it (“Changed in version 3.8: …”, “As of PostgreSQL 14”).
+
+    Of pages that repeat each other's notes it is one for the shortest.
+    """
+    done: set[tuple[str, ...]] = set()
     for page in library.shuffled(rng):
-        by_version: dict[str, dict[Note, None]] = {}
+        by_version: dict[str, dict[str, None]] = {}
         for match in _NOTE.finditer(page.text):
-            by_version.setdefault(match[1], {})[Note(match[1], " ".join(match[0].split()))] = None
-        for version, sentence in _in_prose(page.text):
-            by_version.setdefault(version, {})[Note(version, sentence)] = None
-        for version, found in by_version.items():
-            notes = tuple(found)
-            alternatives = _alternatives(library, notes)
-            if len(notes) <= MAX_NOTES and alternatives and alternatives[0] == page.id and notes not in done:
-                done.add(notes)
+            by_version.setdefault(match[1], {})[" ".join(match[0].split())] = None
+        for sentence in prose_sentences(page.text):
+            if len(versions := _PROSE.findall(sentence)) == 1:
+                by_version.setdefault(versions[0], {})[sentence] = None
+        for version, notes in ((version, tuple(found)) for version, found in by_version.items()):
+            first, *others = (library.pages_with(note) for note in notes)
+            alternatives = tuple(id_ for id_ in first if all(id_ in other for other in others))
+            if len(notes) <= MAX_NOTES and alternatives[:1] == (page.id,) and (version, *notes) not in done:
+                done.add((version, *notes))
                 yield _changes_task(library, page, version, notes, alternatives)
 
 
-def _in_prose(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the sentences that name one version since which something holds, each with the version."""
-    for sentence in prose_sentences(text):
-        if len(versions := _PROSE.findall(sentence)) == 1:
-            yield versions[0], sentence
-
-
-def _alternatives(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:
-    """Return the pages that have all of the notes, the shortest first."""
-    first, *others = (library.pages_with(note.text) for note in notes)
-    return tuple(id_ for id_ in first if all(id_ in other for other in others))
-
-
 def _changes_task(
-    library: Library, page: Page, version: str, notes: tuple[Note, ...], alternatives: tuple[str, ...]
+    library: Library, page: Page, version: str, notes: tuple[str, ...], alternatives: tuple[str, ...]
 ) -> Task:
     question = (
         f"What is new, changed or deprecated in version {version} in what the page “{page.title}” describes? Name"
@@ -306,26 +274,22 @@ def _changes_task(
         " marks, and cite the page as [id]."
     )
     stated = [
-        fact(f"note-{place}", f"Says what this note says: “{note.text}”", note.text, page.id)
+        fact(f"note-{place}", f"Says what this note says: “{note}”", note, page.id)
         for place, note in enumerate(notes, start=1)
     ]
-    terms = list(dict.fromkeys(term for note in notes for term in _CODE.findall(note.text)))
-    named = Criterion(
-        key="terms",
-        text="Names " + ", ".join(terms) + ".",
-        weight=2.0,
-        check=Check(name="mentions", args={"terms": [*terms]}),
-    )
+    terms: list[JsonValue] = [*dict.fromkeys(term for note in notes for term in _CODE.findall(note))]
+    if terms:
+        check = Check(name="mentions", args={"terms": terms})
+        stated.append(Criterion(key="terms", text=f"Names {', '.join(map(str, terms))}.", weight=2.0, check=check))
     wrong = f"Presents a change as one of version {version} that its note says is of another version."
     criteria = (
         *stated,
-        *([named] if terms else []),
         Criterion(key="other-version", text=wrong, weight=-3.0),
-        quotes([note.text for note in notes]),
+        quotes(notes),
         cites([alternatives], [page.title]),
-        *faults([note.text for note in notes]),
+        *faults(notes),
     )
-    reference = " ".join(quotation(note.text, page.id) for note in notes)
+    reference = " ".join(quotation(note, page.id) for note in notes)
     prompt = library.prompt("changes", question, reference, [alternatives])
     return Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (alternatives,))
 
@@ -341,17 +305,28 @@ def define(library: Library, rng: random.Random) -> Iterator[Task]:
     A term is taken if a page that the index names for it says “TERM is …”.
     """
     for page in library.shuffled(rng):
-        defined = {sentence: term for term, sentence in (*_of_title(library, page), *_of_terms(page))}
+        defined = {sentence: term for term, sentence in _of_terms(page)}
+        lead = library.first_sentence(page.id)
+        if lead is not None and _DEFINES.search(lead) and not _DANGLING.search(lead):
+            defined = {lead: page.title} | defined
         for sentence, term in defined.items():
             alternatives = library.pages_with(sentence)
-            if alternatives and alternatives[0] == page.id:
-                yield _define_task(library, page, term, sentence, alternatives)
-
-
-def _of_title(library: Library, page: Page) -> Iterator[tuple[str, str]]:
-    lead = library.first_sentence(page.id)
-    if lead is not None and _DEFINES.search(lead) and not _DANGLING.search(lead):
-        yield page.title, lead
+            if alternatives[:1] != (page.id,):
+                continue
+            question = (
+                f"What does “{term}” mean in these documents? Quote the sentence that defines it in quotation marks,"
+                " explain it in your own words, and cite the page as [id]."
+            )
+            criteria = (
+                fact("definition", f"Says what this sentence says: “{sentence}”", sentence, page.id, weight=3.0),
+                Criterion(key="explains", text="Explains the definition in words of its own.", weight=2.0),
+                quotes([sentence]),
+                cites([alternatives], [page.title]),
+                *faults([sentence]),
+            )
+            prompt = library.prompt("define", question, quotation(sentence, page.id), [alternatives])
+            name = page.id if term == page.title else f"{page.id}-{term}"
+            yield Task(f"define-{name}", prompt, Rubric(criteria=criteria), (alternatives,))
 
 
 def _of_terms(page: Page) -> Iterator[tuple[str, str]]:
@@ -367,23 +342,6 @@ def _of_terms(page: Page) -> Iterator[tuple[str, str]]:
         match = defines.match(sentence)
         if match and not _DANGLING.search(sentence) and (term := names.pop(match[1].casefold(), None)):
             yield term, sentence
-
-
-def _define_task(library: Library, page: Page, term: str, sentence: str, alternatives: tuple[str, ...]) -> Task:
-    question = (
-        f"What does “{term}” mean in these documents? Quote the sentence that defines it in quotation marks,"
-        " explain it in your own words, and cite the page as [id]."
-    )
-    criteria = (
-        fact("definition", f"Says what this sentence says: “{sentence}”", sentence, page.id, weight=3.0),
-        Criterion(key="explains", text="Explains the definition in words of its own.", weight=2.0),
-        quotes([sentence]),
-        cites([alternatives], [page.title]),
-        *faults([sentence]),
-    )
-    prompt = library.prompt("define", question, quotation(sentence, page.id), [alternatives])
-    name = page.id if term == page.title else f"{page.id}-{term}"
-    return Task(f"define-{name}", prompt, Rubric(criteria=criteria), (alternatives,))
 
 
 Capability = Literal["find-links", "changes", "define"]

@@ -117,16 +117,6 @@ _REPEATED = ("Rating Name", "Rating Description", "Rating Points")
 """Columns that Canvas repeats for each rating."""
 
 
-def _numbered(columns: list[str]) -> list[str]:
-    """Return the columns with the repeated ones of Canvas numbered: ``Rating Name 2``."""
-    seen: Counter[str] = Counter()
-    for place, name in enumerate(columns):
-        seen[name] += 1
-        if name in _REPEATED and seen[name] > 1:
-            columns[place] = f"{name} {seen[name]}"
-    return columns
-
-
 def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
     """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
 
@@ -148,7 +138,10 @@ def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Do
             if not any(cell.strip() for cell in row):
                 continue
             if not columns:
-                columns = _numbered([name.strip() for name in row])
+                seen: Counter[str] = Counter()
+                for name in map(str.strip, row):
+                    seen[name] += 1
+                    columns.append(f"{name} {seen[name]}" if name in _REPEATED and seen[name] > 1 else name)
                 if "" in columns or len(set(columns)) < len(columns):
                     raise file_error(location, "columns", "expected a distinct name for each column in the first line")
             elif len(row) > len(columns):

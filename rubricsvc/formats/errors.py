@@ -38,18 +38,16 @@ class Location:
 
     def error(self, code: str, message: str, path: FieldPath = ()) -> FieldError:
         """Return an error in a field, at its position or that of the closest field around it."""
-        path = self._origin(path)
+        for length in range(len(path), 0, -1):
+            if (origin := self.origins.get(path[:length])) is not None:
+                path = (*origin, *path[length:])
+                break
         full = self.root + path
         while full not in self.positions and len(full) > len(self.root):
             full = full[:-1]
         line, column = self.positions.get(full, (self.line, self.column))
-        return FieldError(self.file, line, column, cut(_format_path(path), 200), code, cut(message, 600))
-
-    def _origin(self, path: FieldPath) -> FieldPath:
-        for length in range(len(path), 0, -1):
-            if (origin := self.origins.get(path[:length])) is not None:
-                return (*origin, *path[length:])
-        return path
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        return FieldError(self.file, line, column, cut(steps.removeprefix("."), 200), code, cut(message, 600))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,3 @@ def file_error(location: Location, code: str, message: str, hint: str = "") -> I
 def too_many_values(location: Location, most: int) -> InvalidFileError:
     """Return the exception for a document, or a line of JSONL, with more than ``most`` keys and values."""
     return file_error(location, "too_many_values", f"has more than {most} keys and values", "split the file")
-
-
-def _format_path(path: FieldPath) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return "".join(steps).removeprefix(".")

@@ -239,13 +239,16 @@ def _given_labels(entry: Entry, given: Any, criteria: Any) -> Iterator[Given]:
     if not isinstance(given, dict | list):
         entry.expected("dict_type", "a mapping of criterion keys to values", given, ("labels",))
         return
-    listed: list[tuple[FieldPath, Any]] = [(("labels", n), one) for n, one in enumerate(given)]
-    if isinstance(given, dict):
-        listed = [
+    listed: list[tuple[FieldPath, Any]] = []
+    if isinstance(given, list):
+        listed = [(("labels", n), one) for n, one in enumerate(given)]
+    for key, values in given.items() if isinstance(given, dict) else ():
+        several = values if isinstance(values, list) else [values]
+        people = values if isinstance(values, dict) else {f"person {n}": one for n, one in enumerate(several, start=1)}
+        listed += (
             (("labels", key), {"criterion": key, "annotator": person, "value": value})
-            for key, values in given.items()
-            for person, value in _by_person(values).items()
-        ]
+            for person, value in people.items()
+        )
     listed_criteria = criteria if isinstance(criteria, list) else []
     keys = [one.get("key") if isinstance(one, dict) else None for one in listed_criteria]
     for path, one in listed:
@@ -275,13 +278,6 @@ def _labels(entry: Entry, given: Iterable[Given], criteria: Mapping[str, Criteri
             yield one.resolve(criteria.get(key))
         except InvalidError as error:
             entry.add("unknown_level", str(error), path)
-
-
-def _by_person(values: Any) -> dict[str, Any]:
-    if isinstance(values, dict):
-        return values
-    listed = values if isinstance(values, list) else [values]
-    return {f"person {number}": value for number, value in enumerate(listed, start=1)}
 
 
 def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tuple[RubricExample, ...] | None:

@@ -81,7 +81,7 @@ def test_synthesize_cites_passages_that_occur_in_their_documents(
         for one in task.rubric.criteria
         for source in one.sources or ()
     ]
-    assert len(sources) > 150
+    assert len(sources) > 70
     for source in sources:
         assert source.passage and text_index(python.open(source.document).text).locate(source.passage).start is not None
 
@@ -94,7 +94,7 @@ def test_synthesize_makes_rubrics_that_the_linter_has_little_to_say_about(tasks:
 
 def test_synthesize_is_the_same_for_a_seed(python: Collection) -> None:
     first, again, other = ([task.id for task in synthesize(python, limit=3, seed=seed)] for seed in (1, 1, 2))
-    assert first == again != other and len(first) == 12
+    assert first == again != other and len(first) == 9
 
 
 def test_synthesize_attaches_the_documents_that_answer_and_others(python: Collection) -> None:
