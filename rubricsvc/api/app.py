@@ -12,16 +12,16 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
-from rubricsvc.api import errors, graders, health, imports, jobs, rewards, routes, rubrics
+from rubricsvc.api import errors, graders, health, imports, jobs, rewards, routes
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import BodyLimit, RequestContext
-from rubricsvc.services.local import Validators
+from rubricsvc.services.validators import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from rubricsvc.telemetry import Metrics
 
-_DESCRIPTION = """Store per-prompt rubrics, score completions with generative read the rewards.
+_DESCRIPTION = """Store per-prompt rubrics, score completions with generative judges, read the rewards.
 
 Every error is `{"error": {"code", "message", "hint", "path"}}`; that of an invalid file
 lists its `errors`. Lists are paginated with `?after=` and `?limit=`.
@@ -35,7 +35,7 @@ _TAGS = {
     "judges": "Models that score completions.",
     "jobs": "Batches of completions to score, with their rewards.",
     "rewards": "Rewards of completions, in one call.",
-    "verdicts": "Verdicts of by criterion.",
+    "verdicts": "Verdicts of judges, by criterion.",
     "labels": "People's verdicts.",
     "evolutions": "Rubrics, weights and judge templates, searched for against labels.",
     "runs": "Training runs: their states, the metrics of their steps, their rollouts.",
@@ -58,7 +58,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    known = [noun.router for noun in (rubrics, jobs, rewards, imports, graders)]
+    known = [noun.router for noun in (jobs, rewards, imports, graders)]
     for router in (*known, routes.router()):
         app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Request
 from pydantic import PlainValidator
 
-from rubricsvc.services.local import LocalService, Validators
+from rubricsvc.services.local import LocalService
+from rubricsvc.services.validators import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 
@@ -25,6 +26,7 @@ def _state(name: str) -> Any:
 async def _service(request: Request) -> LocalService:
     state = request.app.state
     options = {"approval": state.settings.require_approval, "validators": state.validators}
+    options |= {"collections_dir": state.settings.collections_dir}
     return LocalService(state.db, caller=getattr(request.state, "caller", ANONYMOUS), **options)
 
 

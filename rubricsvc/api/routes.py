@@ -25,6 +25,7 @@ from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.prompts import Prompts
+from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs
 
 CREATED, OK = 201, 200
@@ -52,6 +53,16 @@ ROUTES: tuple[tuple[type, str, str, str, int], ...] = (
     (Verdicts, "page", "GET", "", OK),
     (Labels, "add", "POST", "", CREATED),
     (Labels, "page", "GET", "", OK),
+    (Rubrics, "add", "POST", "", CREATED),
+    (Rubrics, "generate", "POST", "/generate", CREATED),
+    (Rubrics, "lint", "POST", "/lint", OK),
+    (Rubrics, "page", "GET", "", OK),
+    (Rubrics, "analyse", "GET", "/{ref:path}/analysis", OK),
+    (Rubrics, "review", "POST", "/{ref:path}/review", OK),
+    (Rubrics, "provenance", "GET", "/{ref:path}/provenance", OK),
+    (Rubrics, "tests", "GET", "/{ref:path}/tests", OK),
+    (Rubrics, "history", "GET", "/{ref:path}/history", OK),
+    (Rubrics, "get", "GET", "/{ref:path}", OK),
     (Evolutions, "page", "GET", "", OK),
     (Evolutions, "get", "GET", "/{evolution_id}", OK),
     (Runs, "create", "POST", "", CREATED),
@@ -84,7 +95,7 @@ def router() -> APIRouter:
         hints = get_type_hints(function, include_extras=True)
         returns = hints["return"]
         statuses = [404] if "{" in path or method.startswith("POST") else []
-        responses = error_responses(*statuses, *([409] if method != "GET" else []))
+        responses = error_responses(*statuses, *([409] if method != "GET" or noun == "rubrics" else []))
         if _makes_job(returns):
             responses |= {OK: {"model": returns}}
         made.add_api_route(

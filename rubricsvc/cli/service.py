@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.cli.db import database
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.local import LocalService, Validators
+from rubricsvc.services.local import LocalService
+from rubricsvc.services.validators import Validators
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:

@@ -77,22 +77,14 @@ def near_duplicate(subject: Subject) -> Iterator[LintHit]:
     for place, later in near_duplicates(subject.judged):
         first, second = subject.judged[place], subject.judged[later]
         what = "asks the opposite of" if (first.weight < 0) != (second.weight < 0) else "asks the same as"
-        fixable = is_copy(subject, first, second)
         for one, other in ((first, second), (second, first)):
-            yield LintHit(one, f"{what} {other.key!r}", fixable=fixable)
+            yield LintHit(one, f"{what} {other.key!r}")
 
 
 def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
     """Yield the places of criteria that ask the same, or the opposite: each with the most similar earlier one."""
     for first, second in _pairs([_text(number, one) for number, one in enumerate(criteria)]):
         yield first.number, second.number
-
-
-def is_copy(subject: Subject, first: Criterion, second: Criterion) -> bool:
-    """Return whether the two are copies with weights that may be added up without changing any reward."""
-    summed = subject.rubric.formula in ("weighted_mean", "healthbench") and not subject.rubric.groups
-    same_side = first.weight * second.weight > 0 and first.required == second.required
-    return summed and subject.rubric.expression is None and same_side and first.decided_by == second.decided_by
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -29,17 +29,15 @@ class Finding(Value):
     criterion: str | None = Field(default=None, description="Key of the criterion; null if it is about the rubric.")
     message: str = Field(description="What is wrong.")
     fix: str = Field(description="What to write instead.")
-    fixable: bool = Field(default=False, description="Whether it can be fixed mechanically.")
 
 
 @dataclass(frozen=True, slots=True)
 class LintHit:
-    """One place where a rule is broken. ``fix`` replaces the rule's own, and ``fixable`` is that of `Finding`."""
+    """One place where a rule is broken. ``fix`` replaces the rule's own."""
 
     criterion: Criterion | None
     message: str
     fix: str = ""
-    fixable: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,6 @@ class Rule:
                 criterion=hit.criterion.key if hit.criterion else None,
                 message=hit.message,
                 fix=hit.fix or self.fix,
-                fixable=hit.fixable,
             )
             for hit in self.find(subject)
         ]

@@ -50,7 +50,7 @@ def zero_weight(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that never change the reward."""
     for criterion in subject.rubric.criteria:
         if counts_for_nothing(subject, criterion):
-            yield LintHit(criterion, "the weight is 0", fixable=True)
+            yield LintHit(criterion, "the weight is 0")
 
 
 def counts_for_nothing(subject: Subject, criterion: Criterion) -> bool:

@@ -188,6 +188,4 @@ def invisible_text(subject: Subject) -> Iterator[LintHit]:
         shown = [text for level in levels for text in (level.label, level.text)]
         texts = [criterion.text, criterion.reference or "", *(criterion.passages or ()), *shown]
         if found := next(filter(None, map(INVISIBLE.search, texts)), None):
-            in_text = found.string is criterion.text
-            fixable = in_text and INVISIBLE.sub("", criterion.text).strip() != ""
-            yield LintHit(criterion, f"contains U+{ord(found[0]):04X}", fixable=fixable)
+            yield LintHit(criterion, f"contains U+{ord(found[0]):04X}")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from pathlib import Path
 
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
-from rubricsvc.lint import EmptyValue
 from rubricsvc.services.completions import Completions, Labels, Verdicts
 from rubricsvc.services.editing import Edit
 from rubricsvc.services.evolutions import Evolutions
@@ -17,27 +13,10 @@ from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.rewards import Rewards
-from rubricsvc.services.runs import Runs, Sign
+from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.services.runs import Runs
+from rubricsvc.services.validators import Validators
 from rubricsvc.store.session import Database
-
-
-def _accept(_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Validators:
-    """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
-
-    Services do not import the workers, so the process that starts them passes their functions. ``rubric`` and
-    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion, and ``signs`` are what
-    the examples of a run's alarms show.
-    """
-
-    rubric: Callable[[Rubric], None] = _accept
-    judge: Callable[[Judge], None] = _accept
-    empty_value: EmptyValue | None = None
-    signs: Callable[[], Mapping[str, Sign]] = dict
 
 
 class LocalService:
@@ -48,6 +27,7 @@ class LocalService:
         caller: Person or API key that acts.
         approval: Which rubrics are drafts when they are added.
         validators: Checks of the workers.
+        collections_dir: Folder of collections, by default that of the settings.
     """
 
     def __init__(
@@ -57,6 +37,7 @@ class LocalService:
         caller: str | None = None,
         approval: ApprovalPolicy = "generated",
         validators: Validators | None = None,
+        collections_dir: Path | None = None,
     ) -> None:
         self.address = db.url
         self.db, self.caller, self.approval = db, caller, approval
@@ -65,6 +46,9 @@ class LocalService:
         self.imports = Imports(db, Edit(caller, policy=approval), self.validators.rubric)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)
+        self.rubrics = Rubrics(
+            db, caller=caller, approval=approval, validators=self.validators, collections_dir=collections_dir
+        )
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
         self.evolutions = Evolutions(db)
         self.runs = Runs(db, approval, rubric=self.validators.rubric, signs=self.validators.signs)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.states import ApprovalPolicy
-    from rubricsvc.services.local import Validators
+    from rubricsvc.services.validators import Validators
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import RubricRow
 

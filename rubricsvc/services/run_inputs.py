@@ -15,7 +15,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
-from rubricsvc.services.rubric_records import stored_records
+from rubricsvc.services.rubrics import stored_records
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges, labels, migrate, prompts, rubrics, workers
 from rubricsvc.store.session import Database

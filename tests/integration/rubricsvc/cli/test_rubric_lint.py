@@ -42,7 +42,7 @@ def test_lint_prints_findings_and_exits_with_1_on_errors(cli: Cli, broken: Path)
     assert set(found[2:]) == {("dominant-weight", "sign"), *about_two}
     assert ran.lines[0]["name"] == "one" and all(line["rubric"] == "one" for line in ran.lines[1:])
     text = cli("rubrics", "lint", broken)
-    assert text.code == 1 and "\none\n" in text.out and "fix (--fix): " in text.out
+    assert text.code == 1 and "\none\n" in text.out and "fix: " in text.out
 
 
 def test_lint_explains_rules(cli: Cli) -> None:
@@ -50,30 +50,6 @@ def test_lint_explains_rules(cli: Cli) -> None:
     assert (one["name"], one["severity"]) == ("sign", "error") and one["bad"] and one["good"]
     assert "sign" in cli("rubrics", "lint", "--explain", "all").out
     assert cli("rubrics", "lint", "--explain", "sing").code == 2
-
-
-def test_lint_fix_writes_a_file_that_can_be_read(cli: Cli, broken: Path, tmp_path: Path) -> None:
-    ran = cli("rubrics", "lint", broken, "--fix", "--json")
-    assert ran.code == 1 and "copy: merged into two" in ran.err
-    fixed = cli("rubrics", "lint", tmp_path / "broken.fixed.yaml", "--json")
-    assert fixed.lines[0]["criteria"] == 3
-    assert broken.read_text() == BROKEN
-    assert cli("rubrics", "lint", broken, "--fix").code == 2  # the file exists
-    assert cli("rubrics", "lint", broken, "--fix", "--out", "out.jsonl").code == 1
-    criteria = json.loads((tmp_path / "out.jsonl").read_text())["criteria"]
-    assert [(one["key"], one.get("weight", 1)) for one in criteria] == [("sign", 5), ("two", 2), ("short", 1)]
-
-
-def test_lint_of_a_stored_rubric_and_its_fix(cli: Cli, broken: Path) -> None:
-    cli("rubrics", "import", broken)
-    ran = cli("rubrics", "lint", "one@1", "--json")
-    assert ran.code == 1 and ("sign", "sign") in rules(ran.lines)
-    assert cli("rubrics", "lint", "one", "--fix").code == 1
-    second = cli("rubrics", "show", "one@2", "--json").json
-    assert [one["key"] for one in second["rubric"]["criteria"]] == ["sign", "two", "short"]
-    assert second["prompt_id"] == 1
-    cli("rubrics", "lint", "one", "--fix")
-    assert cli("rubrics", "show", "one@3").code != 0  # nothing was left to fix
 
 
 SOUND = """name: dose
@@ -114,4 +90,3 @@ def test_lint_with_model_prints_findings_and_what_was_not_measured(cli: Cli) -> 
         ("model/same-verdict", "amount"),
         ("model/same-verdict", "fault"),
     ]
-    assert "critic: 12 verdicts, 110 tokens, $" in ran.err

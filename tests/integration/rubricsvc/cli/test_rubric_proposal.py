@@ -54,7 +54,7 @@ def test_propose_writes_the_chosen_one(cli: Cli, good: Path, tmp_path: Path) -> 
     assert cli("rubrics", "lint", out).code == 0
     assert cli("rubrics", "import", out, "--draft").code == 0
     stored = cli("rubrics", "list", "--json").json
-    assert (stored["state"], stored["criteria"]) == ("draft", 3)
+    assert (stored["state"], len(stored["rubric"]["criteria"])) == ("draft", 3)
 
 
 def test_propose_exits_with_1_without_a_rubric(cli: Cli) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.services.local import Validators
+from rubricsvc.services.validators import Validators
 from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
 

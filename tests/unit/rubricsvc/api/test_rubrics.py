@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
-from rubricsvc.services.local import Validators
+from rubricsvc.services.validators import Validators
 from rubricsvc.store import keys, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve

@@ -19,7 +19,7 @@ from rubricsvc.formats import InputFile, Record
 from rubricsvc.formats.native import dump
 from rubricsvc.services.editing import Addition, Edit, add_version
 from rubricsvc.services.importing import import_file
-from rubricsvc.services.reviewing import history_of, review
+from rubricsvc.services.rubrics import Rubrics, review
 from rubricsvc.services.submitting import select, submit, with_rubrics
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -91,8 +91,7 @@ def test_review_records_who_when_and_why(each_db: Database) -> None:
     assert act(each_db, id_, "reject", comment="Two questions.") == "draft"
     assert act(each_db, id_, "comment", by="ann", comment="True.") == "draft"
     assert act(each_db, id_, "submit", "approve") == "approved"
-    with each_db.read() as session:
-        events = rubrics.events(session, list(history_of(session, "r")))
+    events = Rubrics(each_db).history("r").data
     assert [(row.from_state, row.to_state, row.by, row.comment) for row in events] == [
         ("draft", "in_review", "ann", "Ready."),
         ("in_review", "draft", "bob", "Two questions."),

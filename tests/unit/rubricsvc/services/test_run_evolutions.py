@@ -11,7 +11,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.evolutions import Approve, RunEvolutions
-from rubricsvc.services.reviewing import review
+from rubricsvc.services.rubrics import review
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC as BASE

@@ -12,7 +12,7 @@ from rubricsvc.formats import InputFile
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.importing import ImportResult, import_file
 from rubricsvc.services.jobs import Jobs
-from rubricsvc.services.reviewing import review
+from rubricsvc.services.rubrics import review
 from rubricsvc.services.submitting import select, veto_warning
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database

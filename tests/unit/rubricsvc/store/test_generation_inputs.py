@@ -10,7 +10,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services import generating
+from rubricsvc.services import rubrics as generating
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.generation import inputs_of_prompt
 from rubricsvc.store.session import Database
