@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from rubricsvc.broker import check_broker
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas.waiting import Notify
@@ -40,6 +39,8 @@ def ensure_worker(
         return
     if is_open:
         try:
+            from rubricsvc.broker import check_broker  # Celery, which other commands do not need
+
             check_broker(get_settings().broker_url)
         except UnavailableError as error:
             notify(f"{error.message}; job {job_id} is stored and waits for a worker")
