@@ -281,7 +281,7 @@ def _rubrics(session: Session, ids: Iterable[int]) -> Mapping[int, Rubric]:
 def known_replies(session: Session, item_id: int) -> dict[str, dict[str, Any]]:
     """Return the replies that an item has, by the digest of the question."""
     rows = session.execute(select(ReplyRow.digest, ReplyRow.reply).where(ReplyRow.item_id == item_id))
-    return {digest: reply for digest, reply in rows}
+    return {row.digest: row.reply for row in rows}
 
 
 def add_reply(session: Session, item_id: int, replies: Mapping[str, dict[str, Any]]) -> None:
