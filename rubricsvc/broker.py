@@ -100,11 +100,7 @@ def attach(db: Database, settings: Settings) -> Database:
 
 
 def check_broker(url: str) -> None:
-    """Check that the broker answers; ``memory://`` always does.
-
-    Raises:
-        UnavailableError: It does not answer.
-    """
+    """Check that the broker answers; ``memory://`` always does."""
     names = ("socket_connect_timeout", "socket_timeout") if url.startswith("redis") else ()
     options = dict.fromkeys(names, BROKER_SECONDS)
     try:

@@ -112,11 +112,7 @@ class Settings(BaseSettings):
 
 
 def read_settings() -> Settings:
-    """Read the settings.
-
-    Raises:
-        InvalidError: a value is invalid, or ``rubricsvc.toml`` is not TOML.
-    """
+    """Read the settings."""
     try:
         return Settings()
     except ValidationError as error:
@@ -134,11 +130,7 @@ def get_settings() -> Settings:
 
 
 def secret(variable: str | None) -> str | None:
-    """Return the value of an environment variable that is sent in a header, or None if it is unset.
-
-    Raises:
-        InvalidError: the value has a character that headers do not allow, for example a line break.
-    """
+    """Return the value of an environment variable that is sent in a header, or None if it is unset."""
     value = os.environ.get(variable or "") or None
     if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
         raise InvalidError(

@@ -150,12 +150,7 @@ def has_run(out: Path) -> bool:
 
 
 def check_folder(out: Path, *, resume: bool) -> None:
-    """Check that ``out`` holds a run if one is to be resumed, and no checkpoint otherwise.
-
-    Raises:
-        NotFoundError: there is no run to resume.
-        ConflictError: there is one already.
-    """
+    """Check that ``out`` holds a run if one is to be resumed, and no checkpoint otherwise."""
     if resume and not has_run(out):
         raise NotFoundError(f"no training run in {out}", hint="start without --resume")
     if not resume and steps(out):
@@ -165,13 +160,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep other processes from training in ``out``, which is made.
-
-    Raises:
-        ConflictError: Another process trains there.
-        InvalidError: It is no folder.
-        UnavailableError: It cannot be made or written.
-    """
+    """Keep other processes from training in ``out``, which is made."""
     lock = FileLock(out / ".lock", timeout=0)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -218,9 +207,6 @@ def save(
     """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing.
 
     ``versions`` are the rubric versions in use, as plain data; see `saved_versions`.
-
-    Raises:
-        UnavailableError: it cannot be written. Earlier checkpoints are kept.
     """
     if config.out is None:
         return
@@ -235,11 +221,7 @@ def save(
 
 @contextmanager
 def complete_folder(final: Path) -> Iterator[Path]:
-    """Name a folder to write, a ``state.json`` among its files, that gets the name ``final`` when it is on disk.
-
-    Raises:
-        UnavailableError: It cannot be written. A folder with the name ``final`` is kept, as are its neighbours.
-    """
+    """Name a folder to write, a ``state.json`` among its files, that gets the name ``final`` when it is on disk."""
     part = final.with_name(f".{final.name}.part")
     for unfinished in final.parent.glob(".step-*.part"):  # of a process that was killed
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -262,11 +244,6 @@ def resume(config: CheckpointConfig, optimizer: MasterAdamW, identity: Identity)
 
     A damaged checkpoint is named in a warning and renamed, so that it does not count as one of ``keep_checkpoints``. A
     run that has no checkpoint yet has done 0 steps.
-
-    Raises:
-        NotFoundError: there is no run.
-        ConflictError: the run was saved with another configuration or other data.
-        InvalidError: no checkpoint is intact, or they belong to another model.
     """
     if config.out is None:
         raise NotFoundError("a run without `out` cannot be resumed", hint="set `out`")
@@ -303,11 +280,7 @@ def saved_identity(out: Path, step: int) -> Identity:
 
 
 def check_identity(saved: Path, before: Identity, now: Identity) -> None:
-    """Check that a checkpoint was saved with the settings and the tasks of now.
-
-    Raises:
-        ConflictError: Names all that differ.
-    """
+    """Check that a checkpoint was saved with the settings and the tasks of now."""
     changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
     if not changed:
         return

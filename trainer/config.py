@@ -452,11 +452,6 @@ def load_config(path: Path, *, changes: Mapping[str, Any] | None = None) -> RunC
     """Return the run that a TOML file describes. Its paths are relative to the file; ``out`` is ``runs/<name>``.
 
     ``policy.model`` is an absolute path where there is such a folder: it names the policy wherever the file is read.
-
-    Raises:
-        NotFoundError: there is no such file.
-        InvalidError: it is not TOML, fields are unknown, missing or out of range, files of data do not exist, or
-            ``out`` is the folder of the file; the message names all of them.
     """
     config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, path_problems, changes)
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take

@@ -47,11 +47,6 @@ def read_toml(
     """Return the values of a TOML file.
 
     ``defaults`` are those of fields that it leaves out; ``changes`` are in place of its own, by dotted path.
-
-    Raises:
-        NotFoundError: there is no such file.
-        InvalidError: it is not TOML, or has values that no field takes; or fields are unknown, missing or out of range,
-            or ``check`` found a problem. The message names all of them.
     """
     try:
         data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))

@@ -88,12 +88,7 @@ def check_start(
     evolution: OnlineEvolution | None,
     evaluation: Evaluation | None,
 ) -> None:
-    """Check the arguments of `trainer.loop.train` against its configuration.
-
-    Raises:
-        InvalidError: There are no tasks, a prompt is too long, or an argument does not agree with the configuration.
-        NotFoundError, ConflictError: There is no run to resume, or one not to resume.
-    """
+    """Check the arguments of `trainer.loop.train` against its configuration."""
     if not tasks:
         raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
     pairs = (("evolve", config.evolve, "evolution", evolution), ("eval", config.eval, "evaluation", evaluation))
@@ -148,11 +143,6 @@ def train(
         recorder: records the run with its rollouts.
         evaluation: what evaluates the policy on held-out prompts; needed with ``config.eval``.
         tracking: what gets the metrics and evaluations as well.
-
-    Raises:
-        UnavailableError: too few rewards, also after a pause, or a checkpoint cannot be written; resume the run.
-        NotFoundError, ConflictError: no run to resume; or one not to resume, or of another configuration or judge.
-        InvalidError: no tasks, a prompt too long for the policy, a wrong number of rewards, or a gradient not finite.
     """
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)

@@ -67,9 +67,6 @@ class MasterAdamW:
         """Apply the accumulated gradients, clipped to ``grad_clip``, and return their norm before the clip.
 
         Without gradients nothing changes.
-
-        Raises:
-            NonFiniteError: the gradient is NaN or infinite. The weights do not change.
         """
         grads = [master.grad for master in self.masters.values() if master.grad is not None]
         norm = float(nn.utils.get_total_norm(grads)) if grads else 0.0
@@ -105,11 +102,7 @@ class MasterAdamW:
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore ``state()``, and the model's weights with it.
-
-        Raises:
-            InvalidError: the state belongs to another model.
-        """
+        """Restore ``state()``, and the model's weights with it."""
         saved = {name: tensor.shape for name, tensor in tensors.items()}
         expected = {f"master.{name}": master.shape for name, master in self.masters.items()}
         for name in saved:  # which of Adam's tensors there are depends on the weights that had a gradient

@@ -76,11 +76,7 @@ def sample_preview(
     samples: int,
     on_prompt: Callable[[], None],
 ) -> PreviewSamples:
-    """Sample completions of prompts as in training, and score them; prompts with fewer than two scores are left out.
-
-    Raises:
-        UnavailableError: More than ``max_unscored`` of the completions have no reward.
-    """
+    """Sample completions of prompts as in training, and score them; prompts with fewer than two scores are left out."""
     found = PreviewSamples(features={name: [] for name in _FEATURES})
     found.criteria = {criterion.key: [] for task in tasks for criterion in task.rubric.criteria}
     sources = [of_evaluation(rewards, PREFLIGHT), *([of_evaluation(gold, PREFLIGHT)] if gold is not None else [])]
@@ -168,9 +164,6 @@ class Preflight:
         What is sampled and not stored yet is sampled if ``sample`` is set; None does so where that is a small part of
         the run. A control has no reward to preview, and a policy that has not learned its demonstrations nothing to
         show.
-
-        Raises:
-            RefusedError: A check refuses the run, and it is not forced.
         """
         from trainer.warm_up import is_warmed_up
 

@@ -41,10 +41,6 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
     """Check that all prompts, held-out ones included, and the policy's training fit; return the memory it takes.
 
     With ``acting`` a prompt has the descriptions of the tools, and a completion is an episode.
-
-    Raises:
-        InvalidError: Names every size that does not fit, and what would.
-        UnavailableError: The model cannot be read.
     """
     with loading(config.policy.model):
         model = AutoConfig.from_pretrained(model_path(config.policy.model))
@@ -104,11 +100,7 @@ def _weight_bytes(config: TrainConfig) -> int:
 
 
 def check_device(device: str) -> None:
-    """Check that torch can use a device.
-
-    Raises:
-        InvalidError: It cannot.
-    """
+    """Check that torch can use a device."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:

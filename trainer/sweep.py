@@ -71,22 +71,13 @@ class Cell:
 
 
 def load_sweep(path: Path) -> SweepConfig:
-    """Return the sweep that a TOML file describes; its paths are relative to the file, ``out`` is ``sweeps/<name>``.
-
-    Raises:
-        NotFoundError: There is no such file.
-        InvalidError: Fields are unknown, missing or out of range.
-    """
+    """Return the sweep that a TOML file describes; its paths are relative to the file, ``out`` is ``sweeps/<name>``."""
     sweep = read_toml(path, SweepConfig, {"out": str(Path("sweeps", path.stem))})
     return sweep.model_copy(update={"base": path.parent / sweep.base, "out": path.parent / sweep.out})
 
 
 def cells_of(sweep: SweepConfig) -> list[Cell]:
-    """Return the runs of a sweep, those of a variant together; all of their configurations are checked.
-
-    Raises:
-        InvalidError: A configuration is invalid, or two are the same.
-    """
+    """Return the runs of a sweep, those of a variant together; all of their configurations are checked."""
     cells = [_cell(sweep, variant, seed) for variant in _variants(sweep) for seed in sweep.seeds]
     by_content: dict[str, Cell] = {}
     for cell in cells:
@@ -160,10 +151,6 @@ def train_controls(
     """Train a run and its controls, and yield the comparison of the run with each.
 
     Runs that are finished, or that stopped at a divergence, are not repeated.
-
-    Raises:
-        StoppedError: A person stopped one of the runs.
-        ConflictError: A finished run has other settings, prompts or rubrics; none is trained then.
     """
     progress = progress or Logged()
     require_evaluation(load_config(config), str(config))
@@ -195,10 +182,6 @@ def train_sweep(
 
     Runs that are finished, or that stopped at a divergence, are not repeated. One that fails is in the table, and the
     others go on.
-
-    Raises:
-        StoppedError: A person stopped one of the runs.
-        ConflictError: A finished run has other settings, prompts or rubrics; none is trained then.
     """
     progress = progress or Logged()
     sweep = load_sweep(config)

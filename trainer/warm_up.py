@@ -58,9 +58,6 @@ def warm_up(
         on_step: Called with the metrics of each step of the warm-up.
         stop: When set, the warm-up ends after the current step, and goes on when it is called again.
         record: Plain data for the ``config.json`` of the warm-up.
-
-    Raises:
-        ConflictError: A warm-up of other demonstrations or settings has begun in this folder.
     """
     folder, _ = _warm_up_of(config)
     options: dict[str, Any] = {"on_step": on_step, "stop": stop, "record": record}

@@ -68,11 +68,7 @@ async def reject_cross_site(request: Request) -> None:
 def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
-    """Set the caller to the name of the API key.
-
-    Raises:
-        UnauthorizedError: A key is required, and no valid one was sent.
-    """
+    """Set the caller to the name of the API key."""
     required = _asks_for_key(request)
     request.state.caller = ANONYMOUS
     if credentials is None:

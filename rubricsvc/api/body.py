@@ -72,12 +72,7 @@ class StrictRoute(APIRoute):
 
 
 async def validate_body(request: Request) -> None:
-    """Validate the body of a `StrictRoute`, in a thread if it is large. As a dependency this runs before the endpoint.
-
-    Raises:
-        TooLargeError: the body has too many values.
-        InvalidError: the body has too many errors to list.
-    """
+    """Validate the body of a `StrictRoute` before the endpoint runs, in a thread if it is large."""
     body, field = getattr(request, "strict_body", None), getattr(request.scope["route"], "body_field", None)
     if body is None or field is None:
         return

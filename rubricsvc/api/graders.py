@@ -67,11 +67,7 @@ async def run(db: Db, validators: ValidatorsDep, settings: SettingsDep, new: Jso
 
 
 async def _wait(db: Database, pending: grading.PendingRun, began: float, longest: float) -> None:
-    """Wait until the jobs are finished, without holding a connection.
-
-    Raises:
-        UnavailableError: no worker is running, or ``longest`` seconds have passed.
-    """
+    """Wait until the jobs are finished, without holding a connection."""
     pause, seen = 0.02, began
     while (state := await run_in_threadpool(grading.state, db, pending)) != "finished":
         now = time.monotonic()

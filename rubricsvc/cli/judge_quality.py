@@ -88,9 +88,6 @@ def probed(judge: Judge, *, timeout_s: float = math.inf, more: str = "") -> Prob
 
     Returns:
         The verdicts; None if there is no model to ask.
-
-    Raises:
-        UnavailableError: The judge does not answer at all; the hint says what to change, and ends with ``more``.
     """
     from workers.audit.repeatability import COMPLETION, RUBRIC
     from workers.audit.repeatability import probe as ask_both

@@ -123,11 +123,7 @@ def _print_plan(config: JudgeTrainConfig, prepared: Prepared, *, families: bool)
 def _train(
     config: JudgeTrainConfig, prepared: Prepared, *, resume: bool, audit: bool
 ) -> tuple[Judge, Passport, dict[str, float]]:
-    """Train and examine a judge; return it with its passport and the numbers of the training.
-
-    Raises:
-        KeyboardInterrupt: It was stopped; the weights so far are in a checkpoint.
-    """
+    """Train and examine a judge; return it with its passport and the numbers of the training."""
     from trainer.judge_training.run import examine_judge, train_judge
 
     with progress_bar("training") as bar, Terminal().stopping() as stop:

@@ -95,12 +95,7 @@ def check_reachable(endpoint: Endpoint) -> None:
 
 
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
-    """Return the models that an OpenAI-compatible server lists.
-
-    Raises:
-        UnavailableError: It does not answer, or with something else.
-        InvalidError: The project is ``local_only`` and the server is elsewhere.
-    """
+    """Return the models that an OpenAI-compatible server lists."""
     import httpx2
 
     url = (endpoint.base_url or OPENAI).rstrip("/")

@@ -296,12 +296,7 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
 
 @contextmanager
 def replaced(out: Path, *, folder: bool = False) -> Iterator[Path]:
-    """Name a path to write a file (or a folder) at, which replaces ``out`` as a whole when the block succeeds.
-
-    Raises:
-        ConflictError: ``out`` is a device, a pipe or a file where a folder is written, or a folder that is not empty.
-        NotFoundError: the folder of ``out`` does not exist.
-    """
+    """Name a path to write a file (or a folder) at, which replaces ``out`` as a whole when the block succeeds."""
     if _is_special(out) or (out.is_file() if folder else out.is_dir()):
         what = "folder" if folder else "file"
         raise ConflictError(f"{out} is no {what}", hint=f"name a {what}")

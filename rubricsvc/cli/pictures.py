@@ -12,12 +12,7 @@ ENDINGS = (".svg", ".png")
 
 
 def check_picture(out: Path, *others: str) -> str:
-    """Return the ending of a file to be written, in lower case.
-
-    Raises:
-        InvalidError: It is neither a picture nor one of ``others``.
-        UnavailableError: The extra ``charts`` is not installed.
-    """
+    """Return the ending of a file to be written, in lower case."""
     with needs_extra("charts"):
         import altair  # noqa: F401
         import vl_convert  # noqa: F401

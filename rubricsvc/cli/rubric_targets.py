@@ -51,24 +51,12 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> tuple[Record, Rubr
 def target_of(
     target: str, name: str | None = None, *, of_several: str | None = None, allow_drafts: bool = True
 ) -> RubricTarget:
-    """Return the one rubric that is meant; ``name`` chooses one of a file, ``of_several`` only if it has more.
-
-    Raises:
-        NotFoundError: there is neither such a file nor such a stored rubric.
-        NotApprovedError: no version of the name is approved, and drafts are not allowed.
-        InvalidError: the file is invalid, or has another number of rubrics, or a check has wrong arguments.
-    """
+    """Return the one rubric that is meant; ``name`` chooses one of a file, ``of_several`` only if it has more."""
     return _only(target, targets_of(target, name, allow_drafts=allow_drafts), of_several)
 
 
 def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = True) -> list[RubricTarget]:
-    """Return the stored rubric, or all rubrics of the file, or those of this name.
-
-    Raises:
-        NotFoundError: there is neither such a file nor such a stored rubric.
-        NotApprovedError: no version of the name is approved, and drafts are not allowed.
-        InvalidError: the file is invalid, or has no such rubric, or a check has wrong arguments.
-    """
+    """Return the stored rubric, or all rubrics of the file, or those of this name."""
     if (stored := find_stored(target, allow_drafts=allow_drafts)) is not None:
         record, row = stored
         return [RubricTarget(row.ref, row.value, record.prompt, None, row)]
@@ -79,11 +67,7 @@ def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = Tru
 
 
 def target_of_file(file: str, name: str | None = None) -> RubricTarget:
-    """Return the only rubric of a file, or the one of this name, without a database.
-
-    Raises:
-        InvalidError: the file is invalid or missing, or has another number of rubrics.
-    """
+    """Return the only rubric of a file, or the one of this name, without a database."""
     return _only(file, _of_file(file, name))
 
 

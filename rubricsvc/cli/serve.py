@@ -40,11 +40,7 @@ def serve(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; with port 0 at a free one.
-
-    Raises:
-        InvalidError: It cannot listen there; uvicorn would only log it.
-    """
+    """Return a socket that listens there; with port 0 at a free one."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

@@ -56,10 +56,6 @@ def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pag
         path: A folder, whose files with other endings and whose hidden files are left out; or a file.
         faults: Gets what cannot be read.
         encoding: Of files that do not name theirs.
-
-    Raises:
-        NotFoundError: There is nothing at the path.
-        InvalidError: It is a file of another kind, a folder without documents, or the encoding is unknown.
     """
     try:
         codecs.lookup(encoding)
@@ -353,11 +349,6 @@ def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-
             ``postgresql-doc-15``.
         faults: Gets what cannot be read.
         encoding: Of pages that do not name theirs.
-
-    Raises:
-        NotFoundError: It is not installed.
-        InvalidError: It has no HTML.
-        UnavailableError: The machine has no dpkg.
     """
     files = _html_of(package)
     root = Path(os.path.commonpath([file.parent for file in files]))
@@ -438,9 +429,6 @@ def python_reference() -> Iterator[Document]:
     """Yield CPython's language reference, about 80 long documents, the shortest first: chapters repeat their sections.
 
     Code, which ``pydoc`` sets in double quotes, is set in backticks, so that double quotes remain for quotations.
-
-    Raises:
-        UnavailableError: this Python was installed without it.
     """
     try:
         from pydoc_data.topics import topics
@@ -462,9 +450,6 @@ def python_pages() -> list[Page]:
 
     Chapters repeat their sections: a link has several targets where several pages have the heading, but none within
     its page.
-
-    Raises:
-        UnavailableError: this Python was installed without it.
     """
     documents = list(python_reference())
     by_heading: dict[str, list[str]] = {}

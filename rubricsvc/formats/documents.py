@@ -21,9 +21,6 @@ def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:
 
     The file has one judge, a list of them, or several YAML documents. A panel or cascade may name members that are
     earlier in the file, or stored: ``find`` returns a stored judge by name.
-
-    Raises:
-        InvalidFileError: The file or one of its judges is invalid.
     """
     file = InputFile("judge.yaml", stream=sys.stdin.buffer, name="<stdin>") if str(path) == "-" else InputFile(path)
     judges: dict[str, Judge] = {}
@@ -60,11 +57,7 @@ def dump_judge(judge: Judge, stream: TextIO) -> None:
 
 
 def load_passport(path: Path) -> Passport:
-    """Read the passport of a judge.
-
-    Raises:
-        InvalidFileError: the file or the passport is invalid.
-    """
+    """Read the passport of a judge."""
     file = InputFile(path)
 
     def read(entry: Entry) -> Iterator[Passport]:

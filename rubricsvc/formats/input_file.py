@@ -90,10 +90,6 @@ class InputFile:
         """Return the iterator over the records. There is one: each record is read once.
 
         A line that is not JSON is added to ``errors``.
-
-        Raises:
-            InvalidFileError: the file is missing, not readable, not text in UTF-8, too large, or as a whole not YAML or
-                JSON.
         """
         if self._entries is None:
             self._entries = self._read()
@@ -107,9 +103,6 @@ class InputFile:
         """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
 
         ``entries`` are records that were made of those of the file.
-
-        Raises:
-            InvalidFileError: the file cannot be read to its end; it has the errors of the records before, too.
         """
         for entry in self._all_entries() if entries is None else entries:
             parsed: list[T] = []
@@ -166,11 +159,7 @@ class InputFile:
                 )
 
     def _read_folder(self) -> Iterator[Entry]:
-        """Yield the records of the data files in a folder, such as one of Hugging Face's ``datasets``.
-
-        Raises:
-            InvalidFileError: there is none, or one of them cannot be read.
-        """
+        """Yield the records of the data files in a folder, such as one of Hugging Face's ``datasets``."""
         described = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
         paths = sorted(path for path in self.path.rglob("*") if path.suffix.lower() in _COLLECTED and path.is_file())
         paths = [path for path in paths if path.name not in described and not path.name.startswith((".", "cache-"))]
@@ -229,11 +218,7 @@ class InputFile:
 
 
 def append_row(rows: list[Entry], row: Entry) -> None:
-    """Append a row of CSV to those of its rubric.
-
-    Raises:
-        InvalidFileError: these are too many criteria for a rubric.
-    """
+    """Append a row of CSV to those of its rubric."""
     if len(rows) >= MAX_CRITERIA:
         message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
         raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")

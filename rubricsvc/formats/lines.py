@@ -37,11 +37,7 @@ def is_completion(first: Any) -> bool:
 
 
 def read_all(file: InputFile) -> list[CompletionLine]:
-    """Return the completions of a file, which may name no prompt.
-
-    Raises:
-        InvalidFileError: the file is invalid, or has no completion.
-    """
+    """Return the completions of a file, which may name no prompt."""
     lines = [line for line, _ in file.parse(partial(read_completion, needs_prompt=False))]
     file.errors.raise_if_any()
     if not lines:
@@ -78,12 +74,7 @@ _TRAJECTORY = 'expected JSON: a list of messages (role, content, tool_calls), {"
 
 
 def read_trajectory(file: InputFile) -> Completion:
-    """Return the trajectory in a file: a list of messages, a mapping with ``messages``, or a message a line.
-
-    Raises:
-        InvalidError: there is no message of role ``assistant``.
-        FormatError: a message is not valid.
-    """
+    """Return the trajectory in a file: a list of messages, a mapping with ``messages``, or a message a line."""
     data = list(file.parse(lambda entry: [entry.data]))
     file.errors.raise_if_any()
     messages = data[0]["messages"] if len(data) == 1 and isinstance(data[0], dict) and "messages" in data[0] else data

@@ -73,11 +73,7 @@ class Mapping(Value):
 
 
 def load_mapping(path: str | Path) -> Mapping:
-    """Read a mapping file.
-
-    Raises:
-        InvalidFileError: it is invalid; the errors have line and path.
-    """
+    """Read a mapping file."""
     file = InputFile(path)
     mappings = list(file.parse(_read_mapping))
     file.errors.raise_if_any("docs/formats.md describes mapping files")

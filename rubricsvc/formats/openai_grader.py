@@ -105,11 +105,7 @@ def parse_prompt(item: Any) -> Prompt:
 
 
 def parse(data: Any) -> Grader:
-    """Return the grader in plain data that comes from no file.
-
-    Raises:
-        InvalidError: it is not a grader; ``path`` names the field.
-    """
+    """Return the grader in plain data that comes from no file."""
     return _parse(lambda entry: _grader(entry, data, ("grader",)), "docs/graders.md describes the graders")
 
 

@@ -77,11 +77,7 @@ class GivenLabel(Value):
     level: str | None = None
 
     def resolve(self, criterion: Criterion | None) -> Label:
-        """Return the label with the value that its level has on the scale of the criterion.
-
-        Raises:
-            InvalidError: the level is unknown; ``path`` names the field.
-        """
+        """Return the label with the value that its level has on the scale of the criterion."""
         if self.level is None:
             return self.label
         value: float | None
@@ -152,11 +148,7 @@ class Entry:
         self.add(code, f"expected {what}, found {describe(value)}", path)
 
     def mapping(self, allowed: Collection[str]) -> dict[str, Any]:
-        """Return the data, after adding an error for each field that is not ``allowed``.
-
-        Raises:
-            InvalidFileError: it is not a mapping.
-        """
+        """Return the data, after adding an error for each field that is not ``allowed``."""
         if not isinstance(self.data, dict):
             self.expected("dict_type", "a mapping", self.data)
             raise InvalidFileError(self.errors)
@@ -177,9 +169,6 @@ class Entry:
 
         ``nested`` has the fields of ``data`` whose own fields are in the record itself, with the names of these in the
         record where they differ.
-
-        Raises:
-            InvalidFileError: the data is invalid; the errors are added.
         """
         try:
             return model.model_validate_json(json.dumps(data), strict=True)

@@ -132,11 +132,7 @@ def is_deep_research_bench(folder: Path) -> bool:
 
 
 def read_deep_research_bench(file: InputFile, *, language: str | None = None) -> Iterator[Record]:
-    """Yield a record for each valid task, of one ``language`` if given; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: query.jsonl or criteria.jsonl is missing, or a file cannot be read at all.
-    """
+    """Yield a record for each valid task, of one ``language`` if given; errors are added to ``file.errors``."""
     if file.is_stream:  # its path is not a path of this machine
         hint = "import the folder with `rubricsvc rubrics import FOLDER`"
         raise file_error(file.location, "is_stream", "DeepResearch Bench is a folder, not a single file", hint)

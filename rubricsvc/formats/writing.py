@@ -153,11 +153,7 @@ def _differences(before: Row, after: Row) -> Iterator[str]:
 
 
 def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row]:
-    """Yield the rows of the records in a format, and count in ``losses`` what it does not carry.
-
-    Raises:
-        InvalidError: the format does not exist or cannot be written, or cannot carry a record at all.
-    """
+    """Yield the rows of the records in a format, and count in ``losses`` what it does not carry."""
     if format not in WRITERS:
         what = "cannot be written" if format in FORMATS else "does not exist"
         hint = f"choose one of {', '.join(WRITERS)}"
@@ -195,11 +191,7 @@ def _read_back(written: list[Row], record: Record, format: str) -> Record | None
 
 
 def container_of(format: str, out: Path | None) -> str:
-    """Return how rows of a format are written: by the ending of the file, else as the format is written.
-
-    Raises:
-        InvalidError: the format is not written to such a file.
-    """
+    """Return how rows of a format are written: by the ending of the file, else as the format is written."""
     endings = {".csv": "csv"} if format == "criteria_csv" else ENDINGS
     if format == "native":
         endings = {**endings, ".yaml": "yaml", ".yml": "yaml"}
@@ -211,11 +203,7 @@ def container_of(format: str, out: Path | None) -> str:
 
 
 def dump(records: Iterable[Record], out: str | Path, format: str = "native") -> Losses:
-    """Write records to a file, in the container of its ending; return what the format does not carry.
-
-    Raises:
-        InvalidError: the format cannot be written, cannot carry a record, or is not written to such a file.
-    """
+    """Write records to a file, in the container of its ending; return what the format does not carry."""
     path, losses = Path(out), Losses()
     container = container_of(format, path)
     if container == "parquet":

@@ -51,10 +51,6 @@ def read(text: str, file: str, max_values: int | None = None) -> Iterator[Docume
     """Yield the records of all documents in the text; a document is one record or a list of them.
 
     Tags, duplicate keys and NaN are errors of their record.
-
-    Raises:
-        InvalidFileError: it is not YAML, or is nested or aliased beyond the limits, or has more than ``max_values``
-            keys, values and ends of collections.
     """
     try:
         _check_size(text, file, max_values)

@@ -30,11 +30,7 @@ _LINEAR = {"weighted_mean", "ldc", "autorubric", "healthbench", "researchrubrics
 
 
 def grader_of(rubric: Rubric, name: str) -> dict[str, Any]:
-    """Return a grader as JSON data: one grader for each criterion, combined by the rubric's formula.
-
-    Raises:
-        InvalidError: OpenAI's graders have no counterpart of a check or of the formula.
-    """
+    """Return a grader as JSON data: one grader for each criterion, combined by the rubric's formula."""
     parts = {}
     for place, criterion in enumerate(rubric.criteria):
         parts[_variable(criterion.key, place, rubric)] = _part(criterion, place)

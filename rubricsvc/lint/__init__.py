@@ -54,11 +54,7 @@ def rules_of(
     *,
     known: Mapping[str, Rule] = RULES,
 ) -> list[Rule]:
-    """Return the ``known`` rules of these names (by default all), less the ignored ones and those below a severity.
-
-    Raises:
-        InvalidError: there is no rule of that name.
-    """
+    """Return the ``known`` rules of these names (by default all), less the ignored ones and those below a severity."""
     for name in (*names, *ignored):
         rule_named(name, known)
     least = SEVERITIES.index(severity)
@@ -67,11 +63,7 @@ def rules_of(
 
 
 def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
-    """Return the ``known`` rule of this name.
-
-    Raises:
-        InvalidError: there is none.
-    """
+    """Return the ``known`` rule of this name."""
     if name not in known:
         raise InvalidError(f"unknown rule {name!r}", hint=f"expected one of {', '.join(sorted(known))}", path="rule")
     return known[name]

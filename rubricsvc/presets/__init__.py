@@ -18,11 +18,7 @@ NAMES = tuple(sorted(_FILES))
 
 
 def text(name: str, prompt: str | None = None) -> str:
-    """Return the YAML of a preset; with a prompt it is the rubric of that prompt, under a name of its own.
-
-    Raises:
-        NotFoundError: there is no such preset.
-    """
+    """Return the YAML of a preset; with a prompt it is the rubric of that prompt, under a name of its own."""
     if name not in _FILES:
         hint = f"choose one of {', '.join(NAMES)}"
         raise NotFoundError(f"no preset {cut(repr(name), 80)}", hint=hint, path="preset")

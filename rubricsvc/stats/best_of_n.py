@@ -24,9 +24,6 @@ def chosen_mean(proxy: Floats, gold: Floats, n: int) -> float:
 
     With the samples by rising proxy, the i-th is chosen from C(i-1, n-1) of the C(N, n) subsets of n. With
     ``gold = proxy`` it is the expected maximum, with both negated less the expected minimum.
-
-    Raises:
-        ValueError: There are fewer than n samples.
     """
     if not 1 <= n <= len(proxy):
         raise ValueError(f"best of {n} needs as many samples, found {len(proxy)}")

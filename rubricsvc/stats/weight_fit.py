@@ -59,9 +59,6 @@ def fit_weights(
 
     Criteria whose values do not vary keep their weight. The others are scaled so that the sum of their absolute weights
     stays, which changes no order.
-
-    Raises:
-        InvalidError: There are too few rows or clusters, no value varies, or no weights of these signs fit.
     """
     rows, clusters = len(problem.values), len(np.unique(problem.clusters))
     if rows < MIN_ROWS or clusters < MIN_CLUSTERS:

@@ -45,11 +45,7 @@ class Grant:
 
 
 def check(judge: Judge, budget: float | None, *, least: float = 0.0) -> None:
-    """Check that a job of this judge can be held to ``budget``.
-
-    Raises:
-        InvalidError: It is not above ``least``, or a judge's price is unknown.
-    """
+    """Check that a job of this judge can be held to ``budget``."""
     if budget is None:
         return
     if not least < budget < 1e9:
@@ -147,11 +143,7 @@ def exhaust(session: Session, job_id: int) -> None:
 
 
 def reopen(session: Session, job: JobRow, budget: float | None) -> None:
-    """Set the budget of a job that is retried; None keeps the old one. The job's row must be locked.
-
-    Raises:
-        InvalidError: The budget is used up, or the new one is not above what is spent and reserved.
-    """
+    """Set the budget of a job that is retried; None keeps the old one. The job's row must be locked."""
     write_off(session, job.id)
     check(job.judge.value, budget, least=job.spent + reserved_totals(session, job.id).held)
     if job.exhausted and budget is None:

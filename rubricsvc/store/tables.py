@@ -155,11 +155,7 @@ class JudgeRow(DatedRow):
 
     @property
     def value(self) -> Judge:
-        """The core value.
-
-        Raises:
-            InvalidError: it was stored when fewer values, for example of addresses, were invalid.
-        """
+        """The core value."""
         try:
             return Judge.model_validate(self.content)
         except ValidationError as error:

@@ -25,11 +25,7 @@ from trainer.policies.tokens import transcript
 
 
 def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) -> list[Task]:
-    """Return the tasks that have demonstrations, with these; prompts are compared by their content.
-
-    Raises:
-        InvalidError: No task has one.
-    """
+    """Return the tasks that have demonstrations, with these; prompts are compared by their content."""
     by_prompt: defaultdict[str, list[Completion]] = defaultdict(list)
     for line in lines:
         if line.prompt is not None:
@@ -46,22 +42,14 @@ def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) 
 
 
 def demonstrated(policy: Policy, tasks: Sequence[Task], group_size: int, seed: int) -> Rollouts:
-    """Return ``group_size`` demonstrations of each task as rollouts, in a random order; few are repeated.
-
-    Raises:
-        InvalidError: A demonstration is longer than the policy's context.
-    """
+    """Return ``group_size`` demonstrations of each task as rollouts, in a random order; few are repeated."""
     rng = Random(seed)
     chosen = [one for task in tasks for one in _group(task.demonstrations, group_size, rng)]
     return rollouts_of([task.prompt for task in tasks], chosen, policy)
 
 
 def rollouts_of(prompts: Sequence[Prompt], completions: Sequence[Completion], policy: Policy) -> Rollouts:
-    """Return completions as if the policy had sampled them: those of the first prompt, of the second, and so on.
-
-    Raises:
-        InvalidError: A completion is longer than the policy's context.
-    """
+    """Return completions as if the policy had sampled them: those of the first prompt, of the second, and so on."""
     group_size = len(completions) // len(prompts)
     ids_QP, mask_QP = policy.encode(prompts, 1)
     notes = policy.acting is not None and policy.acting.limits.notes

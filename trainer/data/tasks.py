@@ -70,11 +70,7 @@ def on_both_sides(train: Iterable[Task], held_out: Iterable[Task]) -> list[Task]
 
 
 def check_apart(train: Iterable[Task], held_out: Sequence[Task]) -> None:
-    """Check that no prompt is both trained on and held out.
-
-    Raises:
-        InvalidError: Names the prompts that are; at most 20 of them, with their number.
-    """
+    """Check that no prompt is both trained on and held out."""
     trained = {content_key(task.prompt) for task in train}
     overlap = [task for task in held_out if content_key(task.prompt) in trained]
     if overlap:
@@ -89,9 +85,6 @@ def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task]
     Equal prompts, and those that were made of one page of a collection, are on one side.
 
     The sides depend on the prompts and the seed, not on the order of the data.
-
-    Raises:
-        InvalidError: The share leaves one side without prompts.
     """
     groups: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:

@@ -76,11 +76,7 @@ class Episode(Protocol):
         """The final text, None until the policy has finished."""
 
     def step(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the result of a call, whose arguments are those that the tool has.
-
-        Raises:
-            ToolError: The call cannot be answered.
-        """
+        """Return the result of a call, whose arguments are those that the tool has."""
 
 
 class Environment(Protocol):

@@ -185,11 +185,7 @@ class RunningEpisode:
 
 
 def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> RunningEpisode:
-    """Begin an episode.
-
-    Raises:
-        InvalidError: The environment has no tools, or two of one name.
-    """
+    """Begin an episode."""
     tools = limits.tools(environment)
     names = Counter(tool.name for tool in tools)
     if not names or (name := names.most_common(1)[0])[1] > 1:

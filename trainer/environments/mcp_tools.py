@@ -59,12 +59,7 @@ class McpTools:
     """
 
     def __init__(self, servers: Sequence[McpServer], inner: Environment | None, timeout_s: float) -> None:
-        """Connect to the servers.
-
-        Raises:
-            UnavailableError: A server cannot be reached.
-            InvalidError: It lacks a tool that was named, a tool cannot be used, or two have one name.
-        """
+        """Connect to the servers."""
         self.inner, self.timeout_s = inner, timeout_s
         self.tools: tuple[Tool, ...] = tuple(inner.tools) if inner is not None else ()
         self.sources: dict[str, tuple[McpConnection, str]] = {}
@@ -212,24 +207,14 @@ class McpConnection:
     """A connection to a server; ``tools`` are those that it had when it was first opened."""
 
     def __init__(self, server: McpServer) -> None:
-        """Open the connection.
-
-        Raises:
-            UnavailableError: The server cannot be reached.
-        """
+        """Open the connection."""
         self._server = server
         self._pause_s, self._not_before = FIRST_PAUSE_S, 0.0
         self._session: _Session | None = None
         self.tools: list[ServerTool] = _loop().run(self._list_tools())
 
     def call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> CallToolResult:
-        """Call a tool.
-
-        Raises:
-            ToolError: The server refuses the call.
-            ServerUnavailable: The connection was lost, or was a short time ago.
-            TimeoutError: The server did not answer in time.
-        """
+        """Call a tool."""
         return _loop().run(self._call(name, arguments, timeout_s))
 
     def close(self) -> None:
@@ -369,11 +354,7 @@ def _loop() -> EventLoopThread:
 
 @cache
 def connect(server: McpServer) -> McpConnection:
-    """Return the connection to a server, which the process opens once and keeps.
-
-    Raises:
-        UnavailableError: The server cannot be reached.
-    """
+    """Return the connection to a server, which the process opens once and keeps."""
     connection = McpConnection(server)
     atexit.register(connection.close)
     return connection

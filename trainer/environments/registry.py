@@ -15,12 +15,7 @@ NO_TOOLS = ToolsConfig()
 
 
 def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsConfig = NO_TOOLS) -> Acting:
-    """Return the environment of a configuration, with the limits of an episode.
-
-    Raises:
-        NotFoundError: There is no such collection.
-        UnavailableError: An MCP server cannot be reached.
-    """
+    """Return the environment of a configuration, with the limits of an episode."""
     environment: Environment | None = None
     match config.name:
         case "research":

@@ -54,9 +54,6 @@ class Research:
             name: Name of the collection.
             snippet_chars: Characters of a document that a search shows.
             shown_chars: Characters of a document that `open` and `find` show.
-
-        Raises:
-            NotFoundError: There is none of that name.
         """
         self.collection = open_collection(folder, name)
         self.snippet_chars, self.shown_chars = snippet_chars, shown_chars
@@ -64,11 +61,7 @@ class Research:
         self._guards = LeakGuards(self.collection)
 
     def reset(self, prompt: Prompt) -> ResearchEpisode:
-        """Begin an episode.
-
-        Raises:
-            InvalidError: The prompt was made of another collection.
-        """
+        """Begin an episode."""
         item = prompt.item or {}
         if item.get("digest", self.collection.digest) != self.collection.digest:
             raise InvalidError(

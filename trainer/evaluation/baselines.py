@@ -221,10 +221,6 @@ def run_baselines(
         stop: When set, the supervised baseline ends after the current step, and goes on when it is run again.
         record: Plain data for the ``config.json`` of the supervised baseline.
         recorder: Records the baselines as evaluations of the run, also earlier ones that are not on record.
-
-    Raises:
-        UnavailableError: Too many completions have no reward; run it again.
-        InvalidError: The run has no folder.
     """
     if config.out is None:
         raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")

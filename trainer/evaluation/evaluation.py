@@ -153,11 +153,7 @@ class Evaluation:
         return sorted(self._history.steps, key=lambda line: int(line["step"]))
 
     def begin(self, done: int) -> None:
-        """Continue after ``done`` steps: the lines of later ones, which are repeated, are dropped.
-
-        Raises:
-            ConflictError: Earlier evaluations were of other prompts or settings.
-        """
+        """Continue after ``done`` steps: the lines of later ones, which are repeated, are dropped."""
         self._history = History(self._out, done, LINES)
         check_setup(self._out, self.lines, self.evaluator.setup)
         self._record_earlier()
@@ -173,11 +169,7 @@ class Evaluation:
                 self._recorder.evaluation(record_of_file(self.evaluator, line, path))
 
     def run(self, policy: Policy, step: int, name: str) -> Metrics | None:
-        """Evaluate ``policy`` after ``step`` steps if that is due and was not done; return the line.
-
-        Raises:
-            UnavailableError: Too many completions have no score, or the best checkpoint cannot be written.
-        """
+        """Evaluate ``policy`` after ``step`` steps if that is due and was not done; return the line."""
         due = step == self._steps or step % self.evaluator.settings.every == 0
         if not due or any(line["step"] == step for line in self.lines):
             return None
@@ -210,11 +202,7 @@ class Evaluation:
 
 
 def check_setup(out: Path | None, lines: Iterable[Metrics], setup: str) -> None:
-    """Check that evaluations were of the held-out prompts and the settings with the digest ``setup``.
-
-    Raises:
-        ConflictError: One was of others.
-    """
+    """Check that evaluations were of the held-out prompts and the settings with the digest ``setup``."""
     if any(line["setup"] != setup for line in lines):
         raise ConflictError(
             f"{out}/{LINES} has evaluations with other held-out prompts or other settings of [eval]",
@@ -229,11 +217,7 @@ def completions_file(out: Path, step: int) -> Path:
 
 
 def save_best(out: Path, step: int, policy: Policy, state: dict[str, Any]) -> None:
-    """Save the policy in ``out/best``; the one before is deleted once this one is complete and on disk.
-
-    Raises:
-        UnavailableError: It cannot be written. The one before is kept.
-    """
+    """Save the policy in ``out/best``; the one before is deleted once this one is complete and on disk."""
     final = out / "best" / f"step-{step:06d}"
     with checkpoint.complete_folder(final) as part:
         policy.save(part / "model")

@@ -256,10 +256,6 @@ class Evaluator:
             name: Its name in completions; by default its own.
             best_of: Samples of which each counted one is the best by the training reward.
             start: The values of the policy to compare with, by score.
-
-        Raises:
-            UnavailableError: More than ``max_unscored`` of the completions have no score, also after a pause.
-            StopRequested: A stop was requested.
         """
         begun = time.perf_counter()
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
@@ -368,11 +364,7 @@ class Evaluator:
 
 
 def check_gold(gold: str, tasks: Sequence[Task], scorers: Mapping[str, RewardSource]) -> None:
-    """Check that the judge of the gold score is not the judge of the training reward under another name.
-
-    Raises:
-        InvalidError: Both are asked in the same way: they have one digest.
-    """
+    """Check that the judge of the gold score is not the judge of the training reward under another name."""
     by_gold, trained = (judge_of(tasks, scorers[name]) for name in (gold, REWARD))
     if gold == REWARD or by_gold is None or trained is None or by_gold.digest is None:
         return

@@ -175,10 +175,6 @@ def load_config(path: Path) -> JudgeTrainConfig:
     """Return the training that a TOML file describes. Its paths are relative to the file; ``out`` is ``judges/<name>``.
 
     ``judge.model`` is a path where there is such a folder.
-
-    Raises:
-        NotFoundError: There is no such file.
-        InvalidError: It is not TOML, or fields are unknown, missing or out of range; the message names all of them.
     """
     config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take

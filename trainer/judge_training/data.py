@@ -63,10 +63,6 @@ def load_datasets(config: JudgeTrainConfig, open_store: OpenStore) -> dict[str, 
     Args:
         config: The training.
         open_store: Returns the labels and verdicts of the database; called if a data set needs it.
-
-    Raises:
-        InvalidError: A data set is empty or invalid.
-        NotFoundError: A file, a judge, a rubric or a job does not exist.
     """
     return {entry.name: load_dataset(entry, open_store) for entry in config.data}
 
@@ -108,12 +104,7 @@ def _examples_of_file(path: Path, entry: FileData | QuestionData, left_out: Coun
 
 
 def read_questions(path: Path) -> Iterator[Example]:
-    """Yield the examples of a file that has one as JSON in each line.
-
-    Raises:
-        NotFoundError: There is no such file.
-        InvalidError: A line is no example; the message has its number.
-    """
+    """Yield the examples of a file that has one as JSON in each line."""
     if not path.is_file():
         raise NotFoundError(f"no file {path}", hint="make the questions first, or set optional = true", path=str(path))
     with path.open(encoding="utf-8") as file:
@@ -141,10 +132,6 @@ def labelled_examples(
         format: A name in ``formats.FORMATS``; detected by default.
         source: The name of the data set; by default the format's name.
         left_out: Counts the labels that are no target, by reason.
-
-    Raises:
-        InvalidFileError: The file is invalid.
-        InvalidError: The format is unknown, or the labels are of a stored rubric.
     """
     file = InputFile(path)
     format = format or detect(file)

@@ -65,13 +65,7 @@ class Encoder:
         self._context = min(context, judge.max_context or context)
 
     def row(self, example: Example) -> Row:
-        """Return the row of an example.
-
-        Raises:
-            LeftOutError: It is longer than the judge's context (``too_long``), or its scale cannot be asked
-                (``not_askable``). Nothing is truncated.
-            InvalidError: A label is not a single token of the model.
-        """
+        """Return the row of an example."""
         conversation, template = self._conversation, self._template
         try:
             asked = [AskedCriterion(target.criterion, "C1") for target in example.targets]

@@ -69,11 +69,7 @@ def probabilities(
     *,
     some: bool = False,
 ) -> list[list[float | None]]:
-    """Return the probability before calibration that the judge gives to each target; None where a verdict failed.
-
-    Raises:
-        InvalidError: ``some`` is needed, and all verdicts failed.
-    """
+    """Return the probability before calibration that the judge gives to each target; None where a verdict failed."""
 
     async def ask() -> list[list[Verdict]]:
         async with aclosing(make_engine(judge)) as engine:
@@ -189,11 +185,7 @@ PARTS: dict[By, Callable[[Question], str]] = {
 
 
 def rows(test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by: By | None = None) -> list[Row]:
-    """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part.
-
-    Raises:
-        ValueError: There are more or fewer scores than questions, or one is no probability.
-    """
+    """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part."""
     arrays = {name: _checked(name, values, len(test)) for name, values in scores.items()}
     parts: dict[str, list[int]] = defaultdict(list)
     for place, one in enumerate(test):

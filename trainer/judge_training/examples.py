@@ -169,9 +169,6 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
 
     The same prompt with the same completion is in one part only, also where its groups differ; then the test keeps it,
     or else the validation part. Targets of held-out families are in the test only. What is in no part is counted.
-
-    Raises:
-        InvalidError: The shares leave nothing to train on, a held-out family is unknown, or a part has too few labels.
     """
     if config.test + config.validation >= 1:
         message = f"test {config.test:g} and validation {config.validation:g} leave no examples to train on"

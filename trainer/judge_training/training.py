@@ -63,9 +63,6 @@ def encode(
     """Return the rows to learn from, and those of the validation part.
 
     Examples that are longer than the judge's context are left out and counted in the data set's ``left_out``.
-
-    Raises:
-        InvalidError: A data set with a weight has no example to train on, or the validation part none to stop by.
     """
     weights = {entry.name: entry.weight for entry in config.data if not datasets[entry.name].absent}
     validation = sample(split.validation, config.validation.max_examples)
@@ -173,12 +170,6 @@ def train(
         on_step: Called with the metrics of each step.
         stop: When set, the training ends after the current step, with a checkpoint.
         resume: Continue from the newest intact checkpoint.
-
-    Raises:
-        InvalidError: A loss or its gradient is not finite, or no checkpoint is intact.
-        ConflictError: ``out`` holds a training and ``resume`` is False, or it was configured otherwise or with other
-            data.
-        UnavailableError: A checkpoint cannot be written. The training can be resumed.
     """
     checkpoint.check_folder(config.out, resume=resume)
     optimizer, best = MasterAdamW(model.model, config.optim), _Best(model)
@@ -249,11 +240,7 @@ def learning_rate(config: JudgeTrainConfig, step: int) -> float:
 
 @torch.no_grad()
 def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainConfig) -> float:
-    """Return the mean cross-entropy over questions, in nats.
-
-    Raises:
-        InvalidError: It is not finite.
-    """
+    """Return the mean cross-entropy over questions, in nats."""
     parts = micro_batches(rows, config.optim.max_tokens)
     total = sum(float(cross_entropy(part, model.log_masses(part))) for part in parts)
     return _finite(total / sum(len(row.branches) for row in rows), "the validation loss")

@@ -196,9 +196,6 @@ class Policy:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
         ``dtype`` is by default bfloat16 where the device computes with it, else float32.
-
-        Raises:
-            UnavailableError: it cannot be fetched or read.
         """
         loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or dtype_name(device or "")))
         return cls(loaded.to(device or default_device()), tokenizer, model, acting, server)
@@ -232,12 +229,7 @@ class Policy:
         return ids_QP, pad_sequence(masks, batch_first=True, padding_side="left")
 
     def token_ids(self, prompt: Prompt, max_new_tokens: int = 0) -> list[int]:
-        """Return the tokens of a prompt with its documents, and the tools that the policy may call.
-
-        Raises:
-            InvalidError: the prompt has no tokens, or leaves no room for ``max_new_tokens`` in the model's context.
-                Nothing is truncated.
-        """
+        """Return the tokens of a prompt with its documents, and the tools that the policy may call."""
         setting = "sampling.max_new_tokens"
         if self.acting is not None:
             setting, max_new_tokens = "environment.max_tokens", self.acting.max_tokens
@@ -259,9 +251,6 @@ class Policy:
         """Sample ``group_size`` completions for each prompt. The same seed gives the same completions.
 
         In an environment ``max_new_tokens`` limits each turn; where tools are slow, the same seed may give others.
-
-        Raises:
-            InvalidError: a prompt leaves no room for ``max_new_tokens`` in the model's context.
         """
         generator = torch.Generator(self.device).manual_seed(seed)
         ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)

@@ -56,12 +56,7 @@ class SamplingServer:
     out: Path
 
     def check(self, policy: Policy) -> None:
-        """Check that the server loads the weights of the policy whole, and returns the probabilities of its tokens.
-
-        Raises:
-            UnavailableError: It does not answer.
-            InvalidError: It was started without what is needed.
-        """
+        """Check that the server loads the weights of the policy whole, and returns the probabilities of its tokens."""
         self._run(lambda connection: connection.check(policy))
 
     def sample(
@@ -76,9 +71,6 @@ class SamplingServer:
 
         Without an environment there are no ``episodes``. The same seed gives the same completions only where the server
         rounds alike, which depends on the requests that it has at once.
-
-        Raises:
-            UnavailableError: The server does not answer, or other weights were loaded into it meanwhile.
         """
         ids_QP, mask_QP, prompt_of_B = prompts
         rows = [ids[mask].tolist() for ids, mask in zip(ids_QP, mask_QP, strict=True)]

@@ -74,11 +74,7 @@ def fresh_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """Return the tokens between the end token of a message and the policy's next one: the messages of tools.
-
-    Raises:
-        InvalidError: The chat template cannot continue a conversation by messages of tools.
-    """
+    """Return the tokens between the end token of a message and the policy's next one: the messages of tools."""
     if not tokenizer.chat_template:
         text = "".join(f"\n{message.text}\n" for message in messages)
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -75,13 +75,7 @@ class JobRewards:
         return other
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-        """Score the step in one job.
-
-        Raises:
-            NotFoundError: There is no such judge.
-            ConflictError: The judge was replaced since the run began.
-            NotApprovedError: A rubric is a draft, and drafts are not allowed.
-        """
+        """Score the step in one job."""
         deadline = time.monotonic() + self._timeout
         submitted: set[int] = set()
         while True:

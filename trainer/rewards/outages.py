@@ -61,10 +61,6 @@ class StepScorer:
         """Return the results of a step, and the metrics ``scored_by``, ``score_attempts`` and ``paused_time``.
 
         A completion to which a tool leaked the answer is not scored: its reward is null.
-
-        Raises:
-            UnavailableError: too little was scored, for a reason that does not pass; or the longest pause is over.
-            StopRequested: a stop was requested before enough was scored.
         """
         how: Metrics = {"scored_by": scored_by(self._rewards), "score_attempts": 0, "paused_time": 0.0}
 

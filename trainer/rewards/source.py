@@ -51,11 +51,7 @@ class JudgeInfo:
 
     @classmethod
     def of(cls, stored: StoredJudge) -> JudgeInfo:
-        """Return the properties of a stored judge.
-
-        Raises:
-            InvalidError: It is not valid any more.
-        """
+        """Return the properties of a stored judge."""
         if stored.judge is None:
             raise InvalidError(str(stored.error))
         return cls(stored.judge.name, stored.judge.calibrated, stored.repeatability, stored.judge.digest)
@@ -106,12 +102,7 @@ def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
 
 
 def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion]) -> list[ScoredRollout]:
-    """Return the results of a reward source; a reward that is NaN or infinite becomes None.
-
-    Raises:
-        InvalidError: there are more or fewer results than completions, or one is not a ``ScoredRollout`` whose reward
-            is a number or None.
-    """
+    """Return the results of a reward source; a reward that is NaN or infinite becomes None."""
     if not isinstance(results, Sequence) or len(results) != len(completions):
         count = len(results) if isinstance(results, Sequence) else f"a {type(results).__name__} of"
         raise InvalidError(

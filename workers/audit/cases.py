@@ -78,11 +78,7 @@ def built_in(mode: Mode = "readout") -> tuple[AuditCase, ...]:
 
 
 def from_records(records: Iterable[Record], *, source: str = "the file") -> tuple[AuditCase, ...]:
-    """Return cases from records with one completion and its labels, without checked and negative criteria.
-
-    Raises:
-        InvalidError: No completion is labelled as missing a criterion, so there is nothing to attack.
-    """
+    """Return cases from records with one completion and its labels, without checked and negative criteria."""
     cases = tuple(case for record in records if (case := _labelled(record)) is not None)
     if not any(case.unmet for case in cases):
         hint = "an audit needs completions with labels under 0.5 (docs/formats.md, labels)"

@@ -70,9 +70,6 @@ async def measure(
 
     ``source`` says where the completions come from, ``seed`` is that of the orders and of the bootstrap, and
     ``on_progress`` gets the completions done, the completions in all, and an empty note.
-
-    Raises:
-        InvalidError: There is no completion to judge.
     """
     if judge.mode == "comparative":
         wanted = "two completions of one prompt"

@@ -181,11 +181,7 @@ def asking_fingerprint(judge: Judge) -> str:
 
 
 def check_auditable(judge: Judge) -> None:
-    """Check that the judge can be audited.
-
-    Raises:
-        InvalidError: It is a panel or a cascade with a member that judges trajectories.
-    """
+    """Check that the judge can be audited."""
     for leaf in judge.leaf_judges:
         if leaf.mode not in ("readout", "written") and leaf is not judge:
             hint = "audit its members one by one"
@@ -308,9 +304,6 @@ async def run(
 
     ``max_rates`` are limits by suite that replace the plan's own. ``journal`` has the verdicts of an interrupted audit,
     and gets the new ones. ``on_progress`` gets the completions done, the completions in all, and the suite.
-
-    Raises:
-        InvalidError: The judge cannot be audited.
     """
     check_auditable(judge)
     limits = max_rates or {}

@@ -157,11 +157,7 @@ def built_in(mode: Mode = "readout") -> tuple[AttackSuite, ...]:
 
 
 def read(path: Path) -> AttackSuite:
-    """Read the suite in a file.
-
-    Raises:
-        InvalidFileError: It is not a valid suite; ``errors`` names the fields.
-    """
+    """Read the suite in a file."""
     file = InputFile(path)
     suites = list(file.parse(lambda entry: [entry.build(AttackSuite, entry.data)]))
     file.errors.raise_if_any()
@@ -230,11 +226,7 @@ class AuditPlan:
         return [suite.name for suite in (*self.baseline, *self.attacks) if suite.measure in ("met", "preferred")]
 
     def only(self, names: Collection[str]) -> AuditPlan:
-        """Return the plan with these suites and the baseline suites, which cost little.
-
-        Raises:
-            InvalidError: There is no suite of such a name.
-        """
+        """Return the plan with these suites and the baseline suites, which cost little."""
         self.check_names(names)
         return replace(
             self,
@@ -243,11 +235,7 @@ class AuditPlan:
         )
 
     def adapted(self, judge: Judge) -> AuditPlan:
-        """Return the plan for this judge. A comparative one is shown each bad completion beside a good one.
-
-        Raises:
-            InvalidError: There is no good completion beside a bad one, or no trajectory for a trajectory judge.
-        """
+        """Return the plan for this judge. A comparative one is shown each bad completion beside a good one."""
         if judge.mode == "trajectory":
             if not all(case.messages for case in self.cases):
                 hint = "audit it on the built-in trajectories: leave out --data and --job"
@@ -272,11 +260,7 @@ class AuditPlan:
         )
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Check that these are names of suites.
-
-        Raises:
-            InvalidError: One is not.
-        """
+        """Check that these are names of suites."""
         known = [suite.name for suite in self.suites]
         for name in names:
             if name not in known:

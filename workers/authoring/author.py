@@ -72,11 +72,7 @@ class Author:
         self._first_sample = retries * (generation.redraws + 1)
 
     async def ask(self, template: str, values: Mapping[str, str]) -> str:
-        """Return what the model replies to a template, whatever it is: always the first sample.
-
-        Raises:
-            GenerationError: The model cannot be asked.
-        """
+        """Return what the model replies to a template, whatever it is: always the first sample."""
         question = Question(read(template).question(values))
         return (await ask_model(self._engine, self.judge, read(template), question, self.generation.sampling)).text
 
@@ -97,9 +93,6 @@ class Author:
             documents: Texts that criteria may cite, by name. The judge is shown the cited passages.
             evidence: Texts that criteria may cite, too; the judge is not shown them.
             reader: Reads the replies; by default `rubric_reader`.
-
-        Raises:
-            GenerationError: The model cannot be asked, or no reply is a rubric.
         """
         read_from, given = read(template), {**(documents or {}), **(evidence or {})}
         reader = reader or rubric_reader(template, documents, evidence)
@@ -132,11 +125,7 @@ class Author:
 async def ask_model(
     engine: Engine, judge: Judge, template: AuthoringTemplate, question: Question, sampling: Sampling
 ) -> Reply:
-    """Return the reply of a judge's model to one question of a template, without its thinking.
-
-    Raises:
-        GenerationError: The model cannot be asked, or its thinking has no end.
-    """
+    """Return the reply of a judge's model to one question of a template, without its thinking."""
     if judge.thinking:
         most = sampling.max_tokens + judge.thinking.budget_tokens
         sampling = sampling.model_copy(update={"max_tokens": most})

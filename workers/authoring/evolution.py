@@ -72,9 +72,6 @@ class Proposer:
             prompt: The prompt of the ``answers``.
             answers: Completions that differ.
             labelled: Completions with their prompt and people's scores, by SHA-256.
-
-        Raises:
-            GenerationError: The model cannot be asked, or no reply has criteria.
         """
         listed = [entry.criterion for entry in entries if entry.state in (FROZEN, ACTIVE)]
         lines = [f"- {'(pitfall) ' * (one.weight < 0)}{' '.join(one.text.split())}" for one in listed]
@@ -180,9 +177,6 @@ class LabelProposer:
             cases: Completions with people's scores, each (prompt, text, SHA-256).
             step: The round, from 0.
             budget: US dollars that it may cost.
-
-        Raises:
-            UnavailableError: The model cannot be asked.
         """
         labelled = {
             digest: clean(f"Question:\n{cut(prompt, MAX_CHARS)}\n\nAnswer:\n{cut(text, MAX_CHARS)}").text

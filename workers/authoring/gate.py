@@ -76,11 +76,7 @@ def shuffled(text: str) -> str:
 async def try_rubric(
     engine: Engine, judge: Judge, generation: Generation, rubric: Rubric, task: AuthoringTask
 ) -> GateFindings:
-    """Return what the judge gives to the probes under the rubric.
-
-    Raises:
-        GenerationError: The judge cannot be reached, or the budget is used up: a retry may succeed.
-    """
+    """Return what the judge gives to the probes under the rubric."""
 
     async def reward(completion: Completion) -> Reward:
         verdicts = await score(engine, judge, rubric, task.prompt, completion)

@@ -112,11 +112,7 @@ class MergedRubric:
 
 
 def union(rubrics: Sequence[Rubric]) -> MergedRubric:
-    """Return the criteria of the rubrics, without those that are the same without doubt.
-
-    Raises:
-        UnmergeableError: They differ in formula, coverage or groups, or have an expression.
-    """
+    """Return the criteria of the rubrics, without those that are the same without doubt."""
     first = rubrics[0]
     if any(_frame(one) != _frame(first) for one in rubrics):
         raise UnmergeableError("the rubrics differ in formula, min_coverage, groups or expression")
@@ -191,11 +187,7 @@ class _Groups(BaseModel):
 
 
 def groups_in(text: str, count: int) -> list[list[int]]:
-    """Return the groups of numbers, each from 1 to ``count`` and in one group, in a reply: ``{"same": [[1, 4]]}``.
-
-    Raises:
-        ValueError: The reply has another form.
-    """
+    """Return the groups of numbers, each from 1 to ``count`` and in one group, in a reply: ``{"same": [[1, 4]]}``."""
     try:
         groups = _Groups.model_validate(strict_json.parse(body_of(text))).same
     except ValidationError as error:
@@ -215,11 +207,7 @@ UNMERGEABLE = "unmergeable"
 
 
 async def merge(author: Author, task: AuthoringTask) -> Draft:
-    """Return the rubric of all criteria of the parents, each once.
-
-    Raises:
-        GenerationError: The prompt has fewer than two rubrics, or they cannot be one.
-    """
+    """Return the rubric of all criteria of the parents, each once."""
     parents = tuple(parent.ref for parent in task.parents)
     if len(parents) < 2:
         found = f"only {parents[0]}" if parents else "none"

@@ -26,11 +26,7 @@ MESSAGE_CHARS = 3000
 
 
 async def write_rubric(author: Author, task: AuthoringTask) -> Draft:
-    """Return the rubric that the method of the author's settings writes.
-
-    Raises:
-        GenerationError: There is none.
-    """
+    """Return the rubric that the method of the author's settings writes."""
     return await METHODS[author.generation.method](author, task)
 
 

@@ -314,11 +314,7 @@ def check_askable(judge: Judge) -> None:
 
 
 def prompt_of(example: RubricExample, prompt: Prompt | None) -> Prompt:
-    """Return the prompt that the example answers: its own, or that of the rubric.
-
-    Raises:
-        InvalidError: There is none.
-    """
+    """Return the prompt that the example answers: its own, or that of the rubric."""
     found = example.prompt or prompt
     if found is None:
         hint = "add `prompt` to the example, or to the rubric"
@@ -465,11 +461,7 @@ WRITTEN = "written"
 async def write_faults(
     engine: Engine, judge: Judge, prompt: Prompt | None, bases: Sequence[GoodExample], on_done: OnDone = lambda: None
 ) -> list[Fault]:
-    """Return a fault by the model for each base whose criterion is judged; where it writes none, none.
-
-    Raises:
-        GenerationError: The model cannot be asked.
-    """
+    """Return a fault by the model for each base whose criterion is judged; where it writes none, none."""
 
     async def write(base: GoodExample) -> Fault | None:
         criterion, good = base.criterion, base.example.text
@@ -543,13 +535,7 @@ class RubricTestRun:
     progress: Progress
 
     def run(self, faults: FaultOptions | None = None) -> RubricTest:
-        """Ask the judge about the examples, then about the faults.
-
-        Raises:
-            InvalidError: The judge cannot be asked about one text, or a prompt is missing.
-            UnavailableError: The model that writes cannot be asked.
-            GenerationError: It writes no text.
-        """
+        """Ask the judge about the examples, then about the faults."""
         check_testable(self.judge, self.rubric, self.prompt)
         examples = self.rubric.examples or ()
         tests = self._asked("examples", len(examples), lambda tester: tester.run_examples(examples))

@@ -36,11 +36,7 @@ NOTHING_FOUND = "nothing_found"
 
 
 async def grounded(author: Author, task: AuthoringTask) -> Draft:
-    """Return a rubric whose criteria cite passages of the collection that the settings name.
-
-    Raises:
-        GenerationError: The collection is not on this machine or is another one, or nothing is found in it.
-    """
+    """Return a rubric whose criteria cite passages of the collection that the settings name."""
     if author.judge.model in SMALL_MODELS:
         message = f"the model {author.judge.model!r} cannot write JSON; name a judge with another model"
         raise GenerationError(NO_RUBRIC, message)
@@ -125,11 +121,7 @@ class Findings:
 
 
 async def investigate(author: Author, prompt: Prompt, collection: Collection, research: Research) -> Findings:
-    """Return what the model finds and reads in the collection.
-
-    Raises:
-        GenerationError: The model cannot be asked.
-    """
+    """Return what the model finds and reads in the collection."""
     asked: dict[str, Sequence[SearchHit]] = {}
     opened: dict[str, None] = {}
     first: tuple[str, ...] = ()

@@ -103,9 +103,6 @@ def read_rubric(
         evidence: Texts that sources may cite, too; the judge is not shown the passages.
         least: Minimum of different criteria.
         needs_positive: Whether one must have a positive weight.
-
-    Raises:
-        ValueError: The reply is not a rubric.
     """
     body = body_of(text)
     is_json = body.startswith(("[", "{"))

@@ -34,11 +34,7 @@ _RUN_CODE = ("code", "code_cheating", "python")
 
 
 def validate(rubric: Rubric) -> None:
-    """Check that every check of a rubric exists and accepts its arguments.
-
-    Raises:
-        InvalidError: One does not; ``path`` names the criterion.
-    """
+    """Check that every check of a rubric exists and accepts its arguments."""
     for number, criterion in enumerate(rubric.criteria):
         if criterion.check is not None:
             try:

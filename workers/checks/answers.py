@@ -228,12 +228,7 @@ class Grader(Args):
 
 @check("python", Grader, version=2)
 def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
-    """Return the number of ``grade``, mapped from ``range`` to [0, 1].
-
-    Raises:
-        GradeError: It raised, exceeded its limits, or returned no number in the range.
-        NoSandboxError: There is no sandbox.
-    """
+    """Return the number of ``grade``, mapped from ``range`` to [0, 1]."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
     item = args.item if args.item is not None else prompt.item or {}
     given = json.dumps({"sample": openai_sample(completion), "item": item})

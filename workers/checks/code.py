@@ -119,12 +119,7 @@ def pass_rate(results: tuple[tuple[str, str], ...]) -> float:
 
 
 def run_suite(source: str, suite: CodeTests) -> SuiteResult:
-    """Run all tests of a suite on ``source``. Repeating the last calls costs nothing.
-
-    Raises:
-        BrokenTestsError: The setup raises, or a test imports a missing package.
-        NoSandboxError: There is no sandbox.
-    """
+    """Run all tests of a suite on ``source``. Repeating the last calls costs nothing."""
     fields = {name: getattr(suite, name) for name in CodeTests.model_fields}  # without those of its subclasses
     return _run_suite(source, CodeTests.model_construct(**fields))
 
@@ -147,12 +142,7 @@ def _run_suite(source: str, suite: CodeTests) -> SuiteResult:
 
 
 def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each test by name with its source: the functions and methods ``test…`` of each piece, else the piece.
-
-    Raises:
-        ValueError: A test takes arguments or is async.
-        SyntaxError, RecursionError: A piece is not Python.
-    """
+    """Yield each test by name with its source: the functions and methods ``test…`` of each piece, else the piece."""
     before = f"{setup}\n" if setup else ""
     for number, source in enumerate(pieces, start=1):
         calls = [*_calls(ast.parse(source))] or [(f"test {number}", "")]

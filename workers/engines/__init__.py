@@ -40,13 +40,7 @@ def factory_of(judge: Judge) -> Factory:
 
 
 def make_engine(judge: Judge) -> Engine:
-    """Return the engine of a judge, or the ``PanelEngine`` of its members. Requests open connections and load models.
-
-    Raises:
-        InvalidError: The engine is unknown, the judge's endpoint or API key is invalid, or the project is
-            ``local_only`` and the endpoint is not.
-        UnavailableError: The engine requires a package that is not installed.
-    """
+    """Return the engine of a judge, or the ``PanelEngine`` of its members; its first request connects or loads."""
     if judge.members:
         return PanelEngine(*map(make_engine, judge.members))
     factory = factory_of(judge)
@@ -101,11 +95,7 @@ def judge_addresses(judge: Judge) -> Iterator[tuple[str, str | None]]:
 
 
 def check_addresses(addresses: Iterable[tuple[str, str | None]], networks: tuple[str, ...]) -> None:
-    """Check that addresses are loopback addresses or in the networks. Names are resolved now, and not again.
-
-    Raises:
-        InvalidError: One is on another machine, or cannot be known. The message names all of them.
-    """
+    """Check that addresses are loopback addresses or in the networks. Names are resolved now, and not again."""
     problems = [f"  {what}: {problem}" for what, url in addresses if (problem := _problem(url, networks))]
     if problems:
         raise InvalidError(

@@ -149,11 +149,7 @@ class JudgePlan:
 
 
 def validate(judge: Judge) -> None:
-    """Check that a judge, or each member of a panel or cascade, can be asked: its engine, endpoint and template.
-
-    Raises:
-        InvalidError: One of them does not exist or cannot be used; ``path`` names it.
-    """
+    """Check that a judge, or each member of a panel or cascade, can be asked: its engine, endpoint and template."""
     if judge.members:
         for member in judge.members:
             validate(member)
@@ -173,9 +169,6 @@ def plan(judge: Judge, rubric: Rubric, answered: frozenset[str] = frozenset()) -
     """Return how a judge is asked about the criteria of a rubric that are not ``answered``.
 
     A call is asked whole when any of its criteria is open: what shares a call decides its verdicts.
-
-    Raises:
-        InvalidError: The judge's template does not exist or lacks a section, or a scale cannot be asked in its mode.
     """
     template, mode = load(judge), MODES[judge.mode]
     calls: list[JudgeCall] = []
@@ -196,12 +189,7 @@ def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
 def custom_prompt_plan(
     judge: Judge, criterion: Criterion, prompt: Prompt, completion: Completion
 ) -> tuple[JudgePlan, SharedPrompt]:
-    """Return the plan for a criterion with a custom prompt about one completion, and the shared prompt.
-
-    Raises:
-        PlaceholderError: The prompt refers to a value that the item or the completion does not have.
-        InvalidError: A judge of this mode cannot be asked.
-    """
+    """Return the plan for a criterion with a custom prompt about one completion, and the shared prompt."""
     custom = criterion.custom_prompt
     mode = {"readout": readout, "written": custom_prompt}.get(judge.mode)
     if custom is None or mode is None:

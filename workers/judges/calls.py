@@ -216,12 +216,7 @@ def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
 def items_by_id(
     call: JudgeCall, text: str, items: Callable[[dict[str, Any]], list[T]], claim: Callable[[T], tuple[str, object]]
 ) -> dict[str, T]:
-    """Return what `parse_items` finds, by id.
-
-    Raises:
-        ReplyError: As of `parse_items`, or the ids are not those that were asked, each once (``wrong_criteria``).
-        ValueError: As of `parse_items`.
-    """
+    """Return what `parse_items` finds, by id."""
     by_id = [(claim(item)[0], item) for item in parse_items(text, items, claim)]
     asked, answered = Counter(one.id for one in call.asked), Counter(id_ for id_, _ in by_id)
     if asked != answered:
@@ -241,10 +236,6 @@ def parse_items(
         text: The reply without its thinking.
         items: Returns what an object says, or raises a ValueError if it has another form.
         claim: Returns what an item decides, and what it says of it.
-
-    Raises:
-        ReplyError: The reply contradicts itself (``contradictory``).
-        ValueError: No object of the form ends the reply.
     """
     *earlier, last = json_objects(text)
     final = items(last)
@@ -260,11 +251,7 @@ def parse_items(
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """Return the JSON objects of a reply that ends with one. An object inside a broken one does not count.
-
-    Raises:
-        ValueError: Braces follow the last object, it repeats a key, or the reply has too many objects.
-    """
+    """Return the JSON objects of a reply that ends with one. An object inside a broken one does not count."""
     objects: list[dict[str, Any]] = []
     message, depth, position, count, complete = "no JSON object ends the reply", 0, 0, 0, False
     while (brace := _BRACE.search(text, position)) is not None:

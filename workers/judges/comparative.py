@@ -59,11 +59,7 @@ class GroupScores(ReplyModel):
 
 
 def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
-    """Raise: one completion alone cannot be compared.
-
-    Raises:
-        InvalidError: Always.
-    """
+    """Raise: one completion alone cannot be compared."""
     raise single_completion()
 
 

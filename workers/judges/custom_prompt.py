@@ -61,11 +61,7 @@ def identity() -> list[str]:
 def build_call(
     criterion: Criterion, custom: CustomPrompt, judge: Judge, prompt: Prompt, completion: Completion
 ) -> tuple[JudgeCall, JudgeTemplate, SharedPrompt]:
-    """Return the call of a criterion's custom prompt about one completion, with its template and first turn.
-
-    Raises:
-        PlaceholderError: The prompt refers to a value that the item or the completion does not have.
-    """
+    """Return the call of a criterion's custom prompt about one completion, with its template and first turn."""
     data = template_data(prompt, completion)
     filled = [(turn.role, clean(fill(turn.content, data))) for turn in custom.turns]
     notes = join_notes(*(text.note for _, text in filled)) or ""
@@ -142,11 +138,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
 
 
 def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, list[Any]]:
-    """Return the result and the steps to it.
-
-    Raises:
-        ValueError: The reply has no result.
-    """
+    """Return the result and the steps to it."""
     bare = text.strip()
     if bare in labels:
         return bare, []

@@ -34,11 +34,7 @@ Option = tuple[str, float, str, str]
 
 
 def options(scale: Scale) -> list[Option]:
-    """Return the labels of a scale.
-
-    Raises:
-        InvalidError: The scale has more levels than there are letters.
-    """
+    """Return the labels of a scale."""
     if isinstance(scale, Binary):
         return [("Yes", 1.0, "", ""), ("No", 0.0, "", "")]
     if isinstance(scale, Ordinal):
@@ -55,11 +51,7 @@ def options(scale: Scale) -> list[Option]:
 
 
 def letters(count: int) -> str:
-    """Return the letters of ``count`` labels.
-
-    Raises:
-        InvalidError: There are not so many.
-    """
+    """Return the letters of ``count`` labels."""
     if count > len(LETTERS):
         raise InvalidError(f"a readout has at most {len(LETTERS)} labels, found {count}", hint="use mode: written")
     return LETTERS[:count]

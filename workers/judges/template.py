@@ -165,11 +165,7 @@ class JudgeTemplate:
         return fenced if text.strip() else f"{fenced}\n{self.empty}"
 
     def fill(self, section: str, values: dict[str, str]) -> str:
-        """Return a section, filled.
-
-        Raises:
-            InvalidError: The template has no such section.
-        """
+        """Return a section, filled."""
         if section not in self.texts:
             raise InvalidError(
                 f"template {self.name!r} has no section {section!r}, which this criterion or judge needs",
@@ -179,11 +175,7 @@ class JudgeTemplate:
 
 
 def load(judge: Judge) -> JudgeTemplate:
-    """Return the judge's template: the file that it names, or that of its mode.
-
-    Raises:
-        InvalidError: There is no such template.
-    """
+    """Return the judge's template: the file that it names, or that of its mode."""
     return read(judge.template or default_template(judge))
 
 

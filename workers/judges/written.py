@@ -64,11 +64,7 @@ class WrittenVerdicts(ReplyModel):
 
 
 def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
-    """Return one call about these criteria.
-
-    Raises:
-        InvalidError: The names of the levels of a scale are not distinct.
-    """
+    """Return one call about these criteria."""
     criteria = []
     for one in asked:
         scale, levels = one.criterion.scale, ""
@@ -184,11 +180,7 @@ def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive
 
 
 def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
-    """Return the value in [0, 1] of a written verdict; None where the judge cannot tell.
-
-    Raises:
-        ValueError: The verdict is not on the scale.
-    """
+    """Return the value in [0, 1] of a written verdict; None where the judge cannot tell."""
     levels = _level_values(scale)
     if isinstance(verdict, str) and verdict.strip() in levels:
         return levels[verdict.strip()]

@@ -31,9 +31,6 @@ def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = Fal
     Judges do not wait for each other. The broker is ``memory://`` whatever the settings say. Celery keeps its stop flag
     in a module, so there is at most one such worker in a process. With ``keep_models`` local models stay in memory from
     one job to the next.
-
-    Raises:
-        InvalidError: This process has one already.
     """
     if not _only_one.acquire(blocking=False):
         raise InvalidError("this process has an embedded worker already", hint="use the one that runs")

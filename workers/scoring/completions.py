@@ -248,11 +248,7 @@ class GroupComparison:
         return [criterion for criterion in open_ if not criterion.asked_alone]
 
     async def verdicts(self) -> list[list[Verdict]]:
-        """Return for each completion one verdict on each open criterion.
-
-        Raises:
-            InvalidError: There is only one completion, or the judge's template cannot be used.
-        """
+        """Return for each completion one verdict on each open criterion."""
         options, places, counts = self.judge.effective_comparison, self.group.places, self.group.counts
         if not self.criteria:
             return [[] for _ in places]

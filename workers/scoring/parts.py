@@ -84,9 +84,6 @@ async def score_claims(
 
     A claim that cites anything but the documents that were given or opened has the value 0, and nothing is asked. One
     claim that fails makes the verdict fail: claims are parts of a completion, and not repeated measurements.
-
-    Raises:
-        InvalidError: The judge's template cannot be used, or the scale cannot be asked in its mode.
     """
     inner = inner_judge(judge)
 
@@ -128,9 +125,6 @@ async def score_trajectory(
 
     The steps are asked about in order, so that a prefix cache holds the trajectory so far. After a step that is too
     long, no further step is asked about. Where the verdict is that on the last segment, it alone is asked about.
-
-    Raises:
-        InvalidError: The judge's template cannot be used, or a scale cannot be asked in its mode.
     """
     plan = judges.plan(inner_judge(judge), rubric, answered)
     steps = steps_of(completion)

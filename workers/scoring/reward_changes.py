@@ -63,12 +63,7 @@ class RewardChanges:
 
 
 def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow) -> RewardChanges:
-    """Compare two rubric versions on a job's completions; no judge is asked, and nothing is written.
-
-    Raises:
-        InvalidError: No completion of the job belongs to the prompt of both rubrics.
-        ModuleNotFoundError: People scored these completions, and the extra ``judging`` is not installed.
-    """
+    """Compare two rubric versions on a job's completions; no judge is asked, and nothing is written."""
     before, after = _stored_rewards(session, job_id, old, new), _stored_rewards(session, job_id, new, old)
     prompt_ids = {row.prompt_id for row in (old, new)} - {None}
     by_prompt: dict[int, list[int]] = {}

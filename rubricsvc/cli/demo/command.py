@@ -56,12 +56,7 @@ def demo(
 
 
 def run_demo(out: Path, size: DemoSize, seed: int, *, fresh: bool = False, as_json: bool = False) -> None:
-    """Run the commands of the demo that were not run yet in its folder.
-
-    Raises:
-        ConflictError: The folder has a demo of another size or seed.
-        typer.Exit: A command failed.
-    """
+    """Run the commands of the demo that were not run yet in its folder."""
     for package in ("altair", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
     begun = open_folder(out, size, seed, fresh=fresh)
@@ -90,11 +85,7 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 def run_command(*command: str) -> None:
-    """Print a command of `rubricsvc`, and run it in this process.
-
-    Raises:
-        typer.Exit: It failed.
-    """
+    """Print a command of `rubricsvc`, and run it in this process."""
     from rubricsvc.cli.main import run
 
     echo(f"\n$ rubricsvc {' '.join(command)}")
@@ -103,11 +94,7 @@ def run_command(*command: str) -> None:
 
 
 def open_folder(out: Path, size: DemoSize, seed: int, *, fresh: bool) -> bool:
-    """Create the folder, or continue in it; return whether it has a demo already. ``fresh`` deletes that.
-
-    Raises:
-        ConflictError: The folder has a demo of another size or seed.
-    """
+    """Create the folder, or continue in it; return whether it has a demo already. ``fresh`` deletes that."""
     config, text = out / "research.toml", TEMPLATE.read_text(encoding="utf-8").format(seed=seed, **asdict(size))
     if fresh:
         for name in (RUN, "collections"):

@@ -52,11 +52,7 @@ class Child:
         os.register_at_fork(after_in_child=forget)
 
     def ask(self, *question: Any, timeout_s: float) -> Any:
-        """Return ``answer(*question)``.
-
-        Raises:
-            ChildError: It took longer than ``timeout_s``, crashed or raised.
-        """
+        """Return ``answer(*question)``."""
         with self._lock:
             try:
                 process = self._started()

@@ -131,9 +131,6 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
     """Run a program in the sandbox.
 
     It can write to a private ``/tmp``. Without ``packages`` it cannot import installed packages, and starts faster.
-
-    Raises:
-        NoSandboxError: There is no sandbox.
     """
     limits, kind = limits or Limits(), ready()
     with (
@@ -181,11 +178,7 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
 
 
 def ready() -> Literal["bwrap", "none"]:
-    """Return the kind of sandbox.
-
-    Raises:
-        NoSandboxError: There is none.
-    """
+    """Return the kind of sandbox."""
     if get_settings().sandbox == "none":
         return "none"
     problem = bubblewrap_problem()

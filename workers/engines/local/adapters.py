@@ -106,11 +106,7 @@ class Adapter:
     pairs: dict[str, tuple[torch.Tensor, torch.Tensor]]
 
     def check_base(self, model: str, folder: Path) -> None:
-        """Compare the base in ``folder`` with the one that the adapter was trained on, where its folder names one.
-
-        Raises:
-            InvalidError: It is another one.
-        """
+        """Compare the base in ``folder`` with the one that the adapter was trained on, where its folder names one."""
         base = trained_on(self.folder)
         if base.sha256 is not None and base.sha256 != (actual := base_sha256(model, folder)):
             raise InvalidError(
@@ -121,11 +117,7 @@ class Adapter:
 
     @torch.no_grad()
     def merge_into(self, model: Any) -> None:
-        """Add ``scale``·B·A to the weights of each module, in float32.
-
-        Raises:
-            InvalidError: The model is not the base of this adapter, or a sum is not finite.
-        """
+        """Add ``scale``·B·A to the weights of each module, in float32."""
         tied = {id(model.get_input_embeddings().weight)}
         layers = {
             name: layer
@@ -157,12 +149,7 @@ class Adapter:
 
 
 def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
-    """Read an adapter: ``embedded``, or a folder.
-
-    Raises:
-        UnavailableError: A file is missing, truncated, or not the one of ``expected_sha256``.
-        InvalidError: It cannot be merged exactly, or has values that are not finite.
-    """
+    """Read an adapter: ``embedded``, or a folder."""
     folder = adapter_folder(adapter)
     contents = {}
     for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):

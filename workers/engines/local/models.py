@@ -49,12 +49,7 @@ _loaded: WeakValueDictionary[tuple[ModelWeights, torch.dtype, str], LoadedModel]
 
 
 def load(weights: ModelWeights, dtype: torch.dtype | None = None, device: str = "") -> LoadedModel:
-    """Load a model, its adapter merged, or return the one that is in memory; by default with `default_dtype`.
-
-    Raises:
-        UnavailableError: The model or the adapter cannot be fetched or read, or has another digest.
-        InvalidError: The engine does not support its kind of attention, or the adapter does not fit the model.
-    """
+    """Load a model, its adapter merged, or return the one that is in memory; by default with `default_dtype`."""
     device = device or default_device()
     dtype = dtype or default_dtype(device)
     key = (weights, dtype, device)
@@ -203,10 +198,6 @@ def write_merged(out: Path, weights: ModelWeights) -> None:
     """Write a base with its adapter merged, and its tokenizer, into the folder ``out``.
 
     The weights have the type that the base is stored in.
-
-    Raises:
-        UnavailableError: The base or the adapter cannot be read, or has another digest.
-        InvalidError: The adapter does not fit the base.
     """
     merged, tokenizer = open_merged(weights, "auto")
     merged.save_pretrained(out)
@@ -215,12 +206,7 @@ def write_merged(out: Path, weights: ModelWeights) -> None:
 
 
 def merged_folder(cache: Path, weights: ModelWeights) -> Path:
-    """Return the merged model in the cache folder, written by the first call of all processes.
-
-    Raises:
-        UnavailableError: As `write_merged`, or it cannot be stored.
-        InvalidError: As `write_merged`.
-    """
+    """Return the merged model in the cache folder, written by the first call of all processes."""
     place = cache / "merged"
     name = digest(weights.model, weights.revision, weights.sha256 or weights.adapter)
     target = place / name

@@ -80,9 +80,6 @@ def weights_sha256(folder: Path) -> str:
 
     Of an adapter: ``sha256sum adapter_config.json adapter_model.safetensors | sha256sum``, since the configuration
     scales the weights. Of a model: ``LC_ALL=C; sha256sum *.safetensors | sha256sum``. Both run in the folder.
-
-    Raises:
-        UnavailableError: The folder or one of the files is missing or cannot be read.
     """
     names = [path.name for path in folder.glob("*.safetensors")]
     if ADAPTER_WEIGHTS in names or (folder / ADAPTER_CONFIG).exists():
@@ -116,23 +113,14 @@ def base_sha256(model: str, folder: Path) -> str:
 
 
 def check_sha256(place: Path, expected: str, actual: str) -> None:
-    """Compare the digest of the weights in ``place`` with the judge's.
-
-    Raises:
-        UnavailableError: They differ.
-    """
+    """Compare the digest of the weights in ``place`` with the judge's."""
     if actual != expected:
         message = f"the weights in {place} have SHA-256 {actual}, the judge's weights_sha256 is {expected}"
         raise UnavailableError(message, hint=f"restore the files; {_ADD_HINT}")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, {} where there is no file.
-
-    Raises:
-        InvalidError: It holds something else.
-        UnavailableError: It cannot be read.
-    """
+    """Return the object in a JSON file, {} where there is no file."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -173,10 +161,6 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
         adapter: Folder of the adapter, or ``embedded``. Its ``judge.json`` has the fields that it was trained for.
         model: Its base, by default the one that its folder names.
         mode: Mode of the judge, by default that of ``judge.json``, else readout.
-
-    Raises:
-        UnavailableError: A file of the adapter is missing.
-        InvalidError: The base is not known, the adapter was trained for another mode, or a file is invalid.
     """
     folder = adapter_folder(adapter)
     digest = weights_sha256(folder)
@@ -202,11 +186,7 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
 
 
 def adapter_passport(judge: Judge) -> Passport | None:
-    """Return the passport beside the judge's adapter, or None where there is none.
-
-    Raises:
-        InvalidError: The passport is invalid.
-    """
+    """Return the passport beside the judge's adapter, or None where there is none."""
     file = adapter_folder(judge.adapter) / PASSPORT_FILE if judge.adapter else None
     return load_passport(file) if file is not None and file.is_file() else None
 
@@ -215,10 +195,6 @@ def with_adapter_fields(judge: Judge) -> Judge:
     """Return the judge with what the folders of its adapters say: the digest, and the fields of ``judge.json``.
 
     Fields that the judge has itself are kept. Paths of folders become absolute.
-
-    Raises:
-        UnavailableError: A file of an adapter is missing or cannot be read.
-        InvalidError: ``judge.json`` is invalid, or the adapter was trained for another mode.
     """
 
     def complete(leaf: Judge) -> Judge:
