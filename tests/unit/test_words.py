@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("rubricsvc", "workers", "trainer", "migrations")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
@@ -55,18 +53,18 @@ def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_uses_plain_words(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = [f"{line}: {name}" for line, name in identifiers(tree) if name_parts(name) & IDENTIFIER_WORDS]
-    texts = [f"{line}: {found[0]!r}" for line, text in strings(tree) if (found := PHRASES.search(text))]
-    assert names + texts == []
+def test_modules_use_plain_words() -> None:
+    bad = []
+    for path in MODULES:
+        tree, place = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(ROOT)
+        bad += [f"{place}:{line}: {name}" for line, name in identifiers(tree) if name_parts(name) & IDENTIFIER_WORDS]
+        bad += [f"{place}:{line}: {found[0]!r}" for line, text in strings(tree) if (found := PHRASES.search(text))]
+    assert bad == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_page_uses_plain_words(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [f"{n}: {found[0]!r}" for n, line in enumerate(lines, 1) if (found := PHRASES.search(line))] == []
+def test_pages_use_plain_words() -> None:
+    lines = [(path.name, *line) for path in PAGES for line in enumerate(path.read_text("utf-8").splitlines(), 1)]
+    assert [f"{name}:{n}: {found[0]!r}" for name, n, line in lines if (found := PHRASES.search(line))] == []
 
 
 def test_identifier_words_finds_a_word_in_a_compound_name() -> None:

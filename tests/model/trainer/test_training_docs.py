@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from pydantic import BaseModel
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
@@ -50,12 +49,11 @@ def test_training_page_lists_every_field() -> None:
     assert all(meaning.strip() for *_, meaning in ROWS.values())
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_training_page_has_type_and_default(name: str) -> None:
-    field = FIELDS[name]
-    shown_kind, shown, _ = ROWS[name]
-    assert shown_kind == kind(field.annotation, field.metadata)
-    check_default(field, shown, required="`runs/NAME`" if name == "out" else "required")
+def test_training_page_has_types_and_defaults() -> None:
+    for name, field in FIELDS.items():
+        shown_kind, shown, _ = ROWS[name]
+        assert shown_kind == kind(field.annotation, field.metadata), name
+        check_default(field, shown, required="`runs/NAME`" if name == "out" else "required")
 
 
 def test_training_page_lists_every_metric() -> None:

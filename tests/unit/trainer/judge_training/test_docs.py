@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import chain
 
-import pytest
-
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from trainer.judge_training.config import FileData, JudgeTrainConfig, LabelData, QuestionData, VerdictData
 
@@ -24,12 +22,11 @@ def test_page_lists_every_field() -> None:
     assert all(meaning.strip() for *_, meaning in ROWS.values())
 
 
-@pytest.mark.parametrize("name", FIELDS | OF_DATA)
-def test_page_has_type_and_default(name: str) -> None:
-    field = (FIELDS | OF_DATA)[name]
-    shown, default, _ = ROWS[name]
-    assert shown == kind(field.annotation, field.metadata)
-    check_default(field, default, required="`judges/NAME`" if name == "out" else "required")
+def test_page_has_types_and_defaults() -> None:
+    for name, field in (FIELDS | OF_DATA).items():
+        shown, default, _ = ROWS[name]
+        assert shown == kind(field.annotation, field.metadata), name
+        check_default(field, default, required="`judges/NAME`" if name == "out" else "required")
 
 
 def test_page_lists_every_kind_of_data() -> None:
