@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Json, echo, print_data, print_json, show, show_list
+from rubricsvc.cli.output import Json, echo, print_data, show, show_list
 from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 from rubricsvc.settings import get_settings
 
@@ -169,42 +169,3 @@ def delete(name: Name) -> None:
 
     collections.delete(get_settings().collections_dir, name)
     echo(f"deleted {name}")
-
-
-@app.command()
-def verify(
-    name: Name,
-    rubrics: Annotated[
-        list[str] | None, typer.Argument(help="Rubric: id, name, name@version.", show_default="all generated from it")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Verify that the passages that rubrics cite occur in the collection; exit with 1 if one does not.
-
-    A passage must occur verbatim in its document, of the collection or of the rubric's prompt; only white space may
-    differ.
-    """
-    from rubricsvc.cli.db import database
-    from rubricsvc.collections import open_collection
-    from rubricsvc.store import generation, prompts
-    from rubricsvc.store import rubrics as stored
-    from workers.authoring.evidence import EvidenceVerifier
-    from workers.authoring.templates import documents_of
-
-    with open_collection(get_settings().collections_dir, name) as collection:
-        verifier = EvidenceVerifier(collection)
-        with database() as db, db.read() as session:
-            named = (stored.get(session, ref, allow_drafts=True) for ref in rubrics or ())
-            for row in named if rubrics else generation.researched_in(session, name):
-                prompt = prompts.get(session, row.prompt_id).value if row.prompt_id else None
-                verifier.verify(row.ref, row.value, documents_of(prompt) if prompt else {})
-        intact = collection.content_digest() == collection.digest
-    report = verifier.report
-    unverified = [one._asdict() for one in report.unverified]
-    with output.exit_with(output.OK if intact and not unverified else output.WITH_FAILURES):
-        counts = output.fields_of(report, "rubrics", "sources", "verified")
-        if as_json:
-            print_json({**counts, "unverified": unverified, "intact": intact})
-            return
-        show({**counts, "intact": intact})
-        show_list(unverified, empty="every passage occurs in its document")

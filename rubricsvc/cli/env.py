@@ -12,12 +12,9 @@ from rubricsvc import telemetry
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import (
-    OK,
-    WITH_FAILURES,
     Json,
     Seed,
     echo,
-    exit_with,
     first_names,
     group,
     print_data,
@@ -29,21 +26,14 @@ from rubricsvc.cli.output import (
 )
 from rubricsvc.cli.runs import print_trajectory
 from rubricsvc.cli.score import (
-    Scored,
     file_or_text,
-    no_judge,
-    plain_score,
-    print_scored,
-    score_lines,
 )
 from rubricsvc.core import strict_json
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load, native, stream
-from rubricsvc.formats.lines import CompletionLine
 from rubricsvc.formats.record import Record
 from rubricsvc.settings import get_settings
-from workers import checks
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Acting
@@ -56,7 +46,7 @@ def try_(
     name: Annotated[str, typer.Argument(help="research, calculator, or a run's TOML file.", show_default=False)],
     *,
     prompt: Annotated[str | None, typer.Option(help="File or text.")] = None,
-    file: Annotated[Path | None, typer.Option(help="File with prompts, and their rubrics.")] = None,
+    file: Annotated[Path | None, typer.Option(help="File with prompts.")] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts of --file.")] = 3,
     collection: Annotated[str | None, typer.Option(help="Collection that `research` searches.")] = None,
     policy: Annotated[str, typer.Option(help="embedded, a folder, or a name on the hub.")] = "embedded",
@@ -67,20 +57,20 @@ def try_(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Sample a trajectory of a policy for each prompt, and print it turn by turn, with its reward by criterion.
+    """Sample a trajectory of a policy for each prompt, and print it turn by turn.
 
-    Rubrics of checks alone are scored. Of a run's file the tables [environment] and [tools] are used, in place of
-    --collection, --max-turns and --max-tokens. Exits with 1 if a reward is missing.
+    Of a run's file the tables [environment] and [tools] are used, in place of --collection, --max-turns and
+    --max-tokens.
     """
     from trainer.config import SamplingConfig
     from trainer.policies.policy import Policy
 
     if (file is None) == (prompt is None):
-        raise InvalidError("expected --prompt or --file", hint="a file has prompts, and may have their rubrics")
+        raise InvalidError("expected --prompt or --file", hint="name one of them")
     telemetry.configure("WARNING", human=True)
     acting = _acting(name, collection, max_turns, max_tokens)
     if file is not None:
-        records = stream(input_file(str(file)), check=checks.validate)
+        records = stream(input_file(str(file)))
         tasks = list(islice((one for one in records if one.prompt is not None), limit))
         if not tasks:
             raise _no_prompts(file)
@@ -92,45 +82,18 @@ def try_(
     asked = [one.prompt for one in tasks if one.prompt is not None]
     rollouts = Policy.load(policy, acting=acting).sample(asked, 1, sampling, seed)
     completions, tokens = rollouts.completions(policy, 0, sampling), rollouts.mask_BT.sum(-1).tolist()
-    scored = [_scored(*one) for one in zip(tasks, completions, strict=True)]
-    missing = any(one.reward.value is None for one in scored if one is not None)
-    with exit_with(WITH_FAILURES if missing else OK):
-        for each in zip(tasks, completions, scored, tokens, strict=True):
-            _show_episode(*each, as_json=as_json)
-
-
-def _scored(task: Record, completion: Completion) -> Scored | None:
-    """Return the reward of a trajectory; None without a rubric of checks, and where a tool showed the answer."""
-    from trainer.environments.leaks import leaks_of
-
-    if task.rubric is None or task.prompt is None or leaks_of(completion):
-        return None
-    if any(criterion.kind == "judged" for criterion in task.rubric.criteria):
-        return None
-    line = (task.name, CompletionLine(completion=completion))
-    (scored,) = score_lines(no_judge(task.rubric), task.rubric, task.prompt, [line])
-    return scored
-
-
-def _show_episode(task: Record, completion: Completion, scored: Scored | None, tokens: int, *, as_json: bool) -> None:
-    """Print a trajectory with its reward."""
-    prompt = task.prompt.text if task.prompt is not None else ""
-    judge = no_judge(task.rubric) if task.rubric is not None and scored is not None else None
-    if as_json:
-        plain = completion.model_dump(mode="json", exclude_defaults=True)
-        score = plain_score(judge, scored) if judge is not None and scored is not None else None
-        print_json({"name": task.name, "prompt": prompt, "tokens": tokens, **plain, "score": score})
-        return
-    print_data(f"# {prompt}")
-    print_trajectory(completion.messages)
-    if not completion.text:
-        echo("the episode ended without a report")
-    counts: Any = completion.sampling.get("tools", {})
-    echo(", ".join(f"{name} {count}" for name, count in counts.items()))
-    if task.rubric is not None and judge is not None and scored is not None:
-        print_scored(task.rubric, judge, [scored], as_json=False)
-    elif task.rubric is not None:
-        echo("not scored: its rubric has judged criteria, or a tool showed the answer (`leaks` of --json)")
+    for task, completion, count in zip(tasks, completions, tokens, strict=True):
+        text = task.prompt.text if task.prompt is not None else ""
+        if as_json:
+            plain = completion.model_dump(mode="json", exclude_defaults=True)
+            print_json({"name": task.name, "prompt": text, "tokens": count, **plain})
+            continue
+        print_data(f"# {text}")
+        print_trajectory(completion.messages)
+        if not completion.text:
+            echo("the episode ended without a report")
+        counts: Any = completion.sampling.get("tools", {})
+        echo(", ".join(f"{name} {count}" for name, count in counts.items()))
 
 
 @app.command()

@@ -179,10 +179,6 @@ class Collection:
         """Yield all documents, in the order of their addition."""
         return map(self.open, self.ids())
 
-    def content_digest(self) -> str:
-        """Return the digest of the content as it is now, read again."""
-        return digest_of_all([digest_of(page) for page in self.pages()])
-
     def _text(self, part: int) -> str:
         ((text,),) = self._rows("SELECT text FROM parts WHERE rowid = ?", (part,))
         return str(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -312,9 +312,3 @@ def _rewards(session: Session, prompt_id: int) -> Scored:
 
 def _ordered(session: Session, query: Select[int, float]) -> Scored:
     return [(id_, float(score)) for id_, score in session.execute(query)]
-
-
-def researched_in(session: Session, collection: str) -> Iterator[RubricRow]:
-    """Yield the rubrics that were generated from documents of a collection, oldest first."""
-    name = RubricRow.provenance["research"]["collection"].as_string()
-    yield from session.scalars(select(RubricRow).where(name == collection).order_by(RubricRow.id))

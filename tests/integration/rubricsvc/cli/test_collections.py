@@ -108,26 +108,6 @@ def test_generate_grounded_reads_writes_and_is_verified(cli: Cli, documents: Pat
         "withheld": 0,
     }
     assert [one["name"] for one in made["sources"]] == ["sky.txt"]
-    verified = cli("collections", "verify", "docs", "--json")
-    assert (verified.code, verified.json) == (
-        0,
-        {"rubrics": 1, "sources": 1, "verified": 1, "unverified": [], "intact": True},
-    )
-    (documents / "sky.txt").write_text("The sky is green.")
-    assert cli("collections", "add", "docs", documents, "--replace").code == 0
-    (tmp_path / "own.yaml").write_text(
-        f"name: own\ncriteria: [{{text: Says so., sources: [{{document: no.txt, passage: {FACT}}}]}}]\n"
-    )
-    assert cli("rubrics", "import", tmp_path / "own.yaml").code == 0
-    changed = cli("collections", "verify", "docs", "sky-grounded@1", "own", "--json")
-    reasons = [(one["rubric"], one["reason"]) for one in changed.json["unverified"]]
-    assert (changed.code, changed.json["verified"]) == (1, 0)
-    with_documents = {"id": "p", "prompt": "Why?", "documents": [{"id": "no.txt", "text": FACT}], "name": "given"}
-    source = {"document": "no.txt", "passage": FACT}
-    with_documents["criteria"] = [{"text": "Says so.", "sources": [source]}]
-    assert cli("rubrics", "import", "-", stdin=json.dumps(with_documents)).code == 0
-    assert cli("collections", "verify", "docs", "given", "--json").json["verified"] == 1
-    assert reasons == [("sky-grounded@1", "not in the document"), ("own@1", "no such document")]
 
 
 def test_prompts_synthesize_writes_what_can_be_imported(cli: Cli, tmp_path: Path) -> None:
@@ -135,12 +115,11 @@ def test_prompts_synthesize_writes_what_can_be_imported(cli: Cli, tmp_path: Path
     out = tmp_path / "tasks.jsonl"
     assert cli("prompts", "synthesize", "python", "-n", 5, "--documents", 3, "--out", out).code == 0
     made = [json.loads(line) for line in out.read_text().splitlines()]
-    assert len(made) == 20 and all(len(one["documents"]) >= 3 and one["item"]["digest"] for one in made)
+    assert len(made) == 15 and all(len(one["documents"]) >= 3 and one["item"]["digest"] for one in made)
     again = cli("prompts", "synthesize", "python", "-n", 5, "--documents", 3)
     assert again.out == out.read_text()
     stored = cli("rubrics", "import", out, "--draft", "--json")
-    assert (stored.code, stored.json["new"]["rubrics"], stored.json["new"]["prompts"]) == (0, 20, 20), stored.err
-    assert cli("collections", "verify", "python", made[-1]["id"], "--json").json["unverified"] == []
+    assert (stored.code, stored.json["new"]["rubrics"], stored.json["new"]["prompts"]) == (0, 15, 15), stored.err
     one = cli("prompts", "synthesize", "python", "--capability", "define", "-n", 1).lines
     assert [record["tags"] for record in one] == [["define"]]
     assert cli("prompts", "synthesize", "python", "--capability", "guess").code == 2

@@ -37,16 +37,16 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("scripted")
-def test_env_try_samples_prompts_of_a_file_and_scores_those_with_checks(cli: Cli, tmp_path: Path) -> None:
+def test_env_try_samples_prompts_of_a_file(cli: Cli, tmp_path: Path) -> None:
     tiny_model(tmp_path / "policy", context=1024)
     (tmp_path / "sums.yaml").write_text(SUMS)
     asked = ("--policy", "policy", "--file", "sums.yaml", "-n", 2, "--max-tokens", 400, "--json")
     tried = cli("env", "try", "calculator", *asked)
     assert tried.code == 0, tried.err
     product, total = tried.lines
-    assert (product["name"], product["text"], product["score"]["reward"]) == ("product", "42", 1.0)
+    assert (product["name"], product["text"]) == ("product", "42")
     assert product["sampling"]["tools"] == {"turns": 2, "calls/calculate": 1}
-    assert (total["prompt"], total["text"], total["score"]) == ("What is 6 + 7?", "13", None)
+    assert (total["prompt"], total["text"]) == ("What is 6 + 7?", "13")
 
 
 def test_env_try_of_a_local_run_refuses_a_tool_elsewhere(cli: Cli, tmp_path: Path) -> None:
