@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.lint import answers, compound, duplicates, polarity, scales, weights, wording  # noqa: F401 - they register
+from rubricsvc.lint import duplicates, scales, wording  # noqa: F401 - they register
 from rubricsvc.lint.registry import RULES, SEVERITIES, EmptyValue, Finding, Rule, Severity, Subject
 
 __all__ = ["RULES", "SEVERITIES", "EmptyValue", "Finding", "Rule", "Severity", "lint", "rules_of"]

@@ -17,10 +17,12 @@ from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record
 from rubricsvc.formats.native import dump
+from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.editing import Addition, Edit, add_version
 from rubricsvc.services.importing import import_file
+from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.rubrics import Rubrics, review
-from rubricsvc.services.submitting import select, submit, with_rubrics
+from rubricsvc.services.submitting import select, with_rubrics
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 
@@ -235,25 +237,26 @@ def test_jobs_refuse_drafts_unless_allowed(each_db: Database) -> None:
     shop = Shop(each_db)
     draft = shop.add(each_db, "One.", draft=True)
     items = [(shop.completion, draft)]
-    for attempt in (
-        lambda session: jobs.submit(session, judge_id=shop.judge, items=items),
-        lambda session: submit(session, "j"),
-        lambda session: submit(session, "j", rubric="r"),
-        lambda session: submit(session, "j", rubric="r@1"),
-        lambda session: with_rubrics(session, [(shop.completion, None)]),
-        lambda session: with_rubrics(session, [(shop.completion, "r")]),
+    with pytest.raises(NotApprovedError), each_db.write() as session:
+        jobs.submit(session, judge_id=shop.judge, items=items)
+    for fields in (
+        {},
+        {"rubric": "r"},
+        {"rubric": "r@1"},
+        {"items": (NewItem(completion_id=shop.completion),)},
+        {"items": (NewItem(completion_id=shop.completion, rubric="r"),)},
     ):
-        with pytest.raises(NotApprovedError, match="r@1") as caught, each_db.write() as session:
-            attempt(session)
+        with pytest.raises(NotApprovedError, match="r@1") as caught:
+            Jobs(each_db).submit(NewJob(judge="j", **fields))
         assert "rubrics submit r@1" in caught.value.hint
     with each_db.write() as session:
-        assert with_rubrics(session, [(shop.completion, None)], allow_drafts=True) == items
-        assert select(session, allow_drafts=True).pairs == items
-        job = submit(session, "j", allow_drafts=True).job_id
+        assert with_rubrics(session, [NewItem(completion_id=shop.completion)], allow_drafts=True) == items
+        assert select(session, NewJob(judge="j", allow_drafts=True)).pairs == items
+    job = Jobs(each_db).submit(judge="j", allow_drafts=True).id
+    with each_db.write() as session:
         assert jobs.submit(session, judge_id=shop.judge, items=items).id == job, "the job exists: nothing new is used"
     act(each_db, draft, "submit", "approve")
-    with each_db.write() as session:
-        assert submit(session, "j", key="new").is_new
+    assert Jobs(each_db).submit(judge="j", key="new").is_new
 
 
 def test_select_uses_approved_versions_and_names_drafts(db: Database) -> None:
@@ -265,8 +268,8 @@ def test_select_uses_approved_versions_and_names_drafts(db: Database) -> None:
         other = prompts.add(session, Prompt.of("How?")).id
         completions.add(session, Completion(text="So."), other)
         add_version(session, rubric("Third."), Edit(draft=True), name="t", prompt_id=other)
-        assert select(session) == ([(shop.completion, approved)], 1, ["t@1"])
-        pairs = select(session, allow_drafts=True).pairs
+        assert select(session, NewJob(judge="j")) == ([(shop.completion, approved)], 1, ["t@1"])
+        pairs = select(session, NewJob(judge="j", allow_drafts=True)).pairs
     assert [(completion, resolved(db, id_)) for completion, id_ in pairs] == [(1, "r@1"), (1, "s@1"), (2, "t@1")]
 
 
@@ -274,8 +277,8 @@ def test_rescore_takes_newer_approved_versions_only(each_db: Database) -> None:
     shop = Shop(each_db)
     shop.add(each_db, "One.")
     shop.add(each_db, "Two.", draft=True)
+    job = Jobs(each_db).submit(judge="j", rubric="r@2", allow_drafts=True).id
     with each_db.write() as session:
-        job = submit(session, "j", rubric="r@2", allow_drafts=True).job_id
         assert jobs.rescore(session, job).id == job, "the older approved version is no newer one"
     shop.add(each_db, "Three.", draft=True)
     with pytest.raises(NotApprovedError), each_db.write() as session:
