@@ -31,11 +31,10 @@ from bench.judge_sets import LONGEST, UNLABELLED
 from bench.judge_tests import TESTS, JudgeTest, Recipe, Source, View
 from recipes.embedded_judge.__main__ import RECIPE
 from rubricsvc.cli.models import fetch_if_embedded
-from rubricsvc.core.audit import Audit
+from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Table
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.formats.documents import load_judges

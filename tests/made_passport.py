@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from rubricsvc.core.audit import Audit, Measure, Rate, SuiteResult
+from rubricsvc.core.audit import Audit, Deviation, Measure, Rate, Repeatability, SuiteResult
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.passport import (
     Ablation,
@@ -22,7 +22,6 @@ from rubricsvc.core.passport import (
     Table,
     Training,
 )
-from rubricsvc.core.repeatability import Deviation, Repeatability
 
 WEIGHTS = "ad" * 32
 SCORERS = ("majority", "length", "overlap", "bag of words", "completion only", "criterion only", "untrained", "trained")

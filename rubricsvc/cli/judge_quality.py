@@ -26,10 +26,9 @@ from rubricsvc.cli.output import (
     shorten,
 )
 from rubricsvc.cli.service import local_service
-from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, Audit
+from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS, Audit
 from rubricsvc.core.judge import Judge, Mode
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.repeatability import DEFAULT_REPEATS
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.formats import load

@@ -26,7 +26,7 @@ from rubricsvc.cli.output import (
 )
 from rubricsvc.cli.runs import Terminal
 from rubricsvc.cli.service import local_service
-from rubricsvc.errors import ConflictError, cut
+from rubricsvc.errors import ConflictError
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from trainer.history import Metrics
     from trainer.judge_training.config import JudgeTrainConfig
     from trainer.judge_training.run import Prepared
-
-MAX_FAMILIES = 200
-"""Rows of the table of what can be held out."""
 
 
 def train(
@@ -71,10 +68,12 @@ def train(
     echo("loading the data")
     with ExitStack() as stack:
         prepared = load_data(loaded, cache(lambda: stack.enter_context(local_service()).judges))
+    plan, sizes = prepared.plan(loaded), prepared.sizes()
     if dry_run and as_json:
-        print_json({"data": prepared.plan(loaded), "split": prepared.sizes(), "families": prepared.families()})
+        print_json({"data": plan, "split": sizes})
         return
-    _print_plan(loaded, prepared, families=dry_run)
+    print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
+    echo(f"split by prompt: {cell(sizes)}")
     if dry_run:
         return
     if loaded.judge.model == EMBEDDED:
@@ -103,21 +102,6 @@ def train(
 def _stored(name: str) -> Judge | None:
     with local_service() as s:
         return s.judges.find(name)
-
-
-def _print_plan(config: JudgeTrainConfig, prepared: Prepared, *, families: bool) -> None:
-    """Print the data, the split and, of what ``split.held_out`` may name, the first families."""
-    plan = prepared.plan(config)
-    print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
-    sizes = prepared.sizes()
-    parts = ", ".join(f"{name} {sizes[name]}" for name in prepared.split.parts)
-    echo(f"split by prompt: {parts} completions; {counted(sizes['left_out'], 'target')} left out of all parts")
-    if families:
-        rows = prepared.families()
-        shown = [[cut(str(value), 60) for value in row.values()] for row in rows[:MAX_FAMILIES]]
-        print_table(list(rows[0]), shown, print_line=echo)
-        if len(rows) > MAX_FAMILIES:
-            echo(f"and {len(rows) - MAX_FAMILIES} more")
 
 
 def _train(

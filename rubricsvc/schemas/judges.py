@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 from pydantic.config import JsonDict
 
-from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.schemas.base import Stored, Wire, example
 
 _JUDGE: JsonDict = {

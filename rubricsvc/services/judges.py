@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.audit import Audit, StoredAudit
+from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
 from rubricsvc.services.rubrics import stored_records
 from rubricsvc.settings import get_settings

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from rubricsvc.core.audit import Rate
+from rubricsvc.core.audit import Deviation, Rate
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
-from rubricsvc.core.repeatability import Deviation
 
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""

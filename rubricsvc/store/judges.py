@@ -11,12 +11,11 @@ from itertools import groupby
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.audit import Audit
+from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import base

@@ -9,13 +9,12 @@ from pydantic import ValidationError
 from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
-from rubricsvc.core.audit import Audit, StoredAudit
+from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, HeldOutResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_test import RubricTest, TestOutcome
 from rubricsvc.core.states import APPROVED, RubricState, RunState

@@ -2,7 +2,7 @@
 
 The judge is asked as workers ask it. Intervals are of a bootstrap that draws whole groups (`Example.split_group`).
 AUROC and accuracy take labels of 0.5 or more as positive; Brier score, calibration error and ranks take the labels as
-they are. What cannot be measured, such as the AUROC of one class, has no value.
+they are. What cannot be measured, such as the AUROC of one class or of fewer than five questions, has no value.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
-from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -23,16 +20,15 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Figure, Measure, Row
+from rubricsvc.core.passport import Figure, Row
 from rubricsvc.core.rubric import Binary, Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.agreement import expected_calibration_error
-from rubricsvc.stats.intervals import MIN_DRAWS, Floats, Ints, percentile_interval
-from rubricsvc.stats.paired import spearman
+from rubricsvc.stats.agreement import Pairs, Sample, estimate_metrics, mean_metrics
+from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats.ranking import concordance
 from trainer.judge_training.examples import Example, Question, rubric_of
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -42,7 +38,7 @@ By = Literal["source", "family", "variant"]
 
 AT_ONCE = 16
 """Completions that a judge is asked about at a time."""
-RESAMPLES = 500
+RESAMPLES = 200
 MIN_CLASS_FOR_AUROC = 5
 """Labels of each class that a family needs to count in the mean over families."""
 MIN_FAMILY = 200
@@ -184,136 +180,59 @@ PARTS: dict[By, Callable[[Question], str]] = {
 }
 
 
-def rows(test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by: By | None = None) -> list[Row]:
+def rows(
+    test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by: By | None = None, resamples: int = RESAMPLES
+) -> list[Row]:
     """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part."""
-    arrays = {name: _checked(name, values, len(test)) for name, values in scores.items()}
+    for name, values in scores.items():
+        if len(values) != len(test):
+            raise ValueError(f"{name}: {len(values)} scores for {len(test)} labels")
+        if wrong := [value for value in values if not 0 <= value <= 1]:
+            raise ValueError(f"{name}: a score is {wrong[0]}; expected a number from 0 to 1")
     parts: dict[str, list[int]] = defaultdict(list)
     for place, one in enumerate(test):
         parts[PARTS[by](one) if by else ""].append(place)
-    found = []
-    for part, places in sorted(parts.items()) or [("", [])]:
-        labels = _Labels.of([test[place] for place in places])
-        found += [labels.row(name, part, values[np.array(places, int)]) for name, values in arrays.items()]
-    return found
+    return [
+        _row(name, part, [test[place] for place in places], [values[place] for place in places], resamples)
+        for part, places in sorted(parts.items()) or [("", [])]
+        for name, values in scores.items()
+    ]
 
 
-def _checked(name: str, values: Sequence[float], size: int) -> Floats:
-    array = np.asarray(values, float)
-    if array.shape != (size,):
-        raise ValueError(f"{name}: {len(array)} scores for {size} labels")
-    wrong = np.flatnonzero(~((array >= 0) & (array <= 1)))
-    if len(wrong):
-        raise ValueError(f"{name}: score {wrong[0]} is {array[wrong[0]]}; expected a number from 0 to 1")
-    return array
+def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[float], resamples: int) -> Row:
+    labels = [target.value for _, target in test]
+    met = [float(label >= 0.5) for label in labels]
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(example.split_group, len(numbers)) for example, _ in test]
+    families, same = (
+        defaultdict[str, list[int]](list),
+        defaultdict[tuple[int, str, str], list[tuple[float, float]]](list),
+    )
+    for place, (example, target) in enumerate(test):
+        families[target.family_name].append(place)
+        same[groups[place], example.prompt.digest, target.criterion.question].append((scores[place], labels[place]))
+    counts = defaultdict[int, list[int]](lambda: [0, 0])
+    for (group, *_), values in same.items():
+        net_concordant, _, different = concordance(values)
+        counts[group][0] += net_concordant
+        counts[group][1] += different
+
+    def sample(places: Sequence[int], values: Sequence[float]) -> Sample:
+        pairs = Pairs.of([scores[n] for n in places], [values[n] for n in places], (0.0, 1.0))
+        return Sample.of(pairs, [groups[n] for n in places], {one: (n, d) for one, (n, d) in counts.items()})
+
+    every = range(len(test))
+    mixed = [sample(places, met) for places in families.values() if _smaller_class(places, met) >= MIN_CLASS_FOR_AUROC]
+    found = estimate_metrics(sample(every, met), ("auroc", "accuracy", "pairwise_accuracy"), resamples=resamples)
+    ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
+    soft = ("brier", "ece", "spearman") if ranked else ("brier", "ece")
+    found |= estimate_metrics(sample(every, labels), soft, resamples=resamples)
+    found["macro_auroc"] = mean_metrics(mixed, ("auroc",), resamples=resamples)[0]["auroc"]
+    figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()}
+    fields = {"scorer": scorer, "part": part, "n": len(test), "positives": int(sum(met)), "figures": figures}
+    return Row.model_validate(fields)
 
 
-def _auroc(scores: Floats, positive: Floats, weights: Floats) -> Floats:
-    """Return the AUROC of each row of weights [R, N]; NaN where one class has no weight.
-
-    It is Σ over ties of (weight of positives) · (weight of lower negatives + half of the tied ones), as a share of all
-    pairs.
-    """
-    order = np.argsort(scores, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(scores[order]) > 0])
-    upper = np.add.reduceat(weights[:, order] * positive[order], starts, axis=1)
-    lower = np.add.reduceat(weights[:, order] * (1 - positive[order]), starts, axis=1)
-    return _ratio((upper * (lower.cumsum(1) - lower / 2)).sum(1), upper.sum(1) * lower.sum(1))
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    """Return the quotients; NaN where the divisor is 0."""
-    quotients = np.full(len(part), np.nan)
-    np.divide(part, whole, out=quotients, where=whole > 0)
-    return quotients
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """The labels of one part of a test set [N], with their bootstrap draws [R, N].
-
-    ``families`` are the rows of each family that has enough of both classes; ``better`` and ``worse`` the rows of each
-    two completions of a prompt with different labels on a criterion.
-    """
-
-    values: Floats
-    draws: Floats
-    families: Sequence[Ints]
-    better: Ints
-    worse: Ints
-    ranked: bool
-
-    @classmethod
-    def of(cls, test: Sequence[Question]) -> _Labels:
-        """Return the labels of these questions; there are no draws with few groups."""
-        values = np.array([target.value for _, target in test], float)
-        by_family, by_question = defaultdict[str, list[int]](list), defaultdict[tuple[str, ...], list[int]](list)
-        for place, (example, target) in enumerate(test):
-            by_family[target.family_name].append(place)
-            by_question[example.split_group, example.prompt.digest, target.criterion.question].append(place)
-        positives = [(np.array(places), int((values[places] >= 0.5).sum())) for places in by_family.values()]
-        families = [places for places, n in positives if min(n, len(places) - n) >= MIN_CLASS_FOR_AUROC]
-        pairs = [
-            (one, other) if values[one] > values[other] else (other, one)
-            for same in by_question.values()
-            for one, other in combinations(same, 2)
-            if values[one] != values[other]
-        ]
-        better, worse = np.array(pairs, int).reshape(-1, 2).T
-        _, group_of = np.unique(np.array([one.split_group for one, _ in test], object), return_inverse=True)
-        size, random = int(group_of.max(initial=-1)) + 1, np.random.default_rng(0)
-        counts = [
-            np.bincount(random.integers(size, size=size), minlength=size).astype(float)[group_of]
-            for _ in range(RESAMPLES if size >= MIN_CLUSTERS else 0)
-        ]
-        ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
-        return cls(values, np.array(counts).reshape(len(counts), len(test)), families, better, worse, ranked)
-
-    def row(self, scorer: str, part: str, scores: Floats) -> Row:
-        """Return the figures of these scores."""
-        size, positive = len(self.values), (self.values >= 0.5).astype(float)
-        figures: dict[Measure, Figure] = {
-            "auroc": self._drawn(partial(_auroc, scores, positive) if 0 < positive.sum() < size else None),
-            "macro_auroc": self._drawn(partial(self._macro, scores, positive) if self.families else None),
-            "accuracy": self._mean(((scores >= 0.5) == (positive > 0)).astype(float), np.arange(size)),
-            "brier": self._mean((scores - self.values) ** 2, np.arange(size)),
-            "ece": Figure(value=expected_calibration_error(scores, self.values) if size else None),
-            "pairwise_accuracy": self._mean((np.sign(scores[self.better] - scores[self.worse]) + 1) / 2, self.better),
-        }
-        if self.ranked:
-            figures["spearman"] = self._spearman(scores)
-        return Row(scorer=scorer, part=part, n=size, positives=int(positive.sum()), figures=figures)
-
-    def _mean(self, values: Floats, places: Ints) -> Figure:
-        """Return the mean of values that are drawn with these rows."""
-        ratio = lambda weights: _ratio(weights[:, places] @ values, weights[:, places].sum(1))  # noqa: E731
-        return self._drawn(ratio if len(values) else None)
-
-    def _drawn(self, measure: Callable[[Floats], Floats] | None) -> Figure:
-        """Return a measure of weights [R, N] -> [R] with its interval; without a value if there is no measure."""
-        if measure is None:
-            return Figure()
-        value = float(measure(np.ones((1, len(self.values))))[0])
-        return _figure(value, measure(self.draws) if len(self.draws) else np.array([]))
-
-    def _macro(self, scores: Floats, positive: Floats, weights: Floats) -> Floats:
-        """Return the mean AUROC of the families with enough of both classes."""
-        each = np.stack([_auroc(scores[one], positive[one], weights[:, one]) for one in self.families])
-        known = np.isfinite(each)
-        return _ratio(np.where(known, each, 0.0).sum(0), known.sum(0))
-
-    def _spearman(self, scores: Floats) -> Figure:
-        """Return the rank correlation of scores and labels."""
-        if len(scores) < 3 or not np.ptp(scores) or not np.ptp(self.values):
-            return Figure()
-        repeated = (np.repeat(np.arange(len(scores)), draw.astype(int)) for draw in self.draws)
-        drawn = [(scores[one], self.values[one]) for one in repeated]
-        samples = [spearman(a, b) for a, b in drawn if np.ptp(a) and np.ptp(b)]
-        return _figure(spearman(scores, self.values), np.array(samples))
-
-
-def _figure(value: float, samples: Floats) -> Figure:
-    known = samples[np.isfinite(samples)]
-    if not np.isfinite(value):
-        return Figure()
-    low, high = percentile_interval(known) if len(known) >= MIN_DRAWS else (None, None)
-    return Figure(value=value, low=low, high=high)
+def _smaller_class(places: Sequence[int], met: Sequence[float]) -> int:
+    positives = int(sum(met[place] for place in places))
+    return min(positives, len(places) - positives)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import platform
 import shutil
-from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ from trainer.judge_training.evaluation import (
     probabilities,
     rows,
 )
-from trainer.judge_training.examples import Example, Part, Question, Split, questions, sample, split
+from trainer.judge_training.examples import Example, Question, Split, questions, sample, split
 from trainer.judge_training.model import JudgeModel
 from trainer.judge_training.training import Trained, encode, train
 from workers.audit import cases, runner, suites
@@ -121,17 +120,6 @@ class Prepared:
     def sizes(self) -> dict[str, int]:
         """Return the completions of each part, and the targets in none."""
         return {name: len(part) for name, part in self.split.parts.items()} | {"left_out": self.split.left_out}
-
-    def families(self) -> list[dict[str, Any]]:
-        """Return the families that ``split.held_out`` may name, with the questions of each part, by column."""
-        counts: dict[tuple[str, str], Counter[Part]] = defaultdict(Counter)
-        for part, examples in self.split.parts.items():
-            for example, target in questions(examples):
-                counts[example.source, target.family_name][part] += 1
-        return [
-            {"data": source, "family": family} | {part: found[part] for part in self.split.parts}
-            for (source, family), found in sorted(counts.items())
-        ]
 
 
 def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
@@ -369,7 +357,7 @@ def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], he
         text = "criteria and kinds of criteria that were not trained on"
         tables.append(Table(name="held-out criteria", description=text, rows=tuple(kept)))
     for name, (text, by) in parts.items():
-        large = [row for row in rows(pairs, scores, by=by) if row.part and row.n >= MIN_PART]
+        large = [row for row in rows(pairs, scores, by=by, resamples=0) if row.part and row.n >= MIN_PART]
         shown = [
             row
             if min(row.positives, row.n - row.positives) >= MIN_CLASS_FOR_AUROC

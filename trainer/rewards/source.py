@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Protocol, Self
 
+from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError

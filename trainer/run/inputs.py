@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
-from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats import load
 from rubricsvc.formats.input_file import InputFile

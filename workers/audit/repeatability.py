@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
+from rubricsvc.core.audit import DEFAULT_REPEATS, Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import DEFAULT_REPEATS, Deviation, Repeatability
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Usage, Verdict

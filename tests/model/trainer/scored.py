@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import agreeable

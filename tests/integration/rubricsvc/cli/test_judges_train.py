@@ -81,11 +81,10 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     planned = cli("judges", "train", config, "--dry-run", "--json")
     (plan,), split = planned.json["data"], planned.json["split"]
     assert (plan["completions"], plan["questions"], plan["duplicates"], plan["contradictions"]) == (109, 210, 2, 1)
-    assert planned.json["families"][0]["family"] == "Says A."  # what split.held_out may name
     assert split["left_out"] == 0
     assert split["train"] + split["validation"] + split["test"] == 109
     planned = cli("judges", "train", config, "--dry-run")
-    assert "FAMILY" in planned.err and "Says A." in planned.err and "split by prompt" in planned.err
+    assert "split by prompt" in planned.err
     ran = cli("judges", "train", config, "--no-audit", "--json")
     assert ran.code == 0, ran.err
     assert "CONTRADICTIONS" in ran.err

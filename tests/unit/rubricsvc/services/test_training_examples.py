@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Document, Prompt
-from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import NotFoundError
 from rubricsvc.schemas.exports import ExportCounts, ExportKind, ExportQuery

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rubricsvc.core.audit import Rate
-from rubricsvc.core.repeatability import Deviation
+from rubricsvc.core.audit import Deviation, Rate
 from rubricsvc.stats.intervals import cluster_draws, pooled_deviation, rate
 
 

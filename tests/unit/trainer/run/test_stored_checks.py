@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.schemas.runs import PreflightCheck
 from rubricsvc.services.run_inputs import JudgeOnRecord

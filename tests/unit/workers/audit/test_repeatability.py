@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.judge import Comparison, Judge, Sampling, Voting
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
