@@ -23,6 +23,7 @@ def _plain_digits(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_plain_digits)]
 Id = Annotated[Whole, Field(ge=1, le=MAX_ID)]
+Ref = Annotated[str, Field(min_length=1, max_length=220)]
 
 
 class Paging(BaseModel):
@@ -50,7 +51,7 @@ class AnalysisQuery(BaseModel):
 class CompletionFilters(Paging):
     """Parameters of the list of completions."""
 
-    prompt_id: Id | None = Field(None, description="Filter by prompt.")
+    prompt_id: Id | Ref | None = Field(None, description="Filter by prompt: id or external id.")
     policy: Name | None = Field(None, description="Filter by policy.")
 
 
@@ -146,7 +147,7 @@ class LabelFilters(Paging):
 
     limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="Maximum rows.")
     completion_id: Id | None = Field(None, description="Filter by completion.")
-    rubric_id: Id | None = Field(None, description="Filter by rubric version.")
+    rubric_id: Id | Ref | None = Field(None, description="Filter by rubric: id, name, name@version or digest.")
     annotator: Name | None = Field(None, description="Filter by annotator.")
     job_id: Id | None = Field(None, description="Filter by the completions of a job.")
 

@@ -94,8 +94,7 @@ def router() -> APIRouter:
         function = plain.function if isinstance(plain, Attribute) else plain
         hints = get_type_hints(function, include_extras=True)
         returns = hints["return"]
-        statuses = [404] if "{" in path or method.startswith("POST") else []
-        responses = error_responses(*statuses, *([409] if method != "GET" or noun == "rubrics" else []))
+        responses = error_responses(404, *([409] if method != "GET" or noun == "rubrics" else []))
         if _makes_job(returns):
             responses |= {OK: {"model": returns}}
         made.add_api_route(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.db import database
-from rubricsvc.cli.output import After, Json, Limit, fields_of, group, show_page
-from rubricsvc.core.states import Outcome
+from rubricsvc.cli.options import command
+from rubricsvc.cli.output import Json, group, show
+from rubricsvc.cli.service import service
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.services.exporting import plain_verdict
-from rubricsvc.store import jobs, verdicts
-from rubricsvc.store.tables import VerdictRow
+from rubricsvc.queries import VerdictFilters
 
 app = group("Verdicts of judges, by criterion.")
 
@@ -29,28 +27,15 @@ def reason_of(verdict: Verdict) -> str:
     return mark + reason + text
 
 
-@app.command("list")
+@command(app, "list")
 def list_(
-    *,
-    job: Annotated[int | None, typer.Option(help="Filter by job.")] = None,
-    completion: Annotated[int | None, typer.Option(help="Filter by completion.")] = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="Filter by outcome.")] = None,
-    limit: Limit = 100,
-    after: After = 0,
+    query: VerdictFilters,
+    job_id: Annotated[int | None, typer.Option("--job", help="Filter by job.")] = None,
+    completion_id: Annotated[int | None, typer.Option("--completion", help="Filter by completion.")] = None,
     as_json: Json = False,
 ) -> None:
     """List verdicts."""
-    with database() as db, db.read() as session:
-        if job is not None:
-            jobs.get(session, job)
-        where: dict[str, Any] = {"job_id": job, "completion_id": completion, "outcome": outcome, "after": after}
-        rows = verdicts.page(session, **where, limit=limit + 1)
-        show_page(rows, lambda row: _row(row, as_json), limit, as_json, empty="no verdicts")
-
-
-def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
-    ids = fields_of(row, "id", "completion_id", "rubric_id", "judge_id")
-    if as_json:
-        return ids | {"verdict": plain_verdict(row.verdict)}
-    value = row.value if row.value is not None else row.outcome
-    return ids | {"criterion": row.criterion, "value": value, "reason": reason_of(row.verdict)}
+    ids = ("id", "completion_id", "rubric_id", "judge_id")
+    found = ("verdict.criterion", "verdict.outcome", "verdict.value", "verdict.reason", "verdict.rationale")
+    with service() as s:
+        show(s.verdicts.page(query), as_json, columns=(*ids, *found), empty="no verdicts")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache, lru_cache, partial
+from typing import Any
+
+from sqlalchemy.orm import Session
+
 from rubricsvc.queries import CompletionFilters, LabelFilters, VerdictFilters
 from rubricsvc.schemas import NewCompletions, NewLabels, Page, StoredCompletion, StoredIds, StoredLabel, StoredVerdict
 from rubricsvc.schemas.methods import takes
-from rubricsvc.store import completions, labels, prompts, rubrics, verdicts
-from rubricsvc.store.session import Database
+from rubricsvc.store import completions, jobs, labels, prompts, rubrics, verdicts
+from rubricsvc.store.session import Database, every
 
 
 class Completions:
@@ -28,7 +34,9 @@ class Completions:
     def page(self, query: CompletionFilters) -> Page[StoredCompletion]:
         """List completions, oldest first."""
         with self.db.read() as session:
-            rows = completions.page(session, **query.model_dump() | {"limit": query.limit + 1})
+            prompt_id = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
+            where = query.model_dump() | {"limit": query.limit + 1, "prompt_id": prompt_id}
+            rows = completions.page(session, **where)
             return Page.cut([StoredCompletion.of(row) for row in rows], query.limit)
 
     def get(self, completion_id: int) -> StoredCompletion:
@@ -47,6 +55,8 @@ class Verdicts:
     def page(self, query: VerdictFilters) -> Page[StoredVerdict]:
         """List verdicts, oldest first. Filter by job, completion or outcome."""
         with self.db.read() as session:
+            if query.job_id is not None:
+                jobs.get(session, query.job_id)  # raises NotFoundError
             rows = verdicts.page(session, **query.model_dump() | {"limit": query.limit + 1})
             return Page.cut([StoredVerdict.of(row) for row in rows], query.limit)
 
@@ -69,5 +79,33 @@ class Labels:
     def page(self, query: LabelFilters) -> Page[StoredLabel]:
         """List labels, oldest first. Filter by completion, rubric version, annotator or job."""
         with self.db.read() as session:
-            rows = labels.page(session, **query.model_dump() | {"limit": query.limit + 1})
+            rows = labels.page(session, **_where(session, query) | {"limit": query.limit + 1})
             return Page.cut([StoredLabel.of(row) for row in rows], query.limit)
+
+    @takes(LabelFilters)
+    def export(self, query: LabelFilters) -> Iterator[dict[str, Any]]:
+        """Yield labels as `labels import` reads them, with the digests by which they fit another database."""
+        with self.db.read() as session:
+            get_rubric = cache(partial(rubrics.get, session))
+            get_digests = lru_cache(maxsize=10_000)(partial(completions.digests, session))
+            where = _where(session, query)
+            for row in every(labels.page, session, **{name: where[name] for name in where.keys() - {"after", "limit"}}):
+                version = get_rubric(row.rubric_id)
+                names = ("prompt_digest", "completion_digest", "rubric_digest")
+                digests = zip(names, (*get_digests(row.completion_id), version.digest), strict=True)
+                ids = {"completion_id": row.completion_id, "rubric": version.ref, "rubric_id": row.rubric_id}
+                yield ids | row.label.model_dump(mode="json") | dict(digests)
+
+
+def _where(session: Session, query: LabelFilters) -> dict[str, Any]:
+    """Return the parameters of `labels.page`.
+
+    Raises:
+        NotFoundError: There is no such completion, job or rubric.
+    """
+    if query.completion_id is not None:
+        completions.get(session, query.completion_id)
+    if query.job_id is not None:
+        jobs.get(session, query.job_id)
+    rubric_id = None if query.rubric_id is None else rubrics.get(session, query.rubric_id).id
+    return query.model_dump() | {"rubric_id": rubric_id}

@@ -31,14 +31,15 @@ def labelled(cli: Cli, tmp_path: Path) -> Cli:
 
 def test_import_of_records_names_annotators(labelled: Cli) -> None:
     rows = labelled("labels", "list", "--json").lines
-    assert [(row["criterion"], row["annotator"], row["value"]) for row in rows] == [
+    assert [(row["label"]["criterion"], row["label"]["annotator"], row["label"]["value"]) for row in rows] == [
         ("c1", "ann", 1.0),
         ("c1", "bob", 0.0),
         ("c2", "person 1", 0.5),
         ("c2", "person 2", None),
         ("overall", "ann", 0.75),
     ]
-    assert [row["value"] for row in labelled("labels", "list", "--annotator", "ann", "--json").lines] == [1.0, 0.75]
+    rows = labelled("labels", "list", "--annotator", "ann", "--json").lines
+    assert [row["label"]["value"] for row in rows] == [1.0, 0.75]
 
 
 def test_export_can_be_imported(labelled: Cli, tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_import_refuses_a_second_label_unless_replace(labelled: Cli) -> None:
     assert ran.code == 2 and "'ann'" in ran.err and "--replace" in ran.err
     assert labelled("labels", "import", "-", "--replace", stdin=json.dumps(line)).code == 0
     (row, _) = labelled("labels", "list", "--annotator", "ann", "--json").lines
-    assert (row["value"], row["note"]) == (0.0, "looked again")
+    assert (row["label"]["value"], row["label"]["note"]) == (0.0, "looked again")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_import_of_records_labels_a_shared_rubric(cli: Cli, tmp_path: Path) -> N
     }
     assert import_lines(cli, again).code == 0
     rows = cli("labels", "list", "--rubric", "manners", "--json").lines
-    assert [(row["criterion"], row["annotator"], row["value"]) for row in rows] == [
+    assert [(row["label"]["criterion"], row["label"]["annotator"], row["label"]["value"]) for row in rows] == [
         ("kind", "ann", 0.5),
         ("kind", "bob", 1.0),
         ("overall", "ann", 0.25),

@@ -24,5 +24,5 @@ def test_completions_page_filters_by_prompt_and_policy(filled: TestClient) -> No
     add(filled, (1, "of nobody"))
     assert ids(prompt_id=1) == [1, 2, 3]
     assert ids(policy="q") == [1, 2]
-    assert ids(prompt_id=2) == []
+    assert filled.get("/v1/completions", params={"prompt_id": 2}).status_code == 404
     assert filled.get("/v1/completions/99").status_code == 404

@@ -23,7 +23,7 @@ def test_labels_add_stores_once(filled: TestClient) -> None:
 
     assert found() == [(1, "ann", 1.0), (1, "bob", None), (2, "ann", 0.5)]
     assert found(annotator="ann", completion_id=2) == [(2, "ann", 0.5)]
-    assert found(rubric_id=9) == []
+    assert filled.get("/v1/labels", params={"rubric_id": 9}).status_code == 404
 
 
 def test_labels_add_rejects_misplaced_atomically(filled: TestClient) -> None:
