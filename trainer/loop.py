@@ -20,8 +20,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ from trainer.policy_update import ScoredBatch, TrainState, Update, update, with_
 from trainer.recording.recorder import Recorder, log_leaks, recorded, rollout_groups
 from trainer.rewards.controls import controlled
 from trainer.rewards.outages import StepScorer, StopRequested
-from trainer.rewards.source import JudgeInfo, RewardSource, ScoredRollout, judge_of
+from trainer.rewards.source import RewardSource, ScoredRollout, judge_of
 from trainer.trackers import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
@@ -147,18 +147,29 @@ def train(
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
     identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
-    scorer, state = _scorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
+    scorer = StepScorer(controlled(rewards, config), config, stop, recorder)
+    optimizer = MasterAdamW(policy.model, config.optim)
+    needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
+    reference = policy.frozen_copy() if needs_start else None
+    state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = _resume(state, identity) if resume else 0
     content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
-    reporting = _reporting(recorder, tracking, content, judge, history := History(config.out, done))
-    with closing(state.optimizer), reporting:
+    history = History(config.out, done)
+    with closing(optimizer), recorded(recorder, content, judge, history), tracking.running(content, history.steps):
         try:
             saved = _watch(evaluation, state, history, tracking, done, saved=saved, identity=identity, begin=True)
             while done < config.steps and not history.stopped:
                 step, groups = _step(state, tasks, scorer, done)
                 done += 1
-                line = _record(history, recorder, tracking, {"step": done, **step, **constants}, groups)
-                saved = _save_if_due(state, done, saved, identity)
+                line = history.add({"step": done, **step, **constants})
+                for alarm in new_alarms(history.steps):
+                    log.warning("step %d: %s", done, alarm.text)
+                tracking.step(line)
+                if recorder is not None:
+                    recorder.step(line, groups)
+                if config.checkpoint_every and done % config.checkpoint_every == 0:
+                    _save(state, done, identity)
+                    saved = done
                 if on_step:
                     on_step(line)
                 history.stopped = stop is not None and stop.is_set() and done < config.steps
@@ -166,70 +177,10 @@ def train(
         except StopRequested:
             history.stopped = True
         finally:
-            _save_end(state, identity, done, first=first, saved=saved)
+            # an error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state
+            if done > saved and optimizer.updates == (done - first) * config.optim.updates_per_batch:
+                _save(state, done, identity)
     return history
-
-
-@contextmanager
-def _reporting(
-    recorder: Recorder | None,
-    tracking: Tracking,
-    content: Mapping[str, Any],
-    judge: JudgeInfo | None,
-    history: History,
-) -> Iterator[None]:
-    """Report the begin and the end of a run to its recorder and its trackers."""
-    with recorded(recorder, content, judge, history), tracking.running(content, history.steps):
-        yield
-
-
-def _record(
-    history: History, recorder: Recorder | None, tracking: Tracking, step: Metrics, groups: Sequence[RolloutGroup]
-) -> Metrics:
-    """Record a step, warn of alarms that it raises, and return its metrics as recorded."""
-    line = history.add(step)
-    for alarm in new_alarms(history.steps):
-        log.warning("step %d: %s", line["step"], alarm.text)
-    tracking.step(line)
-    if recorder is not None:
-        recorder.step(line, groups)
-    return line
-
-
-def _scorer(rewards: RewardSource, config: TrainConfig, stop: Event | None, recorder: Recorder | None) -> StepScorer:
-    return StepScorer(controlled(rewards, config), config, stop, recorder)
-
-
-def _begin(policy: Policy, config: TrainConfig, std_floor: float, evolution: OnlineEvolution | None) -> TrainState:
-    optimizer = MasterAdamW(policy.model, config.optim)
-    return TrainState(policy, _reference(policy, config), optimizer, config, std_floor, evolution)
-
-
-def _reference(policy: Policy, config: TrainConfig) -> Policy | None:
-    """Return a copy of the starting policy if its log-probabilities or its samples are needed."""
-    needed = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
-    return policy.frozen_copy() if needed else None
-
-
-def _evaluate(
-    evaluation: Evaluation | None, state: TrainState, history: History, tracking: Tracking, done: int, *, begin: bool
-) -> bool:
-    """Evaluate the policy after ``done`` steps if that is due, and at the beginning what a stopped run left out.
-
-    Return whether this policy was evaluated.
-    """
-    if evaluation is None or history.stopped:
-        return False
-    start = state.policy if done == 0 else state.reference
-    if begin:
-        evaluation.begin(done)
-        if start is not None:
-            evaluation.run(start, 0, state.policy.name)
-    line = evaluation.run(state.policy, done, state.policy.name)
-    history.evaluations = evaluation.lines
-    for each in evaluation.lines:  # trackers skip those that they have
-        tracking.evaluation(each)
-    return line is not None
 
 
 def _watch(
@@ -247,9 +198,19 @@ def _watch(
 
     Where the reward diverges from gold for the first time, warn, save the state, and stop if so configured.
     """
-    if not _evaluate(evaluation, state, history, tracking, done, begin=begin):
+    if evaluation is None or history.stopped:
         return saved
-    lines = history.evaluations
+    start = state.policy if done == 0 else state.reference
+    if begin:  # what a stopped run left out
+        evaluation.begin(done)
+        if start is not None:
+            evaluation.run(start, 0, state.policy.name)
+    line = evaluation.run(state.policy, done, state.policy.name)
+    lines = history.evaluations = evaluation.lines
+    for each in lines:  # trackers skip those that they have
+        tracking.evaluation(each)
+    if line is None:
+        return saved
     for alarm in new_held_out_alarms(lines):
         log.warning("%s", alarm.text)
     if (found := first_divergence(lines)) is None or found.step != done:
@@ -273,24 +234,6 @@ def _resume(state: TrainState, identity: checkpoint.Identity) -> int:
 def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
     versions = state.evolution.state() if state.evolution is not None else None
     checkpoint.save(state.config, done, state.policy, state.optimizer, identity, versions=versions)
-
-
-def _save_end(state: TrainState, identity: checkpoint.Identity, done: int, *, first: int, saved: int) -> None:
-    """Save the state after the last step of this process, unless it is saved or not whole.
-
-    An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
-    """
-    if done > saved and state.optimizer.updates == (done - first) * state.config.optim.updates_per_batch:
-        _save(state, done, identity)
-
-
-def _save_if_due(state: TrainState, done: int, saved: int, identity: checkpoint.Identity) -> int:
-    """Save the state if a checkpoint is due; return the number of steps that are saved."""
-    every = state.config.checkpoint_every
-    if not every or done % every:
-        return saved
-    _save(state, done, identity)
-    return done
 
 
 def _step(
@@ -342,7 +285,10 @@ def _step(
 
 def _updated(state: TrainState, batch: ScoredBatch, step: int) -> Update:
     """Update the policy on a batch, which is saved if the gradient is not finite."""
-    pools = _pools(state.config, batch.tasks)
+    pools = None
+    if state.config.prompts is not None and state.config.prompts.divide_by == "domain":
+        domains = sorted({task.domain for task in batch.tasks})
+        pools = torch.tensor([domains.index(task.domain) for task in batch.tasks])
     try:
         return update(state, batch.rollouts, batch.rewards_GM, step, pools)
     except NonFiniteError as error:
@@ -391,14 +337,6 @@ def _resampled(
         return found
 
     return with_signal(batch, sample, config.prompts.max_resamples)
-
-
-def _pools(config: TrainConfig, tasks: Sequence[Task]) -> Tensor | None:
-    """Return the domain of each task as a number, if advantages are divided by the deviation of domains."""
-    if config.prompts is None or config.prompts.divide_by == "group":
-        return None
-    domains = sorted({task.domain for task in tasks})
-    return torch.tensor([domains.index(task.domain) for task in tasks])
 
 
 def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int) -> tuple[list[Task], Rollouts]:

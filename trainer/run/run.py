@@ -308,7 +308,8 @@ class Run:
 
         run, tasks = self.config, self.tasks
         self._check_prompts()
-        key = (run_key(self.out) if resume else None) or _new_key(self.out)
+        words = "-".join(self.out.name.replace("@", "-").split())[:_MAX_KEY_CHARS]
+        key = (run_key(self.out) if resume else None) or f"{words}-{secrets.token_hex(6)}"
         with ExitStack() as opened:
             opened.enter_context(checkpoint.locked(self.out))
             rewards = opened.enter_context(self.rewards.open())
@@ -545,11 +546,6 @@ def run_key(out: Path) -> str | None:
         return read_config(out).get(KEY)
     except RubricsvcError:
         return None
-
-
-def _new_key(out: Path) -> str:
-    words = "-".join(out.name.replace("@", "-").split())
-    return f"{words[:_MAX_KEY_CHARS]}-{secrets.token_hex(6)}"
 
 
 def invocation(out: Path) -> tuple[Path, Path, dict[str, Any]]:
