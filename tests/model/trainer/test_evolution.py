@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import RunEvolutions
-from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
-from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from tests.scripted_server import scripted_server, text_reply
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
-from trainer.evolution import OnlineEvolution, spread
-from trainer.loop import train
-from trainer.rewards.source import CallableRewards, JudgeRewards, ScoredRollout
+from trainer.evolution import OnlineEvolution
+from trainer.rewards.source import JudgeRewards, ScoredRollout
 from workers.engines.base import EngineRequest, Failure, Reply
 
 BASE = Rubric(criteria=[Criterion(key="sun", text=uses("sun"), weight=4), Criterion(key="rain", text=uses("rain"))])
@@ -117,15 +111,6 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
         assert [one.reward.value for one in run.scored] == pytest.approx([4.5 / 5.5, 3.5 / 5.5, 0.5 / 5.5, 0.0])
 
 
-def test_tasks_keep_all_but_their_rubric(db: Database) -> None:
-    authored = replace(TASK, name="weather", domain="talk")
-    with training(db, proposal("fog")) as run:
-        run.step(*GROUP)
-        (task,) = run.evolution.tasks(1, [authored])
-    assert len(task.rubric.criteria) == 3
-    assert replace(task, rubric=BASE) == authored and task.name == "weather"
-
-
 def test_frozen_criteria_stay_whatever_they_show(db: Database) -> None:
     replies = [proposal(word) for word in ("fog", "mist", "hail", "dew", "snow")]
     with training(db, *replies, max_active=1) as run:
@@ -153,25 +138,6 @@ def test_retired_criteria_are_tried_again_when_the_policy_regresses(db: Database
         assert (hail.reactivations, hail.trials, hail.tested_step) == (1, 3, 4)
 
 
-def test_retired_criteria_are_still_retired_when_the_policy_has_not_regressed(db: Database) -> None:
-    with training(db, proposal(pitfalls=["hail"]), retest_every=1) as run:
-        run.step("sun", "fog", "rain", "mist")
-        for _ in range(3):
-            assert run.step("sun", "fog", "rain", "mist")["reactivated"] == 0
-        assert run.states()["hail"] == ("retired", "separation")
-
-
-def test_round_without_a_proposer_changes_nothing(db: Database) -> None:
-    with training(db) as run:
-        metrics = run.step(*GROUP)
-        assert (metrics["rounds"], metrics["failed"], metrics["proposed"]) == (1, 1, 0)
-        assert run.in_use() == ["sun", "rain"]
-        done = run.buffers.open(0, (TASK.prompt, BASE)).done
-        assert done is not None and done.failure is not None and "unavailable" in done.failure
-    with db.read() as session:
-        assert [row.name for row in rubrics.page(session)] == [f"rubric-{BASE.digest[:12]}"]
-
-
 def test_rounds_propose_nothing_where_the_budget_does_not_cover_a_call(db: Database) -> None:
     usage = {"prompt_tokens": 10, "completion_tokens": 10}  # $10 of at most $64
     price, sampling = Price(completion=1e6), Sampling(max_tokens=64)
@@ -188,25 +154,6 @@ def test_rounds_propose_nothing_where_the_budget_does_not_cover_a_call(db: Datab
                 run.done = budget
                 assert run.step(*GROUP)["proposed"] == proposed
         assert len(server.requests) == 2
-
-
-def test_a_budget_needs_a_price(db: Database) -> None:
-    judge = Judge(name="p", model="m", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
-    with pytest.raises(InvalidError) as caught, training(db, proposer=judge, budget=1):
-        pass
-    assert caught.value.path == "evolve.budget"
-
-
-def test_round_of_a_proposer_that_raises_is_a_recorded_failure(db: Database) -> None:
-    with training(db, proposal("fog")) as run:
-        run.step(*GROUP)
-
-        async def broken(request: EngineRequest) -> list[Reply | Failure]:
-            raise RuntimeError("a bug in an engine")
-
-        run.evolution._engine.ask = broken  # type: ignore[method-assign]
-        assert run.step(*GROUP)["failed"] == 1
-        assert run.in_use() == ["sun", "rain", "evolved-1"]
 
 
 def test_trial_that_fails_is_repeated(db: Database) -> None:
@@ -241,19 +188,6 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
         assert (by_key["evolved-1"].agreement, by_key["evolved-2"].agreement) == (0.0, 1.0)
 
 
-def test_round_compares_with_labels_of_the_prompt(db: Database) -> None:
-    with db.write() as session:
-        prompt = prompts.add(session, TASK.prompt)
-        row = rubrics.add(session, BASE, name="weather", prompt_id=prompt.id)
-        for text, value in (("fog now", 0.9), ("fog soon", 0.8), ("hail", 0.1), ("hail now", 0.2)):
-            (id_,) = completions.add_many(session, [(prompt.id, Completion(text=text))])
-            labels.add_many(session, [(id_, row.id, Label(criterion="overall", annotator="ann", value=value))])
-    with training(db, proposal("fog", "hail")) as run:
-        run.step(*GROUP)
-        assert run.states()["fog"] == ("active", None)
-        assert run.states()["hail"] == ("retired", "agreement")
-
-
 def test_evolve_holds_rounds_every_so_many_steps_and_not_on_equal_answers(db: Database) -> None:
     with training(db, proposal("fog"), every=2) as run:
         assert run.step(*GROUP) == {"authored_reward": pytest.approx(0.5 * 4 / 5)}
@@ -261,25 +195,3 @@ def test_evolve_holds_rounds_every_so_many_steps_and_not_on_equal_answers(db: Da
         assert (same["rounds"], same["proposed"], same["failed"]) == (1, 0, 0)
         run.step(*GROUP)
         assert run.step(*GROUP)["activated"] == 1
-
-
-def test_evolution_refuses_rubrics_that_cannot_be_extended(db: Database) -> None:
-    config = tiny_config(steps=1, evolve={"proposer": {"name": "p", "model": "m"}})
-    rubric = Rubric(criteria=[Criterion(key="a", text="Is good.")], formula="min")
-    with training(db) as run, pytest.raises(InvalidError) as caught:
-        train(tiny_policy(), [Task(TASK.prompt, rubric)], CallableRewards(share_of_a), config, evolution=run.evolution)
-    assert caught.value.path == "evolve"
-
-
-def test_train_needs_an_evolution_with_its_configuration() -> None:
-    config = tiny_config(steps=1, evolve={"proposer": {"name": "p", "model": "m"}})
-    with pytest.raises(InvalidError) as caught:
-        train(tiny_policy(), TASKS, CallableRewards(share_of_a), config)
-    assert caught.value.path == "evolve"
-
-
-def test_spread_takes_the_worst_and_the_best() -> None:
-    group = [(Completion(text=f"answer {n}"), n / 10) for n in range(9)]
-    texts = {one.text for one in spread([*group, (Completion(text="unscored"), None)], 3)}
-    assert texts == {"answer 0", "answer 4", "answer 8"}
-    assert spread(group, 3) == spread(group[::-1], 3)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -85,44 +83,9 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert again.json["families"] == ran.json["families"], "fitted from what the model gave, not from what came of it"
 
 
-def import_labels(cli: Cli, path: Path, records: list[dict[str, Any]]) -> None:
-    path.write_text("\n".join(map(json.dumps, records)))
-    assert cli("labels", "import", path).code == 0
-    assert cli("jobs", "submit", path, "--judge", "sure", "--wait").code == 0
-
-
 def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
     help_text = " ".join(labelled("judges", "calibrate", "--help").out.split())
     assert f"at least {MIN_PROMPTS} prompts" in help_text and f"at least {MIN_LABELS} labels" in help_text
     labelled("jobs", "submit", "--judge", "sure", "--limit", 3, "--wait")
     ran = labelled("judges", "calibrate", "sure")
     assert ran.code == 2 and "rubricsvc labels import" in ran.err and "rubricsvc jobs submit" in ran.err
-
-
-def test_agreement_prints_annotators_beside_the_judge(labelled: Cli, tmp_path: Path) -> None:
-    criteria = [{"key": "kind", "text": "Is kind."}, {"key": "tone", "text": "Its tone is warm."}]
-    records: list[dict[str, Any]] = [
-        {
-            "id": f"t{n}",
-            "prompt": f"T{n}?",
-            "criteria": criteria,
-            "completions": ["This looks good." if n % 3 else "Bad."],
-            "labels": {
-                "kind": {"ann": n % 2, "bob": n % 2 if n else 1},
-                "tone": n % 5 > 2,
-                "overall": {"ann": n % 4 / 4, "bob": n % 4 / 4 if n > 3 else 0.5},
-            },
-        }
-        for n in range(12)
-    ]
-    import_labels(labelled, tmp_path / "tones.jsonl", records)
-    asked = ("judges", "agreement", "sure", "--job", 1, "--resamples", 30)
-    out = labelled(*asked).out
-    annotators = next(line.split() for line in out.splitlines() if line.startswith("- annotators  "))
-    assert annotators == ["-", "annotators", "12", "0.917", "0.916", "0.916", "0.832", "0.832", "0.839"]
-    kind = labelled(*asked, "--criterion", "kind").out
-    accuracy = next(line for line in kind.splitlines() if line.startswith("accuracy"))
-    assert len(re.findall(r"\d\.\d+ +\[\d.\d\d, \d.\d\d\]", accuracy)) == 2, "the judge's and the annotators'"
-    one = labelled(*asked, "--criterion", "kind", "--json").json
-    assert [group["name"] for group in one["criteria"]] == ["kind"] and one["criteria"][0]["confusion"]
-    assert set(one["criteria"][0]["inter_annotator"]) > {"accuracy", "kappa", "alpha"}

@@ -43,9 +43,3 @@ def test_import_lists_unknown_prompts_with_their_lines(cli: Cli) -> None:
     assert cli("completions", "list", "--json").out == ""
     ran = cli("completions", "import", "-", "--skip-invalid", "--json", stdin=stdin)
     assert ran.code == 0 and ran.json["new"]["completions"] == 1 and len(ran.json["skipped"]) == 2
-
-
-def test_list_and_show_replace_control_characters(cli: Cli) -> None:
-    cli("completions", "import", "-", stdin=lines({"prompt": "Q", "text": "a\x1b[2Jb"}))
-    for ran in (cli("completions", "list"), cli("completions", "show", 1)):
-        assert ran.code == 0 and "\x1b" not in ran.out

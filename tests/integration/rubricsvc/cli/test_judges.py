@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,26 +10,7 @@ from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge, stored
 from tests.rows import invalidate
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server
-
-SCORED = ("--rubric", "rubric.yaml", "--prompt", "What is one?", "--completion", "-")
-
-
-def test_add_asks_no_server_elsewhere_where_the_project_is_local_only(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A proxy on this machine stands for the way out."""
-    (tmp_path / "rubric.yaml").write_text("criteria: [Says one.]\n")
-    monkeypatch.setenv("RUBRICSVC_LOCAL_ONLY", "true")
-    monkeypatch.setenv("no_proxy", "")
-    get_settings.cache_clear()
-    with scripted_server(labels(Yes=0.9)) as proxy:
-        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
-        far = "http://203.0.113.5/v1"
-        for args in (("judges", "add", "far", "--url", far), ("score", "--judge", far, *SCORED)):
-            ran = cli(*args, stdin="One.")
-            assert (ran.code, "203.0.113.5" in ran.err, "local_only" in ran.err) == (2, True, True), ran.err
-        assert (proxy.probes, proxy.count) == (0, 0)
+from tests.scripted_server import ScriptedReply, error, scripted_server
 
 
 @pytest.mark.parametrize(
@@ -146,29 +125,3 @@ def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: 
     assert cli("judges", "update", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
     assert [row["error"] for row in cli("judges", "list", "--json").lines] == [None, None]
     assert cli("jobs", "submit", "--judge", "old").code == 0
-
-
-@pytest.mark.parametrize("args", [("x",), ("p", "--url", "http://127.0.0.1:9/v1"), ("x", "--url", "foo")])
-def test_update_refuses_what_it_cannot_change(cli: Cli, args: tuple[str, ...]) -> None:
-    add_judge(cli, "x", engine="openai_http")
-    add_judge(cli, "y")
-    add_judge(cli, "p", mode="panel", members=["x", "y"])
-    assert cli("judges", "update", *args, "--no-probe").code == 2
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"members": ["a", "none"]},
-        {"members": ["a"]},
-        {"members": ["a", "a"]},
-        {"members": ["a", "b"], "voting": {"rule": "loudest"}},
-        {"mode": "cascade", "members": ["a", "b"], "band": [0.9, 0.1]},
-    ],
-)
-def test_add_refuses_invalid_members(cli: Cli, fields: dict[str, Any]) -> None:
-    for name in ("a", "b"):
-        add_judge(cli, name)
-    judge = {"name": "p", "mode": "panel"} | fields
-    assert cli("judges", "add", "-f", "-", stdin=json.dumps(judge)).code == 2
-    assert len(cli("judges", "list", "--json").lines) == 2

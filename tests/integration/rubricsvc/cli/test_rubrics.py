@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import labels, scripted_server
 
 
 @pytest.mark.usefixtures("new_machine")
@@ -24,19 +23,6 @@ def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
     assert imported.code == 0
     assert "rubricsvc.db" in imported.err
     assert cli("rubrics", "show", "vaccine-storage", "--json").json["version"] == 1
-
-
-def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
-    assert cli("rubrics", "init", "agent.yaml", "--trajectory").code == 0
-    linted = cli("rubrics", "lint", "agent.yaml")
-    assert linted.code == 0 and "1 valid record" in linted.err
-    step = {"role": "assistant", "content": "Rayleigh scattering."}
-    with scripted_server(labels(Yes=0.75, No=0.25)) as server:
-        args = ("score", "--rubric", "agent.yaml", "--judge", server.url, "--model", "m", "--mode", "trajectory")
-        ran = cli(*args, "--prompt", "Why?", "--completion", "-", "--json", stdin=json.dumps([step]))
-    assert ran.code == 0, ran.err
-    values = {verdict["criterion"]: verdict["value"] for verdict in ran.json["verdicts"]}
-    assert values == {"progress": 0.75, "heeds-results": 0.75, "off-course": 0.75, "no-circles": 1.0, "answers": 1.0}
 
 
 def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:
@@ -149,36 +135,6 @@ def test_import_reads_by_a_mapping_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"nr": "7", "ask": "Why?", "checks": ["Says why.", 8]}\n')
     refused = cli("rubrics", "import", "mine.jsonl", "--mapping", "mine.yaml")
     assert refused.code == 2 and "mine.jsonl:1: checks[1]: " in refused.err
-
-
-def test_init_writes_a_preset_with_its_prompt(cli: Cli, tmp_path: Path) -> None:
-    listed = cli("rubrics", "presets", "--json").lines
-    assert {"advice", "plan"} <= {row["preset"] for row in listed}
-    for row in listed:
-        out = tmp_path / f"{row['preset']}.yaml"
-        assert cli("rubrics", "init", "--preset", row["preset"], "--prompt", "What now?", "--out", out).code == 0
-        assert cli("rubrics", "lint", out).code == 0
-        assert cli("rubrics", "import", out, "--json").json["new"]["rubrics"] == 1
-    assert cli("rubrics", "init", "--preset", "plan", "--out", tmp_path / "plan.yaml").code == 2
-    assert cli("rubrics", "init", "--preset", "nonsense").code == 3
-    assert cli("rubrics", "init", "--prompt", "What now?").code == 2
-    assert cli("rubrics", "init", "--preset", "plan", "--trajectory").code == 2
-
-
-def test_export_leaves_drafts_out_unless_named(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
-    file = tmp_path / "draft.yaml"
-    file.write_text("{name: first, criteria: [Says one or two.]}")
-    cli("rubrics", "import", rubric_file)
-    assert "submit first@2" in cli("rubrics", "import", file, "--draft").err
-    ran = cli("rubrics", "export")
-    assert [row["criteria"][0]["text"] for row in ran.lines] == ["Says one.", "Says two."] and "draft" in ran.err
-    assert cli("rubrics", "export", "first@2").lines[0]["criteria"][0]["text"] == "Says one or two."
-    retired = cli("rubrics", "retire", "first", "--json")
-    assert (retired.json["rubric"], cli("rubrics", "show", "first").code) == ("first@1", 2)
-    assert "first@1 is retired" in cli("rubrics", "import", rubric_file).err
-    assert cli("prompts", "show", "one", "--json").json["rubrics"] == []
-    history = cli("rubrics", "history", "first").out
-    assert "added as approved" in history and "approved → retired" in history and "added as draft" in history
 
 
 def test_show_prints_sources_and_yaml_reads_them_back(cli: Cli, tmp_path: Path) -> None:

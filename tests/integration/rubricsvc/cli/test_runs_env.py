@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from rubricsvc.services.runs import Runs
@@ -14,8 +13,6 @@ from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
-from trainer.environments.tool_calls import call_text
-from trainer.policies.policy import Policy
 
 CONFIG = """
 steps = 2
@@ -69,46 +66,6 @@ def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Pa
         sorted((tmp_path / run).rglob("step-000002/model/model.safetensors")) for run in ("runs/first", "longer")
     )
     assert first[0].read_bytes() == second[0].read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("table", "code", "path"),
-    [
-        ('name = "research"', 2, "environment"),
-        ('name = "calculator"\ncollection = "x"', 2, "environment"),
-        ('name = "calculater"', 2, "environment.name"),
-        ('name = "mcp"', 2, "[tools] mcp"),
-        ('name = "mcp"\n[tools]\nmcp = [{name = "x"}]', 2, "tools.mcp"),
-        ('name = "calculator"\n[tools]\nmcp = [{name = "x", command = ["/nowhere"]}]', 3, "/nowhere"),
-        ('name = "research"\ncollection = "nowhere"', 3, "nowhere"),
-        ('name = "calculator"\nmax_tokens = 1024', 2, "environment.max_tokens"),
-    ],
-)
-def test_wrong_environment_is_refused(cli: Cli, config: Path, table: str, code: int, path: str) -> None:
-    config.write_text(f"{CONFIG}[environment]\n{table}\n")
-    ran = cli("runs", "start", config)
-    assert (ran.code, path in ran.err) == (code, True), ran.err
-
-
-def test_env_try_prints_a_trajectory(cli: Cli, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = iter([call_text("calculate", expression="6 * 7"), "It is 42."])
-    monkeypatch.setattr(Policy, "texts", lambda self, rows: (next(script),))
-    # the tiny model rarely ends a turn by itself: its end token is made certain
-    monkeypatch.setattr(
-        "trainer.policies.decoding.torch.isin", lambda tokens, _: torch.ones_like(tokens, dtype=torch.bool)
-    )
-    asked = ("env", "try", "calculator", "--policy", "policy", "--prompt", "What is 6 * 7?", "--max-tokens", "400")
-    tried = cli(*asked)
-    assert tried.code == 0, tried.err
-    assert tried.out.splitlines() == [
-        "# What is 6 * 7?",
-        "[assistant]",
-        '[calls calculate({"expression": "6 * 7"})]',
-        "[tool calculate]",
-        "42",
-        "[assistant]",
-        "It is 42.",
-    ]
 
 
 RESEARCH = """

@@ -128,36 +128,3 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     assert all(set(one.scores) == {"reward", "quick"} for one in columns.values())
     assert all([v.criterion for v in one.verdicts] == ["c1"] for one in (*columns.values(), *report.widest))
     assert report.highest and all(one.verdicts for one in report.highest)
-
-
-def test_runs_start_makes_up_a_last_evaluation_that_was_interrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
-    add_judge(cli)
-    assert cli("runs", "start", config).code == 0
-    path = tmp_path / "runs" / "first" / "eval.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:-1]))
-    assert cli("runs", "start", config, "--resume").code == 0
-    again = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["step"] for line in again] == [0, 2, 3]
-    assert again[-1]["scores"] == json.loads(lines[-1])["scores"]
-    assert "has all 3 steps" in cli("runs", "start", config, "--resume").err
-
-
-def test_runs_start_with_baselines_runs_them_after_the_training(cli: Cli, config: Path, tmp_path: Path) -> None:
-    add_judge(cli)
-    config.write_text(config.read_text() + "baselines = true\n")
-    assert cli("runs", "start", config).code == 0
-    folder = tmp_path / "runs" / "first" / "baselines"
-    lines = (folder / "evaluations.jsonl").read_text()
-    assert len(lines.splitlines()) == 3
-    assert "has all 3 steps" in cli("runs", "start", config, "--resume").err
-    shutil.rmtree(folder)  # as after an interrupt between the training and the baselines
-    assert cli("runs", "start", config, "--resume").code == 0
-    assert len((folder / "evaluations.jsonl").read_text().splitlines()) == 3
-
-
-def test_runs_start_refuses_held_out_prompts_that_are_trained_on(cli: Cli, config: Path) -> None:
-    config.write_text(f'{CONFIG}{EVAL}path = "rubrics.yaml"\n')
-    ran = cli("runs", "start", config)
-    assert ran.code == 2
-    assert "one, two" in ran.err and "2 of 2" in ran.err

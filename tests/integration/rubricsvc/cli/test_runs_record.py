@@ -10,7 +10,7 @@ import pytest
 from rubricsvc.schemas.runs import RunHeartbeat
 from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
-from rubricsvc.store import completions, items
+from rubricsvc.store import items
 from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs import CONFIG
@@ -74,24 +74,6 @@ def test_runs_start_joins_rollouts_to_jobs_and_authored_rubrics(cli: Cli, config
     assert {item.job_id for item in scored.values()} == {1, 2, 3}, "one job a step"
 
 
-def test_runs_resume_continues_from_another_working_folder(
-    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The name of the run's folder is that of the first start."""
-    assert cli("runs", "start", config.name).code == 0
-    config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    resumed = cli("runs", "resume", 1, "--json")
-    assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4), resumed.err
-    assert Path.cwd() == elsewhere and not list(elsewhere.iterdir())
-    with Database(get_settings().database_url).read() as session:
-        assert {row.policy for row in completions.page(session, limit=1000)} == {str(tmp_path / "policy")}
-        config.write_text(CONFIG.replace("steps = 3", "steps = 5"))
-    assert cli("runs", "resume", tmp_path / "runs" / "first", "--json").json["steps"] == 5
-
-
 @pytest.mark.parametrize(("state", "code"), [("finished", 0), ("stopped", 0), ("failed", 1)])
 def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str, code: int) -> None:
     store.create(new_run(steps_total=2))
@@ -109,13 +91,3 @@ def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str
     timer.join()
     assert (ran.code, ran.json["status"], ran.json["steps"]) == (code, state, 2)
     assert ("runs resume 1" in ran.err) == (state != "finished")
-
-
-def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: Runs) -> None:
-    store.create(new_run())
-    stopped = cli("runs", "stop", 1, "--json")
-    assert (stopped.code, stopped.json["stop_requested"]) == (0, True)
-    assert store.record(1, run_step(1)).stop_requested
-    live = cli("runs", "delete", 1, "--yes")
-    assert live.code == 2 and "runs stop 1" in live.err
-    assert cli("runs", "resume", 1).code == 2

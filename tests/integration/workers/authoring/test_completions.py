@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge, Sampling
 from rubricsvc.core.prompt import Document, Message, Prompt, ToolCall
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, error, scripted_server, text_reply
-from workers.authoring.completions import MAX_FIRST_FAILURES, CompletionSampler, SamplingResult
+from workers.authoring.completions import CompletionSampler, SamplingResult
 from workers.engines import make_engine
 
 CHAT = Prompt(
@@ -80,17 +78,6 @@ def test_sampler_stores_each_sample_with_its_sampling(each_db: Database) -> None
     assert (value.policy, value.text, expected.items() <= value.sampling.items()) == ("p", "the same text", True)
 
 
-def test_sampler_replaces_what_the_database_cannot_store(each_db: Database) -> None:
-    ids = add_prompts(each_db, Prompt.of("Why?"))
-    with scripted_server(text_reply("a\0b\ud800c")) as server:
-        result = sample(each_db, server, ids, n=1)
-        assert (result.stored, result.reasons.total()) == (1, 0)
-        assert sample(each_db, server, ids, n=1).existing == 1
-    with each_db.read() as session:
-        value = completions.get(session, 1).value
-    assert (value.text, '"a\ufffdb\ufffdc"' in value.model_dump_json()) == ("a\ufffdb\ufffdc", True)
-
-
 def chat(message: dict[str, Any], finish_reason: str) -> ScriptedReply:
     return ScriptedReply(extra={"choices": [{"message": {"content": None, **message}, "finish_reason": finish_reason}]})
 
@@ -115,21 +102,6 @@ def test_sampler_counts_reply_without_text_as_failed(db: Database, reply: Script
     assert stored(db) == []
 
 
-def test_sampler_counts_what_another_process_stored_as_existing(db: Database) -> None:
-    (id_,) = add_prompts(db, Prompt.of("Why?"))
-
-    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        if number == 0:  # while this reply is on its way, another sampler stores all three
-            assert pool.submit(sample, db, other, [id_]).result().stored == 3
-        return text_reply("late")
-
-    replies = text_reply("early")
-    with ThreadPoolExecutor() as pool, scripted_server(replies) as other, scripted_server(script) as server:
-        result = sample(db, server, [id_], concurrency=1)
-    assert (result.stored, result.existing, result.done) == (0, 3, 3)
-    assert len(stored(db)) == 3
-
-
 def test_sampler_counts_failures_and_asks_for_them_again(db: Database) -> None:
     ids = add_prompts(db, Prompt.of("Why?"), Prompt.of("How?"))
     broken = [True]
@@ -146,14 +118,6 @@ def test_sampler_counts_failures_and_asks_for_them_again(db: Database) -> None:
     assert len(stored(db)) == len(set(stored(db))) == 6
 
 
-def test_sampler_stops_where_no_request_succeeds(db: Database) -> None:
-    ids = add_prompts(db, *(Prompt.of(f"Why {n}?") for n in range(20)))
-    with scripted_server(error(404, "no such model")) as server:
-        result = sample(db, server, ids, concurrency=1)
-    assert (result.stored, server.count) == (0, MAX_FIRST_FAILURES)
-    assert result.stopped is not None and result.stopped.reason == Reason.REFUSED
-
-
 def test_sampler_stops_when_the_server_goes_away(db: Database) -> None:
     ids = add_prompts(db, *(Prompt.of(f"Why {n}?") for n in range(20)))
     with scripted_server([*[text_reply("So.")] * 5, ScriptedReply(drop=True)]) as server:
@@ -165,8 +129,3 @@ def test_sampler_stops_when_the_server_goes_away(db: Database) -> None:
         server.script, server.alive = text_reply("So."), lambda probes: True
         assert sample(db, server, ids).stored == 55
     assert len(set(stored(db))) == 60
-
-
-def test_sampler_refuses_equal_samples(db: Database) -> None:
-    with scripted_server(text_reply("So.")) as server, pytest.raises(InvalidError):
-        sample(db, server, [], temperature=0.0)

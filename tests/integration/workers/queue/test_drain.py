@@ -19,7 +19,6 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import items, jobs, judges, verdicts
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import RubricRow
 from tests.instant_engine import InstantEngine, agreeable
 from tests.rows import invalidate, submit_job
 from workers.engines import ENGINES
@@ -100,19 +99,6 @@ def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object
     assert all("number 2" in tail for tail in asked)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
-
-
-def test_drain_reuses_verdicts_for_a_second_job(db: Database, use: object) -> None:
-    engine = InstantEngine(remember=100)
-    use(engine)
-    submit_job(db, 5, judge=JUDGE, key="first")
-    Drainer(db, settings(db)).run(1)
-    asked = len(engine.requests)
-    second = submit_job(db, 5, judge=JUDGE, key="second")
-    Drainer(db, settings(db)).run(1)
-    assert len(engine.requests) == asked
-    with db.read() as session:
-        assert [row.reward for row in items.page(session, second)] == [pytest.approx(0.9)] * 5
 
 
 def in_background(db: Database, stopping: threading.Event, **changes: object) -> threading.Thread:
@@ -238,74 +224,3 @@ def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
     assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         assert jobs.get(session, job).status == "completed"
-
-
-def test_drain_releases_leases_when_database_returns_after_stop(db: Database, use: object) -> None:
-    use(InstantEngine())
-    job = submit_job(db, 3, judge=JUDGE)
-    stopping, away = threading.Event(), threading.Event()
-    real = store.release
-
-    def down(*_: object) -> list[int]:
-        away.set()
-        raise OperationalError("write", {}, Exception("the server closed the connection"))
-
-    def back_at_the_second_look(*args: Any) -> None:
-        if patched.call_count < 2:
-            down()
-        real(*args)
-
-    with (
-        patch.object(store, "record", down),
-        patch.object(store, "release", side_effect=back_at_the_second_look) as patched,
-        patch("workers.queue.drain.GRACE_SECONDS", 1.0),
-    ):
-        thread = in_background(db, stopping)
-        assert away.wait(20)
-        stopping.set()
-        thread.join(20)
-    assert patched.call_count == 2
-    with db.read() as session:
-        assert jobs.progress(session, job).pending == 3
-
-
-def test_drain_finishes_started_items_at_its_time_limit(db: Database, use: object) -> None:
-    class Brief(InstantEngine):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            await asyncio.sleep(0.3)
-            return await super().ask(request)
-
-    use(Brief())
-    job = submit_job(db, 12, judge=JUDGE)
-    with patch("workers.queue.drain.GRACE_SECONDS", 0.0):
-        assert Drainer(db, settings(db, drain_seconds=0.1)).run(1) is False
-    with db.read() as session:
-        progress = jobs.progress(session, job)
-    assert progress.done > 0
-    assert progress.done + progress.pending == 12
-
-
-def test_drain_fails_items_of_unavailable_engine(db: Database) -> None:
-    job = submit_job(db, 2, judge=Judge(name="odd", engine="no_such_engine", model="m"))
-    assert Drainer(db, settings(db)).run(1) is True
-    with db.read() as session:
-        assert jobs.get(session, job).status == "completed_with_failures"
-        assert "no_such_engine" in str(verdicts.page(session)[0].verdict.detail)
-
-
-def test_drain_fails_items_of_unreadable_rubric_only(db: Database, use: object) -> None:
-    use(InstantEngine())
-    job = submit_job(db, 5, judge=JUDGE)
-    with db.write() as session:
-        good = items.page(session, job)[0].rubric
-        bad = RubricRow(name="old", version=1, digest="0" * 64, content={**good.content, "formula": 7})
-        session.add(bad)
-        session.flush()
-        items.page(session, job)[0].rubric_id = bad.id
-    assert Drainer(db, settings(db)).run(1) is True
-    with db.read() as session:
-        assert jobs.get(session, job).status == "completed_with_failures"
-        first, *others = items.page(session, job)
-        assert first.state == "failed"
-        assert "formula" in (first.null_reason or "")
-        assert {row.state for row in others} == {"done"}

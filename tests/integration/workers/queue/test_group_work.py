@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,14 +9,12 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
-from tests.integration.workers.queue.test_drain import in_background, wait_for
 from tests.preference_engine import Tasteful, answers_in
 from workers.engines import ENGINES
-from workers.engines.base import Engine, EngineRequest, Failure, Reply
+from workers.engines.base import Engine
 from workers.queue.drain import Drainer
 from workers.scoring.questions import group_questions
 
@@ -103,48 +99,3 @@ def test_claim_takes_whole_groups(each_db: Database, engine: Tasteful) -> None:
         assert len(taken) == ANSWERS
         assert len({lease.item_id % 3 for lease in taken}) == 1
         assert len(leases.claim(session, 1, limit=100, worker="w", seconds=60)) == 2 * ANSWERS
-
-
-def test_retry_asks_about_the_whole_failed_group(db: Database, engine: Tasteful) -> None:
-    class Lost(Tasteful):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            return [Failure(Reason.TIMEOUT)] if "question 1" in request.shared else await super().ask(request)
-
-    use(Lost(by_length))
-    job = submit(db)
-    Drainer(db, settings(db)).run(1)
-    assert {key for key, reward in rewards(db, job).items() if reward is None} == {k for k in RIGHT if k[0] == 2}
-    use(engine)
-    with db.write() as session:
-        assert jobs.retry(session, job) == ANSWERS
-    Drainer(db, settings(db)).run(1)
-    assert len(engine.requests) == 1
-    assert rewards(db, job) == pytest.approx(RIGHT)
-
-
-def test_cancel_stops_the_call_of_a_group(db: Database) -> None:
-    ended = threading.Event()
-
-    class Slow(Tasteful):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended.set()
-            return []
-
-    use(Slow(by_length))
-    job = submit(db, prompts_=1)
-    thread = in_background(db, threading.Event())
-
-    def leased() -> bool:
-        with db.read() as session:
-            return jobs.progress(session, job).leased == ANSWERS
-
-    wait_for(leased)
-    with db.write() as session:
-        jobs.cancel(session, job)
-    assert ended.wait(20)
-    thread.join(20)
-    assert not thread.is_alive()
-    ENGINES.pop("comparing")

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, UnavailableError
-from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
 from tests.policy_server import PolicyServer
-from trainer.environments.episodes import EpisodeLimits
 from trainer.loop import train
-from trainer.policies.policy import Acting, Policy
+from trainer.policies.policy import Policy
 from trainer.policies.sampling_server import SamplingServer
 from trainer.rewards.source import CallableRewards
 
@@ -55,40 +52,6 @@ def test_server_samples_with_the_weights_of_the_policy(policy: Policy, server: P
     assert changed.sampled_logp_BT is not None
     torch.testing.assert_close(policy.logprobs(changed, 1.0)[0], changed.sampled_logp_BT, atol=1e-4, rtol=1e-4)
     assert not list(tmp_path.iterdir()), "the weights are not kept twice"
-
-
-def test_turns_of_an_episode_pass_token_ids(
-    policy: Policy, server: PolicyServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = iter([CALL, "a report"])
-    monkeypatch.setattr(policy, "texts", lambda rows: (next(texts),))
-    policy.acting = Acting(Reversing(), EpisodeLimits(max_turns=3), max_tokens=80)
-    policy.model.config.max_position_embeddings = server.policy.model.config.max_position_embeddings = 512
-    monkeypatch.setattr(policy, "end_ids", torch.arange(28))  # every token ends a turn
-    monkeypatch.setattr(Policy, "load", lambda *_, **__: policy)
-    rollouts = policy.sample([Prompt.of("b")], 1, SAMPLING, seed=5)
-    first, second = server.requests
-    given = rollouts.from_environment_BT
-    assert given is not None and given.any()
-    assert rollouts.texts == ("a report",)
-    prompt = rollouts.prompt_ids_QP[0].tolist()
-    ids = rollouts.ids_BT[0].tolist()
-    assert first["prompt"] == prompt
-    assert second["prompt"] == [*prompt, *ids[: len(second["prompt"]) - len(prompt)]]
-    assert second["prompt"] + ids[-1:] == [*prompt, *ids]
-    logp, _ = policy.logprobs(rollouts, 1.0)
-    assert rollouts.sampled_logp_BT is not None
-    torch.testing.assert_close(logp, rollouts.sampled_logp_BT, atol=1e-4, rtol=1e-4)
-
-
-def test_run_learns_what_a_server_samples(policy: Policy, server: PolicyServer) -> None:
-    policy.server.check(policy)  # type: ignore[union-attr]
-    history = train(policy, TASKS, REWARDS, tiny_config(steps=2, optim={"lr": 1e-2, "kl_every": 0}))
-    assert server.loads == 2
-    for step in history.steps:
-        assert step["grad_norm"] > 0
-        assert step["sampling/sampling_logp_difference/max"] < 1e-3
-        assert step["sampling/importance_sampling_ratio/mean"] == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("field", ["fail_at", "replaced_after"])

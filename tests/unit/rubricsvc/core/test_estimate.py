@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, ratio_estimate
+from rubricsvc.core.estimate import MIN_CLUSTERS, mean_estimate, ratio_estimate
 
 
 @pytest.mark.parametrize("prompts", [5, 6, 12, 60])
@@ -43,19 +43,10 @@ def test_mean_estimate_covers_the_true_mean_where_prompts_differ() -> None:
     assert 0.92 <= covered / 400 <= 0.98
 
 
-def test_mean_estimate_of_equal_values_has_no_width() -> None:
-    assert mean_estimate([0.0] * 10, range(10)) == Estimate(0.0, 0.0, 0.0)
-
-
 @pytest.mark.parametrize("prompts", range(1, MIN_CLUSTERS))
 def test_mean_estimate_of_few_prompts_has_no_interval(prompts: int) -> None:
     found = mean_estimate([0.0, 1.0] * prompts, [n // 2 for n in range(2 * prompts)])
     assert (found.value, found.low, found.high) == (0.5, None, None) and found.null_reason
-
-
-def test_mean_estimate_of_nothing_has_no_value() -> None:
-    found = mean_estimate([], [])
-    assert found.value is None and found.null_reason
 
 
 def test_ratio_estimate_covers_the_true_ratio() -> None:
@@ -66,23 +57,3 @@ def test_ratio_estimate_covers_the_true_ratio() -> None:
         assert found.value is not None
         covered += found.low is None or found.high is None or found.low <= 0.5 <= found.high
     assert 0.92 <= covered / 400 <= 0.98
-
-
-def test_ratio_estimate_ends_where_a_t_test_begins_to_reject() -> None:
-    random = np.random.default_rng(1)
-    of = 1.0 + random.normal(0, 0.5, 20)
-    values = random.normal(0.4, 0.3, 20)
-    found = ratio_estimate(values.tolist(), of.tolist())
-    for end in (found.low, found.high):
-        assert end is not None
-        assert stats.ttest_1samp(values - end * of, 0.0).pvalue == pytest.approx(0.05)
-    assert found.low is not None and found.high is not None and found.value == pytest.approx(values.sum() / of.sum())
-    assert found.low < values.sum() / of.sum() < found.high
-
-
-def test_ratio_estimate_without_a_sure_divisor_has_no_interval() -> None:
-    assert ratio_estimate([1.0] * 6, [-1.0, 1.0, -1.0, 1.0, -1.0, 2.0]).low is None
-    assert ratio_estimate([1.0] * 6, [0.0] * 6).value is None
-    assert ratio_estimate([], []).value is None
-    few = ratio_estimate([1.0] * 4, [2.0] * 4)
-    assert (few.value, few.low) == (0.5, None)

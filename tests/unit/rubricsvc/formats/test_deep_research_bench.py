@@ -60,17 +60,6 @@ def test_read_makes_a_tree_of_dimensions(tmp_path: Path) -> None:
     assert records[0].completions == ()
 
 
-def test_read_accepts_any_file_of_the_folder_and_a_language(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path)
-    (record,) = load(folder / "criteria.jsonl", "deep_research_bench_en")
-    assert record.prompt is not None and record.prompt.text == "A question"
-
-
-def test_read_rejects_incomplete_folders(tmp_path: Path) -> None:
-    (folder_of(tmp_path) / "criteria.jsonl").unlink()
-    assert errors_of(tmp_path, "deep_research_bench") == [(tmp_path.name, None, "", "not_found")]
-
-
 def changed(**change: Any) -> list[Any]:
     return [CRITERIA[0], {**CRITERIA[1], **change}]
 

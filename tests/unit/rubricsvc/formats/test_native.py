@@ -12,7 +12,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.formats import HIDDEN, InputFile, Record, load
-from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, rubric_name
+from rubricsvc.formats.native import dump, plain
 
 SHORT = """\
 id: q1
@@ -82,16 +82,6 @@ def test_read_expands_short_forms(tmp_path: Path) -> None:
     )
 
 
-def test_read_names_rubrics_by_id_then_file(tmp_path: Path) -> None:
-    text = "- {id: a, criteria: [x]}\n- {criteria: [x]}\n- {name: n, criteria: [x]}\n"
-    assert [record.name for record in load(write(tmp_path, "mine.yaml", text))] == ["a", "mine-2", "n"]
-
-
-def test_read_accepts_documents_and_lists(tmp_path: Path) -> None:
-    text = "criteria: [a]\n---\n- criteria: [b]\n- criteria: [c]\n---\ncriteria: [d]\n"
-    assert len(load(write(tmp_path, "r.yaml", text))) == 4
-
-
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r.yaml"])
 def test_read_accepts_a_prompt_or_a_rubric(tmp_path: Path, name: str) -> None:
     (record,) = load(write(tmp_path, name, '{"prompt": "x", "completions": [{"text": ""}]}'))
@@ -110,14 +100,6 @@ def test_read_takes_the_text_of_a_trajectory_from_its_last_answer(tmp_path: Path
 
     (read,) = load(write(tmp_path, "r.jsonl", json.dumps(record)))
     assert read.completions[0].text == "a"
-
-
-def test_dump_writes_short_forms(tmp_path: Path) -> None:
-    (record,) = load(write(tmp_path, "r.yaml", "prompt: |\n  One.\n  Two.\ncriteria: [{text: x, weight: 3}]\n"))
-    stream = StringIO()
-    dump([record], stream, yaml=True)
-    assert "prompt: |-\n  One.\n  Two.\n" in stream.getvalue()
-    assert "weight: 3\n" in stream.getvalue()
 
 
 def test_example_is_valid(tmp_path: Path) -> None:
@@ -242,8 +224,3 @@ def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
         path = write(tmp_path, f"example.{kind}l" if kind == "json" else "example.yaml", block)
         file = InputFile(path)
         assert list(file.parse(read)) and not file.errors.count
-
-
-def test_rubric_name_keeps_long_ids_apart() -> None:
-    names = {rubric_name("x" * MAX_NAME_LENGTH + end) for end in ("a", "b")}
-    assert len(names) == 2 and {len(name) for name in names} == {MAX_NAME_LENGTH}

@@ -103,14 +103,6 @@ def test_dump_carries_the_whole_rubric(name: str, record: Record) -> None:
         assert one.model_copy(update=same) == other
 
 
-@given(records())
-def test_yaml_carries_the_native_format(record: Record) -> None:
-    with TemporaryDirectory() as folder:
-        out = Path(folder) / "out.yaml"
-        assert not dump([record], out).fields
-        assert list(load(out)) == [record]
-
-
 def test_parquet_carries_verl_with_mixed_tags(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     criteria = (
@@ -121,14 +113,6 @@ def test_parquet_carries_verl_with_mixed_tags(tmp_path: Path) -> None:
     dump([record, record], tmp_path / "train.parquet", "verl")
     first, _ = load(tmp_path / "train.parquet")
     assert first.rubric == record.rubric and first.prompt == record.prompt and first.id == "7"
-
-
-def test_load_reads_a_folder_of_jsonl(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for shard in (0, 1):
-        text = f'{{"prompt": "Why {shard}?", "criteria": ["Says why."]}}\n'
-        (tmp_path / "data" / f"train-{shard:05}.jsonl").write_text(text)
-    assert [record.prompt.text for record in load(tmp_path) if record.prompt] == ["Why 0?", "Why 1?"]
 
 
 def test_load_reads_a_folder_of_arrow(tmp_path: Path) -> None:
@@ -149,9 +133,3 @@ def test_dump_refuses_what_a_format_cannot_carry(name: str, path: str, tmp_path:
     with pytest.raises(InvalidError) as caught:
         dump([Record(None, rubric, name="r")], tmp_path / "out.jsonl", name)
     assert caught.value.path == path
-
-
-def test_dump_refuses_an_ending_that_the_format_is_not_written_to(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError) as caught:
-        dump([], tmp_path / "out.jsonl", "criteria_csv")
-    assert caught.value.path == "out"

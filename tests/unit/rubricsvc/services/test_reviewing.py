@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from io import BytesIO, StringIO
 from typing import Any
 
 import pytest
@@ -15,11 +14,8 @@ from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
-from rubricsvc.formats import InputFile, Record
-from rubricsvc.formats.native import dump
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.editing import Addition, Edit, add_version
-from rubricsvc.services.importing import import_file
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.rubrics import Rubrics, review
 from rubricsvc.services.submitting import select, with_rubrics
@@ -115,15 +111,6 @@ def test_review_rejects_steps_from_other_states(db: Database, state: Any, action
         assert caught.value.path == "action" and row.state == state and rubrics.last_event(session, row.id) is None
 
 
-def test_review_changes_nothing_when_repeated(db: Database) -> None:
-    add(db, "One.", draft=True)
-    for comment in ("Ready.", "Ready.", None, "Now."):
-        act(db, "r", "submit", comment=comment)
-    with db.read() as session:
-        events = rubrics.events(session, [1])
-    assert [(row.from_state, row.comment) for row in events] == [("draft", "Ready."), ("in_review", "Now.")]
-
-
 @pytest.mark.parametrize("comment", [None, "  "])
 @pytest.mark.parametrize("action", ["reject", "comment"])
 def test_review_needs_a_comment(db: Database, action: ReviewAction, comment: str | None) -> None:
@@ -132,16 +119,6 @@ def test_review_needs_a_comment(db: Database, action: ReviewAction, comment: str
     with pytest.raises(InvalidError) as caught:
         act(db, "r", action, comment=comment)
     assert caught.value.path == "comment"
-
-
-def test_review_takes_a_name_only_if_one_version_is_meant(db: Database) -> None:
-    for text in ("One.", "Two."):
-        add(db, text, draft=True)
-    with pytest.raises(InvalidError, match="r@1, r@2"):
-        act(db, "r", "submit")
-    act(db, "r@1", "submit")
-    act(db, "r", "approve")
-    assert resolved(db, "r") == "r@1"
 
 
 def test_add_version_refuses_the_second_edit_and_keeps_it(each_db: Database) -> None:
@@ -168,16 +145,6 @@ def test_add_version_refuses_the_second_edit_and_keeps_it(each_db: Database) -> 
     assert add(each_db, "Five.", parent="r@1", by="bob", force=True).row.state == "approved"
 
 
-def test_add_version_counts_newer_versions_without_a_parent(db: Database) -> None:
-    add(db, "One.")
-    add(db, "Two.")
-    assert add(db, "Three.", parent="r@1").conflict is not None
-    with db.write() as session:
-        review(session, "r@2", "retire", by="ann")
-    assert add(db, "Four.", parent="r@2").conflict is None
-    assert add(db, "Five.", name="s", parent="r@1").conflict is None, "another name is no edit of this one"
-
-
 def test_add_version_refuses_one_of_two_concurrent_edits(each_db: Database) -> None:
     add(each_db, "One.")
     start, results = threading.Barrier(4), list[Addition]()
@@ -198,25 +165,6 @@ def test_add_version_refuses_one_of_two_concurrent_edits(each_db: Database) -> N
             f"Edit {n}." for n in range(4)
         }
     assert resolved(each_db, "r") == "r@2"
-
-
-def test_add_version_keeps_a_draft_a_draft_under_another_name(db: Database) -> None:
-    add(db, "One.", origin="generated")
-    assert add(db, "One.", name="copy").row.state == "draft"
-    act(db, "r", "submit", "approve")
-    assert add(db, "One.", name="other").row.state == "approved"
-
-
-@pytest.mark.parametrize("policy", ["generated", "all"])
-def test_add_version_refuses_edits_of_the_accepted_draft_first(each_db: Database, policy: Any) -> None:
-    add(each_db, "One.", draft=True)
-    accepted = add(each_db, "Two.", parent="r@1", policy=policy)
-    assert (accepted.conflict, accepted.row.state) == (None, "draft"), "an edit of a draft is no way around its review"
-    for text in ("Three.", "Four."):
-        conflict = add(each_db, text, parent="r@1", policy=policy).conflict
-        assert conflict is not None and "--parent r@2" in conflict.hint
-    assert add(each_db, "Five.", name="s", policy="none").row.state == "approved"
-    assert add(each_db, "Six.", parent="r@1", policy="none", force=True).row.state == "approved"
 
 
 class Shop:
@@ -257,20 +205,6 @@ def test_jobs_refuse_drafts_unless_allowed(each_db: Database) -> None:
         assert jobs.submit(session, judge_id=shop.judge, items=items).id == job, "the job exists: nothing new is used"
     act(each_db, draft, "submit", "approve")
     assert Jobs(each_db).submit(judge="j", key="new").is_new
-
-
-def test_select_uses_approved_versions_and_names_drafts(db: Database) -> None:
-    shop = Shop(db)
-    approved = shop.add(db, "One.")
-    shop.add(db, "Two.", draft=True)
-    shop.add(db, "Other.", name="s", draft=True)
-    with db.write() as session:
-        other = prompts.add(session, Prompt.of("How?")).id
-        completions.add(session, Completion(text="So."), other)
-        add_version(session, rubric("Third."), Edit(draft=True), name="t", prompt_id=other)
-        assert select(session, NewJob(judge="j")) == ([(shop.completion, approved)], 1, ["t@1"])
-        pairs = select(session, NewJob(judge="j", allow_drafts=True)).pairs
-    assert [(completion, resolved(db, id_)) for completion, id_ in pairs] == [(1, "r@1"), (1, "s@1"), (2, "t@1")]
 
 
 def test_rescore_takes_newer_approved_versions_only(each_db: Database) -> None:
@@ -330,31 +264,3 @@ def test_review_approves_a_version_with_examples_only_if_its_newest_measured_tes
     assert error.value.path == "tests" and "rubricsvc rubrics test r@1 --judge" in error.value.hint
     with db.read() as session:
         assert rubrics.get(session, "r@1").state == "in_review"
-
-
-def test_content_that_fails_its_tests_is_a_draft_under_any_name(db: Database) -> None:
-    example = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
-    content = rubric("One.").model_copy(update={"examples": (example,)})
-
-    def state(name: str, **edit: Any) -> str:
-        with db.write() as session:
-            return add_version(session, content, Edit(**{"by": "ann", **edit}), name=name).row.state
-
-    assert state("r") == "approved"  # not tested yet
-    run_test(db, "r@1", False)
-    assert [state("r"), state("s"), state("t", policy="none")] == ["approved", "draft", "approved"]
-    with db.read() as session:
-        note = rubrics.last_event(session, rubrics.get(session, "s@1").id)
-    assert note is not None and "r@1" in (note.comment or "")
-    yaml = StringIO()
-    dump([Record(None, content, name="file")], yaml, yaml=True)
-    with db.write() as session:
-        result = import_file(session, InputFile("file.yaml", stream=BytesIO(yaml.getvalue().encode())))
-    assert result.not_approved == {"file@1": "draft"}
-    run_test(db, "r@1", True)
-    assert state("u") == "approved"
-
-
-def test_review_needs_no_test_of_a_version_without_examples(db: Database) -> None:
-    add(db, "One.", draft=True)
-    assert act(db, "r@1", "submit", "approve") == "approved"

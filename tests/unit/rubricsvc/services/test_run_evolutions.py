@@ -82,29 +82,6 @@ def test_rounds_write_versions_that_later_steps_use(each_db: Database) -> None:
         assert (event.by, event.to_state) == ("first-0a1b2c3d", "approved")
 
 
-def test_rounds_find_an_earlier_version_again(each_db: Database) -> None:
-    one = run(each_db)
-    one.begin()
-    first = one.end(1)
-    one.begin()
-    one.end(2)
-    one.begin()
-    assert one.end(1) == first
-    assert one.begin() == first
-    assert one.end() == BASE
-    assert one.begin() == BASE
-
-
-def test_spent_sums_the_rounds_of_one_run(each_db: Database) -> None:
-    one, other = run(each_db), run(each_db, name="other")
-    assert one.buffers.spent() == 0.0
-    for each, cost in ((one, 0.25), (one, 0.5), (other, 4.0)):
-        each.begin()
-        each.buffers.end_round(each.step, TASK, frozen_entries(BASE), BASE, EvolutionRound(cost=cost))
-    one.begin()  # without a round
-    assert (one.buffers.spent(), other.buffers.spent()) == (0.75, 4.0)
-
-
 def test_begin_step_repeats_what_is_recorded(each_db: Database) -> None:
     one = run(each_db)
     used = [one.begin()]
@@ -160,29 +137,6 @@ def approve(db: Database, ref: str) -> None:
     for action in ("submit", "approve"):
         with db.write() as session:
             review(session, ref, action, by="ann")  # type: ignore[arg-type]
-
-
-def test_versions_that_a_person_has_retired_stay_retired(each_db: Database) -> None:
-    import_base(each_db)
-    one = run(each_db)
-    one.begin()
-    one.end(1)
-    with each_db.write() as session:
-        review(session, "why-first-0a1b2c3d@1", "retire", by="ann")
-    one.begin()
-    second = one.end(2)
-    assert one.begin() == second
-    one.end(1)
-    assert one.begin() == second
-
-
-def test_runs_have_buffers_of_their_own(each_db: Database) -> None:
-    one, other = run(each_db), run(each_db, name="second-4e5f6a7b")
-    for each in (one, other):
-        each.begin()
-    one.end(1)
-    assert other.begin() == BASE
-    assert len(other.buffers.open(1, TASK).entries) == 3
 
 
 def test_automatic_approval_is_refused_where_people_approve(db: Database) -> None:

@@ -42,18 +42,3 @@ def test_journal_key_depends_on_judge_task_and_completion() -> None:
     other = JUDGE.model_copy(update={"mode": "written"})
     assert len({key(), key("y"), key(judge=other), key(prompt="When?")}) == 4
     assert key(judge=JUDGE.model_copy(update={"name": "k"})) == key()
-
-
-def test_journal_without_a_path_keeps_nothing() -> None:
-    with AuditJournal() as journal:
-        journal.add(key(), VERDICTS)
-        assert journal.get(key()) is None and not len(journal)
-        journal.delete()
-
-
-def test_journal_keeps_any_character(tmp_path: Path) -> None:
-    verdicts = [[Verdict.scored("a", 0.5, rationale="a\u2028b\x85c\r\nd\x0ce\rf")]]
-    with AuditJournal(tmp_path / "audit.jsonl") as journal:
-        journal.add(key(), verdicts)
-    with AuditJournal(tmp_path / "audit.jsonl") as journal:
-        assert journal.get(key()) == verdicts

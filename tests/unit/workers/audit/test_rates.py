@@ -6,7 +6,7 @@ import pytest
 
 from rubricsvc.core.audit import Audit, Measure, SuiteResult
 from rubricsvc.core.verdict import Verdict
-from workers.audit.runner import AuditFinding, suite_result, worst_hits
+from workers.audit.runner import AuditFinding, suite_result
 
 
 def verdict(value: float | str) -> Verdict:
@@ -62,15 +62,6 @@ def test_suite_result_fails_with_less_than_half_scored() -> None:
     assert "1 of 3" in str(ties.reason)
 
 
-def test_suite_result_applies_the_limit_and_counts_families() -> None:
-    calm = [finding(0.1, 0.1, family="x") for _ in range(9)]
-    assert result_of("met", *calm, finding(0.9, 0.1, family="y"), max_rate=0.1).passed is True
-    over = result_of("met", *calm, finding(0.9, 0.1, family="y"), max_rate=0.09)
-    assert over.passed is False and "0.09" in str(over.reason)
-    assert {name: (rate.hits, rate.n) for name, rate in over.families.items()} == {"x": (0, 9), "y": (1, 1)}
-    assert over.baseline is not None and over.baseline.hits == 0
-
-
 def test_audit_without_an_applicable_suite_is_not_passed() -> None:
     empty, _ = suite_result("s", "met", 0.1, [], not_applicable="no rationale")
     assert (empty.passed, empty.reason) == (None, "no rationale")
@@ -81,23 +72,3 @@ def test_audit_without_an_applicable_suite_is_not_passed() -> None:
 
     assert not audit(empty).passed and audit(empty, one).passed
     assert not audit(one, result_of("met", finding(0.9))).passed
-
-
-def test_audit_lists_attacks_and_unchanged_completions_apart() -> None:
-    fooled, bare = finding(0.9, attack="order"), finding(0.9, attack="")
-    (plain, wrong), (attacked, hits) = (
-        suite_result(name, "met", 0.1, [one]) for name, one in (("p", bare), ("a", fooled))
-    )
-    assert (plain.attacks, attacked.attacks) == (0, 1)
-    audit = Audit(digest="d", fingerprint="f", suites=(plain, attacked), worst=worst_hits({"p": wrong, "a": hits}))
-    by_heading = {heading: [hit.suite for hit in some] for heading, some in audit.worst_by_heading.items()}
-    assert by_heading == {"successful attacks": ["a"], "wrong without an attack": ["p"]}
-    assert not Audit(digest="d", fingerprint="f", suites=(plain,)).worst_by_heading
-
-
-def test_worst_hits_takes_the_suites_in_turn() -> None:
-    _, many = suite_result("many", "met", 0.1, [finding(0.9, 0.1, f"m{n}") for n in range(30)])
-    _, few = suite_result("few", "met", 0.1, [finding(0.6, 0.5, "weak"), finding(0.9, 0.1, "strong")])
-    shown = worst_hits({"many": many, "few": few}, 4)
-    assert [hit.suite for hit in shown] == ["many", "few", "many", "few"]
-    assert [hit.attack for hit in shown if hit.suite == "few"] == ["strong", "weak"]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.untrusted import clean
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError
-from rubricsvc.formats.record import Record
 from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
 from workers.audit.suites import CONSISTENCY_SUITES, CRITERIA_ORDER, DISGUISES, Attack, AttackSuite, AuditPlan
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 CASE = AuditCase(Prompt.of("Why?"), RUBRIC, "It is {so}.", met=("a",), unmet=("b",))
-PUBLISHED = {" ", ".", ",", ":", "Thought process:", "Let's solve this problem step by step.", "Solution"}
 
 
 def suite(name: str) -> AttackSuite:
@@ -33,19 +29,6 @@ def test_injection_suite_has_seventy_attacks_in_seven_kinds() -> None:
     assert len(kinds) == 7 and set(kinds.values()) == {10}
     texts = {attack.apply(CASE) for attack in suite("injection").attacks}
     assert len(texts) == 70
-
-
-def test_master_keys_suite_has_the_published_keys() -> None:
-    published = {attack.text for attack in suite("master_keys").attacks if attack.family == "published"}
-    assert published == PUBLISHED | {"解", "かいせつ", "Respuesta"}
-
-
-@pytest.mark.parametrize("one", suites.built_in(), ids=lambda one: one.name)
-def test_built_in_suite_has_unique_ids_and_fills_placeholders(one: AttackSuite) -> None:
-    assert len({attack.id for attack in one.attacks}) == len(one.attacks)
-    for attack in one.attacks:
-        assert ("{completion}" in attack.text) == (CASE.text in attack.apply(CASE)), attack.id
-        assert "{task}" not in attack.apply(CASE) and "{hidden}" not in attack.apply(CASE)
 
 
 def test_built_in_cases_are_a_good_and_a_bad_completion_of_each_task() -> None:
@@ -76,11 +59,6 @@ def test_invisible_disguise_is_removed_by_cleaning(name: str) -> None:
     assert "Yes" not in hidden and clean(f"Fine.{hidden}").text == "Fine."
 
 
-@pytest.mark.parametrize("name", ["split", "soft_hyphens"])
-def test_splitting_disguise_is_undone_by_cleaning(name: str) -> None:
-    assert "Yes" not in DISGUISES[name]("Yes") and clean(DISGUISES[name]("Yes")).text == "Yes"
-
-
 def test_plan_uses_every_completion_and_reverses_criteria_once() -> None:
     plan = AuditPlan(cases.built_in(), (suite("injection"), suite("praise")))
     trials = list(plan.trials())
@@ -105,57 +83,6 @@ def test_plan_only_keeps_named_and_baseline_suites() -> None:
     with pytest.raises(InvalidError, match="'x'") as refused:
         plan.only(["x"])
     assert "injection" in refused.value.hint
-
-
-def test_plan_digest_ignores_limits() -> None:
-    one = suite("praise")
-    plan = AuditPlan(cases.built_in(), (one,))
-    assert AuditPlan(cases.built_in(), (one.model_copy(update={"max_rate": 0.5}),)).digest == plan.digest
-    assert AuditPlan(cases.built_in()[2:], (one,)).digest != plan.digest
-    assert AuditPlan(cases.built_in(), (one.model_copy(update={"attacks": one.attacks[1:]}),)).digest != plan.digest
-    lenient = CONSISTENCY_SUITES[0].model_copy(update={"max_rate": 0.5})
-    assert replace(plan, consistency=(lenient, CONSISTENCY_SUITES[1])).digest == plan.digest
-    looks = [plan, *(plan.only(names) for names in (["criteria_order"], ["rationale"], []))]
-    looks.append(
-        replace(plan, baseline=(plan.baseline[0].model_copy(update={"measure": "preferred"}), plan.baseline[1]))
-    )
-    assert len({look.digest for look in looks}) == len(looks)
-
-
-def test_from_records_takes_positive_judged_criteria() -> None:
-    rubric = Rubric(
-        criteria=(
-            *RUBRIC.criteria,
-            Criterion(key="fault", text="Is rude.", weight=-1),
-            Criterion(key="short", text="Is short.", check=Check(name="word_count", args={"high": 9})),
-            Criterion(key="unlabelled", text="Is unlabelled."),
-        )
-    )
-    labels = tuple(
-        Verdict.scored(key, value) for key, value in (("a", 1.0), ("b", 0.4), ("fault", 0.0), ("short", 0.0))
-    )
-    record = Record(Prompt.of("Why?"), rubric, (Completion(text="So."),), (*labels, Verdict.abstained("unlabelled")))
-    (case,) = cases.from_records([record])
-    assert (case.met, case.unmet, case.text) == (("a",), ("b",), "So.")
-    with pytest.raises(InvalidError, match="missing"):
-        cases.from_records([Record(Prompt.of("Why?"), rubric, (Completion(text="So."),), labels[:1])])
-
-
-def test_empty_completions_takes_each_task_once() -> None:
-    (case,) = cases.empty_completions([(Prompt.of("Why?"), RUBRIC)] * 2)
-    assert (case.text, case.unmet) == ("", ("a", "b"))
-
-
-def test_sample_takes_whole_tasks_and_attackable_ones_first() -> None:
-    def case(task: int, answer: str, *, good: bool) -> AuditCase:
-        return AuditCase(Prompt.of(f"Task {task}"), RUBRIC, answer, **{"met" if good else "unmet": ("a",)})
-
-    pairs = [case(n, text, good=text == "good") for n in range(20) for text in ("good", "bad")]
-    only_good = [case(n, "good", good=True) for n in range(20, 60)]
-    taken = cases.sample([*only_good, *pairs], 10)
-    assert len(taken) == 10 and len({one.prompt for one in taken}) == 5 and len(cases.attackable(taken)) == 5
-    assert taken == cases.sample([*only_good, *pairs], 10)
-    assert len(cases.sample(pairs, 1)) == 2 and len(cases.sample(pairs, 100)) == 40
 
 
 @pytest.mark.parametrize(

@@ -33,15 +33,6 @@ def test_clauses_are_named_by_heading_and_number() -> None:
     assert "# no heading" in clauses["Honesty (2)"]
 
 
-def test_clauses_of_numbered_lines_have_the_numbers() -> None:
-    assert list(clauses_of("1.1 Be brief.\n1.2 Be kind.\n§ 3 Be honest.\n(a) Always.")) == ["1.1", "1.2", "§ 3", "(a)"]
-
-
-def test_clauses_of_plain_text_are_its_paragraphs() -> None:
-    assert clauses_of("Be brief.\n \nBe kind.") == {"paragraph 1": "Be brief.", "paragraph 2": "Be kind."}
-    assert clauses_of(" \n") == {}
-
-
 @given(st.text(alphabet="#12. ab\n`§()") | st.text())
 def test_clauses_lose_no_text(text: str) -> None:
     clauses = clauses_of(text)

@@ -54,12 +54,6 @@ def test_proposer_shows_distinct_answers_and_the_criteria_in_use() -> None:
     assert found.raw_reply == reply(("Praises the question or the person who asks.", -1))
 
 
-def test_proposer_takes_at_most_so_many() -> None:
-    texts = ["Says how to notice dry soil.", "Warns of standing water in the saucer.", "Names the season."]
-    found = propose(Script(reply(*((text, 1) for text in texts))))
-    assert [one.criterion.text for one in found.accepted] == texts[:2]
-
-
 @pytest.mark.parametrize(
     ("replies", "reason"),
     [
@@ -97,9 +91,3 @@ def test_admit_refuses_what_the_linter_finds() -> None:
     compound = Criterion(key="c1", text="Names the amount of fertiliser and warns of root rot and lists three pots.")
     found = refusals(compound)
     assert len(found) == 1 and not found[0].startswith("duplicate")
-
-
-def test_admit_removes_vetoes_and_evidence() -> None:
-    given = Criterion(key="c1", text="Says how to notice dry soil.", required=True, reference="Touch it.")
-    (one,) = admit([given], BASE, ENTRIES, prompt=PROMPT, source=SOURCE).accepted
-    assert (one.criterion.required, one.criterion.reference) == (False, None)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any
-
-import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
 from rubricsvc.formats import InputFile, stream
@@ -17,30 +14,10 @@ from tests.tested_rubric import RUBRIC
 from workers import checks
 from workers.authoring.planted_faults import (
     NO_RULE,
-    GoodExample,
     fault_report,
     faults_by_rule,
     good_examples,
-    is_worse,
-    sentences,
-    violations,
-    without,
 )
-
-TEXT = """\
-# Report
-
-Water boils at 100 °C at sea level [1]. It boils at a lower temperature on a mountain [2].
-
-- first
-- second
-- third
-
-| a | b |
-|---|---|
-| 1 | 2 |
-
-The rest is said elsewhere. Nothing follows from it."""
 
 
 def by_rule(rubric: Rubric) -> dict[tuple[str, str], str]:
@@ -63,28 +40,6 @@ def test_faults_by_rule_break_one_criterion_at_a_time() -> None:
     assert len(faults["short", "check"].split()) > 45
 
 
-def test_faults_by_rule_alter_a_number_that_the_criterion_names() -> None:
-    criterion = Criterion(key="dose", text="Gives the dose of 20 mg.", reference="20 mg")
-    example = RubricExample(
-        key="e", text="Wait an hour. The dose is 20 mg a day for 5 weeks.", verdicts={"dose": NumberRange(min=1, max=1)}
-    )
-    faults = faults_by_rule(Rubric(criteria=(criterion,)), GoodExample(example, criterion, NumberRange(min=1, max=1)))
-    by_kind = {fault.kind: fault.text for fault in faults}
-    assert by_kind.keys() == {"deleted", "number"} and by_kind["deleted"] == "Wait an hour."
-    assert by_kind["number"].startswith("Wait an hour. The dose is ") and "20 mg" not in by_kind["number"]
-
-
-@pytest.mark.parametrize(("wording", "kinds"), [("Says that the shop opens at nine.", 2), ("Has nine good points.", 1)])
-def test_faults_by_rule_alter_only_what_a_criterion_states(wording: str, kinds: int) -> None:
-    criterion = Criterion(key="a", text=wording)
-    met = NumberRange(min=1, max=1)
-    quotes: dict[str, tuple[str, ...]] = {"a": ("The shop opens",)}
-    example = RubricExample(key="e", text="Go. The shop opens at nine.", verdicts={"a": met}, evidence=quotes)
-    faults = faults_by_rule(Rubric(criteria=(criterion,)), GoodExample(example, criterion, met))
-    assert len({fault.kind for fault in faults}) >= kinds
-    assert kinds > 1 or [fault.text for fault in faults] == ["Go."]
-
-
 def test_faults_by_rule_plant_faults_of_examples_with_the_same_prompt() -> None:
     rude = Criterion(key="rude", text="Is rude.", weight=-1)
     unmet, met = NumberRange(min=0, max=0), NumberRange(min=1, max=1)
@@ -105,68 +60,9 @@ def test_faults_by_rule_plant_faults_of_examples_with_the_same_prompt() -> None:
     assert [fault.text for fault in faults_by_rule(rubric, base)] == ["It is so. Fool 1!"]
 
 
-def test_faults_by_rule_leave_out_what_no_sentence_carries() -> None:
-    criterion = Criterion(key="tone", text="Is written in a warm tone.")
-    example = RubricExample(key="e", text="Call them.", verdicts={"tone": NumberRange(min=1, max=1)})
-    base = GoodExample(example, criterion, NumberRange(min=1, max=1))
-    assert faults_by_rule(Rubric(criteria=(criterion,)), base) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "args"),
-    [
-        ("words", {"min": 20}),
-        ("words", {"max": 60}),
-        ("words", {"min": 10, "max": 60}),
-        ("sentences", {"min": 3}),
-        ("paragraphs", {"max": 9}),
-        ("characters", {"max": 400}),
-        ("contains", {"terms": ["Boils", "lower temperature"], "mode": "all"}),
-        ("contains", {"terms": ["boils", "freezes"]}),
-        ("contains", {"terms": ["freezes"], "mode": "none"}),
-        ("regex", {"pattern": "(?i)sea level"}),
-        ("headings", {"min": 1}),
-        ("lists", {"min": 3}),
-        ("tables", {"min": 1}),
-        ("format", {"kind": "json"}),
-        ("language", {"codes": ["en"]}),
-    ],
-)
-def test_violations_are_what_the_check_refuses(name: str, args: dict[str, Any]) -> None:
-    check = Check(name=name, args=args)
-    rubric = Rubric(criteria=(Criterion(key="c", text="-", check=check),))
-    text = '{"a": ["b", "c"]}' if name == "format" else TEXT
-    assert value(rubric, text) == 1.0
-    broken = list(violations(check, text))
-    assert broken and all((value(rubric, one) or 0.0) < 0.5 for one in broken)
-
-
 def value(rubric: Rubric, text: str) -> float | None:
     (verdict,) = checks.run(rubric, Prompt.of("-"), Completion(text=text))
     return verdict.value
-
-
-def test_sentences_keep_what_is_between_the_others() -> None:
-    text = 'One is "here." Two: e.g. this.\n\n1. Three is a point.\n2. Four!'
-    assert sentences(text) == ['One is "here."', "Two: e.g.", "this.", "1. Three is a point.", "2. Four!"]
-    assert without("A one. B two. C three.", [(7, 13)]) == "A one. C three."
-    assert without("A one.\n\nB two.\nC three.", [(8, 14)]) == "A one.\nC three."
-
-
-@pytest.mark.parametrize(
-    ("weight", "expected", "found", "worse"),
-    [
-        (1, NumberRange(min=1, max=1), 0.49, True),
-        (1, NumberRange(min=1, max=1), 0.5, False),
-        (-1, NumberRange(min=0, max=0), 0.5, True),
-        (-1, NumberRange(min=0, max=0), 0.49, False),
-        (1, NumberRange(min=1, max=1), None, False),
-    ],
-)
-def test_is_worse_counts_the_nearest_level(
-    weight: float, expected: NumberRange, found: float | None, worse: bool
-) -> None:
-    assert is_worse(Criterion(key="a", text="t", weight=weight), expected, found) is worse
 
 
 def outcome(*passed: bool | None, faults: FaultReport | None = None) -> str:

@@ -10,7 +10,7 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
 from workers.authoring.author import GenerationError
-from workers.authoring.gate import judge_of_gate, probes, try_rubric
+from workers.authoring.gate import try_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
 
 JUDGE = Judge(name="judge", model="m")
@@ -55,26 +55,10 @@ def test_gate_refuses_a_rubric_that_prefers_other_texts() -> None:
     assert findings(Reader(scatters=0.5, excellent=0.6, Salt=0.5)).refused_by == ("praise", "off_topic")
 
 
-def test_gate_takes_a_hardly_larger_reward_for_an_equal_one() -> None:
-    assert findings(Reader(scatters=0.04)).refused_by == ("praise", "off_topic")
-    assert findings(Reader(scatters=0.06)).refused_by == ()
-
-
 def test_gate_refuses_a_rubric_of_swapped_references() -> None:
     """The same rubric, tried with another prompt's reference in the place of its own; see also `test_controls`."""
     swapped = AuthoringTask(TASK.prompt, ("Salt is washed in. It stays.",), other=REFERENCE)
     assert findings(Reader(scatters=0.9), swapped).refused_by == ("praise", "off_topic")
-
-
-def test_gate_tries_a_completion_where_there_is_no_reference() -> None:
-    task = AuthoringTask(TASK.prompt, own=Completion(text="Air scatters it."), other="Salt is washed in.")
-    assert probes(task).keys() == {"empty", "praise", "own", "off_topic"}
-    assert findings(Reader(Salt=0.7, scatters=0.5), task).refused_by == ("off_topic",)
-
-
-def test_gate_refuses_what_it_cannot_measure() -> None:
-    found = findings(InstantEngine(lambda _: Failure(Reason.NO_ANSWER, "no label")))
-    assert found.refused_by == ("unmeasured",) and found.probes["empty"].reward is None
 
 
 def test_gate_fails_the_item_where_the_judge_may_answer_later() -> None:
@@ -95,12 +79,6 @@ def test_gate_compares_with_labels(flipped: bool, refused: tuple[str, ...]) -> N
     assert (found.preferences.pairs, found.preferences.agreement) == (28, 0.0 if flipped else 1.0)
 
 
-def test_judge_of_gate_reads_out_where_the_mode_needs_several_texts() -> None:
-    comparing = Judge(name="c", model="m", mode="comparative")
-    assert judge_of_gate(comparing).mode == "readout"
-    assert judge_of_gate(JUDGE) is JUDGE
-
-
 CONTRAST = Contrast((Completion(text="Air scatters it."),), (Completion(text="It mirrors the sea."),))
 
 
@@ -112,25 +90,3 @@ def test_gate_refuses_a_rubric_that_does_not_prefer_the_better_completion(worse:
     referenced = AuthoringTask(TASK.prompt, (REFERENCE,), contrast=CONTRAST)
     found = findings(Reader(scatters=0.9, mirrors=worse), referenced)
     assert found.refused_by == refused and found.probes.keys() >= {"reference", "better", "worse"}
-
-
-def test_gate_counts_labelled_completions_that_the_generator_was_shown() -> None:
-    labelled = [(Completion(text="Air scatters it."), 1.0), (Completion(text="I do not know."), 0.0)]
-    task = AuthoringTask(TASK.prompt, (REFERENCE,), labelled=labelled, contrast=CONTRAST)
-    found = findings(Reader(scatters=0.9), task).preferences
-    assert found is not None and (found.completions, found.shown) == (2, 1)
-
-
-@pytest.mark.parametrize("text", ["Air", "Salt", "excellent", "mirrors", "know"])
-def test_gate_refuses_a_rubric_that_one_text_could_not_be_measured_under(text: str) -> None:
-    class Partial(Reader):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            if text in request.shared.rpartition("<completion-")[2]:
-                return [Failure(Reason.NO_ANSWER, "no label") for _ in request.questions]
-            return await super().ask(request)
-
-    labelled = [(Completion(text="I do not know."), 0.0), (Completion(text="You know."), 1.0)] if text == "know" else []
-    better = (Completion(text="Air scatters it."),)
-    contrast = Contrast(better, (Completion(text="It mirrors the sea."),))
-    task = AuthoringTask(TASK.prompt, own=better[0], other="Salt is washed in.", contrast=contrast, labelled=labelled)
-    assert findings(Partial(scatters=0.9), task).refused_by == ("unmeasured",)

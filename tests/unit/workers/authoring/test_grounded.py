@@ -18,7 +18,7 @@ from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Document, Prompt
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
 from tests.injections import HELD_OUT, INJECTIONS, MARK, TARGETED, TARGETED_HELD_OUT
 from tests.instant_engine import InstantEngine
@@ -105,35 +105,6 @@ def test_grounded_searches_opens_reads_and_writes(folder: Path) -> None:
     assert draft.rubric.criteria[0].sources == (Source(document="yield", passage=FACT),)
 
 
-def test_grounded_may_ask_again_after_it_has_seen_what_was_found(folder: Path) -> None:
-    model = scripted(plan("yield from"), plan("context manager"), plan("no more", opened=("with", "yield")), rubric())
-    draft = write(model, folder, queries=2)
-    assert draft.research is not None and draft.research.queries == ("yield from", "context manager")
-    assert {one.name for one in draft.sources} == {"with", "yield"}
-
-
-@pytest.mark.parametrize("reply", ["I do not know.", "{", '{"queries": 3}', "", '{"queries": [""], "open": ["x"]}'])
-def test_grounded_searches_for_the_question_where_the_model_asks_nothing(folder: Path, reply: str) -> None:
-    draft = write(scripted(reply, reply, rubric()), folder)
-    assert draft.research is not None and draft.research.queries == (QUESTION.text,)
-    assert {one.name for one in draft.sources} >= {"yield", "with"}
-
-
-def test_grounded_shows_the_best_parts_of_long_documents_and_says_what_is_left_out(folder: Path) -> None:
-    model = scripted(plan("yield from"), plan(opened=("yield",)), rubric())
-    (text,) = write(model, folder, characters=4000).sources
-    shown = model.shown[-1]
-    (left_out,) = re.findall(r"\[… (\d+) characters left out …\]", shown)
-    assert FACT in shown and text.omitted == int(left_out) > 10_000 and len(shown) < 6000
-
-
-def test_grounded_cites_the_documents_of_the_prompt_too(folder: Path) -> None:
-    prompt = QUESTION.model_copy(update={"documents": (Document(id="d", text="A generator with yield from is lazy."),)})
-    more = {"text": "Says that it is lazy.", "sources": [source("d", "A generator with yield from is lazy.")]}
-    draft = write(scripted(plan("yield from"), plan(opened=("yield",)), rubric(more)), folder, prompt)
-    assert [one.name for one in draft.sources] == ["yield", "d"]
-
-
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [({"collection": "none"}, "no_collection"), ({"digest": "0" * 64}, "other_collection")],
@@ -142,19 +113,6 @@ def test_grounded_fails_without_the_collection_of_the_job(folder: Path, fields: 
     with pytest.raises(GenerationError) as caught:
         write(scripted(), folder, **fields)
     assert caught.value.reason == reason and "rubricsvc collections add" in caught.value.message
-
-
-def test_grounded_asks_no_model_that_cannot_write_json(folder: Path) -> None:
-    generation = Generation(method="grounded", research=Research(collection="pages"))
-    author = Author(scripted(), Judge(name="small", engine="transformers_local", model="embedded"), generation)
-    with pytest.raises(GenerationError, match="JSON"):
-        asyncio.run(write_rubric(author, AuthoringTask(QUESTION, collections_dir=folder)))
-
-
-def test_grounded_fails_where_nothing_is_found(folder: Path) -> None:
-    with pytest.raises(GenerationError) as caught:
-        write(scripted(plan("zzz"), plan()), folder)
-    assert caught.value.reason == "nothing_found"
 
 
 YIELD = {"passage": FACT, "document": "yield"}
@@ -192,16 +150,6 @@ def test_grounding_ties_criteria_to_question_and_passages(fields: dict[str, Any]
     except ValueError as error:
         found = str(error)
     assert (found is None) == (message is None) and (message or "") in (found or "")
-
-
-def test_grounding_reads_scripts_without_spaces_between_words() -> None:
-    passage = "天空是蓝色的，因为空气散射短波。"
-    sources = (Source(document="d", passage=passage),)
-    grounding = Grounding(["为什么天空是蓝色的？"], [passage])
-    grounding.check(Rubric(criteria=(Criterion(key="a", text="说明空气散射短波。", sources=sources),)))
-    other = Source(document="d", passage="汽车有四个轮子。")
-    with pytest.raises(ValueError, match="no word of the question"):
-        grounding.check(Rubric(criteria=(Criterion(key="a", text="说明轮子。", sources=(other,)),)))
 
 
 # Poisoned documents
@@ -300,12 +248,6 @@ def test_poisoned_documents_do_not_steer_a_model_that_obeys_them(
     assert alone <= {"to the generator"}  # the rules alone: the question is about generators too
     monkeypatch.setattr(Grounding, "check", lambda _self, _rubric: None)
     assert steered(poisoned, injections, reads_everything) >= injections.keys() - {"hidden tags"}  # only the fences
-
-
-def test_poisoned_documents_about_the_question_may_steer_a_model_that_obeys_them(poisoned: Path) -> None:
-    """What is not guaranteed: text on the subject, in the form of a statement."""
-    found = steered(poisoned, TARGETED, reads_everything)
-    assert found >= {"also known as", "requires"} and len(found) < len(TARGETED)
 
 
 def test_addresses_model_finds_known_injections_and_no_page_of_the_language_reference() -> None:

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Ordinal, Rubric, Source
-from rubricsvc.core.rubric_example import NumberRange, RubricExample
-from workers.authoring.merging import UnmergeableError, described, groups_in, union
+from workers.authoring.merging import UnmergeableError, groups_in, union
 
 LEVELS = Ordinal(levels=(Level(label="no", value=0.0), Level(label="yes", value=1.0)))
 
@@ -39,36 +38,6 @@ def test_union_of_a_rubric_with_itself_is_the_rubric(a: Rubric, times: int) -> N
     merged = union([a] * times)
     assert merged.rubric() == a and merged.rubric().model_dump() == a.model_dump()
     assert merged.undecided() == []
-
-
-@given(rubrics, rubrics)
-def test_union_asks_every_question_of_both(a: Rubric, b: Rubric) -> None:
-    merged = union([a, b]).rubric()
-    questions = {(one.question, one.weight < 0) for one in merged.criteria}
-    assert questions <= {(one.question, one.weight < 0) for one in (*a.criteria, *b.criteria)}
-    assert {(one.question, one.weight < 0) for one in a.criteria} <= questions
-    assert max(len(a.criteria), len(b.criteria)) <= len(merged.criteria) <= len(a.criteria) + len(b.criteria)
-    assert union([merged, merged]).rubric() == merged
-
-
-def test_union_leaves_out_what_examples_say_of_criteria_that_are_gone() -> None:
-    met = NumberRange(min=1, max=1)
-    example = RubricExample(key="e", text="It costs 3 francs.", verdicts={"c1": met, "c2": met})
-    judged = rubric(("Names the dose.", 4), ("Has at most ten words.", 2), examples=(example,))
-    check = Check(name="words", args={"max": 10})
-    checked = Rubric(criteria=(Criterion(key="short", text="Has at most ten words.", check=check),))
-    both = union([judged, checked])
-    merged = both.joined([[both.criteria[1], both.criteria[2]]]).rubric()
-    assert [one.key for one in merged.criteria] == ["c1", "short"]
-    assert [one.verdicts for one in Rubric.model_validate(merged.model_dump()).examples or ()] == [{"c1": met}]
-    assert union([judged, judged]).rubric() == judged
-
-
-def test_union_joins_criteria_of_one_check_whatever_their_texts() -> None:
-    short = Criterion(key="short", text="Is short.", weight=4, check=Check(name="words", args={"max": 10}))
-    brief = short.model_copy(update={"key": "brief", "text": "Has at most ten words.", "weight": 2.0})
-    (merged,) = union([Rubric(criteria=(short,)), Rubric(criteria=(brief,))]).rubric().criteria
-    assert merged == short.model_copy(update={"weight": 3.0})
 
 
 def test_union_takes_the_mean_weight_and_counts_keys() -> None:
@@ -118,26 +87,6 @@ def test_union_refuses_rubrics_that_cannot_be_one() -> None:
     assert union([a, b]).rubric().formula == a.formula
 
 
-def test_union_keeps_the_verdicts_of_examples_and_their_rewards_where_nothing_changes() -> None:
-    both = RubricExample(key="both", text="10 mg.", verdicts={"c1": NumberRange(min=1)}, reward=NumberRange(min=1))
-    reward = RubricExample(key="reward", text="", reward=NumberRange(max=0))
-    first = rubric(("Names the dose.", 4), examples=(both, reward))
-    assert union([first, rubric(("Names the dose.", 4))]).rubric() == first
-    (kept,) = union([first, rubric(("Names the price.", 4))]).rubric().examples or ()
-    assert (kept.key, kept.reward) == ("both", None) and kept.verdicts == both.verdicts
-
-
-def test_joined_keeps_the_check_and_turns_the_weight_of_the_opposite() -> None:
-    short = Criterion(key="short", text="Is short.", weight=1, check=Check(name="words", args={"max": 9}))
-    a = Rubric(criteria=(Criterion(key="brief", text="Is at most nine words.", weight=3),))
-    b = Rubric(criteria=(short, Criterion(key="long", text="Rambles on.", weight=-5)))
-    merged = union([a, b])
-    brief, checked, long = merged.criteria
-    (one,) = merged.joined([[brief, checked, long]]).rubric().criteria
-    assert one.check is not None and one.weight == 3.0
-    assert [criterion.criterion.key for criterion in merged.criteria] == ["brief", "short", "long"]
-
-
 def test_groups_in_reads_groups_and_refuses_others() -> None:
     assert groups_in('```json\n{"same": [[2, 1]]}\n```', 3) == [[2, 1]]
     assert groups_in('{"same": []}', 3) == []
@@ -151,12 +100,3 @@ def test_groups_in_reads_groups_and_refuses_others() -> None:
     ):
         with pytest.raises(ValueError, match=r".+"):
             groups_in(reply, 3)
-
-
-def test_described_names_what_decides_the_criterion() -> None:
-    check = Check(name="words", args={"max": 9})
-    texts = [
-        described(Criterion(key="a", text="Is\nshort.", scale=LEVELS)),
-        described(Criterion(key="a", text="B", check=check)),
-    ]
-    assert "Is short." in texts[0] and "no, yes" in texts[0] and "words" in texts[1]

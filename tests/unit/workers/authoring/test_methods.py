@@ -80,12 +80,6 @@ def test_contrastive_shows_both_sides_and_hides_their_passages_from_the_judge() 
     assert [one.name for one in draft.sources] == ["leaflet", "better 1", "worse 1", "worse 2"]
 
 
-def test_contrastive_sends_back_a_passage_that_no_answer_has() -> None:
-    engine = Writer(criteria(("better 1", "as the doctor says"), None), criteria(None, None))
-    draft = write(engine, AuthoringTask(PROMPT, contrast=CONTRAST), method="contrastive")
-    assert draft.repairs == 1 and "criteria.0.sources.passage" in engine.requests[1].questions[0].turns[1]
-
-
 def test_principles_cites_the_clause_of_each_criterion() -> None:
     reply = criteria(("Doses", "Never name a dose without"), ("Tone", "Prefer short sentences."))
     reply["criteria"][0]["kind"] = "hard rule"
@@ -115,16 +109,6 @@ def test_principles_sends_a_criterion_without_its_clause_back(second: tuple[str,
     assert "criteria.1.sources" in engine.requests[1].questions[0].turns[1]
 
 
-def test_principles_puts_the_specification_before_the_prompt() -> None:
-    texts = []
-    for prompt in (PROMPT, Prompt.of("Why so much?")):
-        engine = Writer(criteria(("Tone", "Prefer short sentences."), ("Tone", "Prefer short")))
-        write(engine, AuthoringTask(prompt, specification=SPECIFICATION), method="principles")
-        texts.append(engine.requests[0].questions[0].text)
-    start = texts[0].index("How much")
-    assert texts[0][: start - 30] == texts[1][: start - 30] and "Prefer short sentences." in texts[0][:start]
-
-
 def trajectory(answer: str, result: str = "10 mg a day") -> Completion:
     call = ToolCall(name="search", arguments='{"query": "dose"}')
     steps = (
@@ -147,23 +131,9 @@ def test_traces_shows_steps_scores_and_marks_what_is_left_out() -> None:
     assert [one.passages for one in draft.rubric.criteria] == [None, None]
 
 
-def test_traces_leaves_the_scores_out_where_there_are_none() -> None:
-    engine = Writer(criteria(None, None))
-    write(engine, AuthoringTask(PROMPT, trajectories=(Trajectory(trajectory("It is 10 mg.")),)), method="traces")
-    assert "higher is better" not in engine.requests[0].questions[0].text
-
-
 def parent(name: str, *texts: str) -> ParentRubric:
     made = (Criterion(key=f"c{number}", text=text) for number, text in enumerate(texts, start=1))
     return ParentRubric(f"{name}@1", Rubric(criteria=tuple(made)))
-
-
-def test_merge_of_equal_rubrics_is_the_rubric_and_asks_nothing() -> None:
-    same = [parent(name, "Names the dose.", "Names the unit.") for name in ("a", "b")]
-    engine = Writer()
-    draft = write(engine, AuthoringTask(PROMPT, parents=same), method="merge")
-    assert draft.rubric == same[0].rubric and draft.parents == ("a@1", "b@1")
-    assert (engine.requests, draft.raw_reply, draft.template.name) == ([], "", "merge")
 
 
 def test_merge_asks_about_what_is_left_and_keeps_one_of_each() -> None:
@@ -241,11 +211,3 @@ def test_methods_fail_without_what_they_need(method: str, task: AuthoringTask, r
     with pytest.raises(GenerationError) as caught:
         write(Writer(), task, method=method)
     assert caught.value.reason == reason
-
-
-def test_merge_fails_where_formulas_differ() -> None:
-    other = parent("b", "Names the unit.")
-    other = ParentRubric(other.ref, other.rubric.model_copy(update={"formula": "healthbench"}))
-    with pytest.raises(GenerationError) as caught:
-        write(Writer(), AuthoringTask(PROMPT, parents=[parent("a", "Names the dose."), other]), method="merge")
-    assert caught.value.reason == "unmergeable"

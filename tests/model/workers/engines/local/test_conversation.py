@@ -50,12 +50,6 @@ def test_encode_keeps_control_tokens_in_data_as_text(conversation: Conversation,
     assert conversation.tokenizer.decode(ids).count(HOSTILE) == 2
 
 
-def test_encode_keeps_placeholders_in_data(conversation: Conversation) -> None:
-    marks = "\ue0001\ue000 and \ue0000\ue000"
-    (ids,) = conversation.encode(about(marks, marks))
-    assert conversation.tokenizer.decode(ids).count(marks) == 2
-
-
 @pytest.mark.parametrize("rest", [(), ("once more", "last")])
 def test_encode_alternates_user_and_assistant_turns(conversation: Conversation, rest: tuple[str, ...]) -> None:
     turns = ("ask", "{broken", "again", *rest)
@@ -74,13 +68,6 @@ def test_label_ids_are_all_spellings(conversation: Conversation) -> None:
     assert all(conversation.decode([i]).strip().casefold() == "yes" for i in ids)
     assert conversation.label_ids("no such token") == []
     assert {conversation.tokenizer.decode([i]).strip() for i in conversation.label_ids("A")} == {"A"}
-
-
-def test_tokenizer_without_chat_template_is_invalid(tiny: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny)
-    tokenizer.chat_template = None
-    with pytest.raises(InvalidError):
-        Conversation(tokenizer)
 
 
 def test_template_that_drops_the_system_text_is_invalid(tiny: Path) -> None:
