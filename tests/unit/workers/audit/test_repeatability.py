@@ -11,11 +11,9 @@ import pytest
 from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.judge import Comparison, Judge, Sampling, Voting
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
+from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
-from workers.audit import cases
 from workers.audit.repeatability import CompletionGroup, group_completions, measure
 from workers.engines.base import EngineRequest, Failure, Reply
 
@@ -58,19 +56,11 @@ def test_measure_finds_the_deviation_of_values_and_rewards() -> None:
     assert (result.repeats, result.completions, result.unscored) == (6, 20, {})
 
 
-
-
 def test_measure_asks_in_other_orders_each_time() -> None:
     engine = Noisy(0.0)
     measured(engine, repeats=3)
     orders = [tuple(request.shared for request in engine.requests[n * 20 : n * 20 + 20]) for n in range(3)]
     assert len(set(orders)) == 3 and len({frozenset(order) for order in orders}) == 1
-
-
-
-
-
-
 
 
 def test_measure_draws_samples_with_other_seeds() -> None:
@@ -94,9 +84,3 @@ def test_measure_shows_a_comparative_judge_groups_in_other_orders() -> None:
     rows = [(rubric, Prompt.of("Why?"), Completion(text=text)) for text in ("one", "two", "three")]
     result = measured(Noisy(0.0), judge, [*group_completions(rows), *GROUPS])
     assert result.completions == 3, "a completion alone cannot be compared"
-
-
-
-
-
-
