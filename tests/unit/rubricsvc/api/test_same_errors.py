@@ -32,28 +32,43 @@ VALUES = {
     "summary": st.sampled_from([True, False, "maybe"]),
     "budget": NUMBERS,
     "min_coverage": NUMBERS,
-    "min_margin": NUMBERS,
     "allow_drafts": st.booleans(),
     "rubric": st.lists(REFS, max_size=2),
     "judge": REFS,
     "items": st.lists(st.tuples(REFS, REFS) | REFS, max_size=2),
     "key": TEXTS,
     "name": TEXTS,
+    "outcome": TEXTS,
+    "annotator": TEXTS,
+    **dict.fromkeys(("step", "prompt_id", "job_id", "completion_id", "rubric_id"), NUMBERS),
 }
 METHODS = {
     "jobs.get": ("summary",),
     "jobs.items": ("after", "limit", "sort", "policy", "verdicts"),
-    "jobs.pairs": ("after", "limit", "min_margin"),
     "jobs.rescore": ("budget", "min_coverage", "allow_drafts", "rubric"),
     "jobs.retry": ("budget",),
     "jobs.cancel": (),
     "prompts.get": (),
+    "judges.get": (),
+    "judges.audits": ("after", "limit"),
+    "judges.passport": (),
+    "completions.get": (),
+    "evolutions.get": (),
+    "runs.get": (),
+    "runs.stop": (),
+    "runs.delete": (),
+    "runs.rollouts": ("after", "limit", "step", "verdicts"),
 }
 """Methods that take an id or name, with their fields; below those without one."""
 WHOLE = {
     "jobs.page": ("after", "limit", "status"),
     "jobs.submit": ("judge", "items", "budget", "min_coverage", "allow_drafts", "key", "name"),
     "prompts.page": ("after", "limit"),
+    "judges.page": ("after", "limit"),
+    "completions.page": ("after", "limit", "prompt_id", "policy"),
+    "verdicts.page": ("after", "limit", "job_id", "completion_id", "outcome"),
+    "labels.page": ("after", "limit", "rubric_id", "annotator"),
+    "runs.page": ("after", "limit"),
 }
 
 
@@ -69,7 +84,7 @@ def outcome(service: Any, name: str, args: tuple[Any, ...], fields: dict[str, An
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     name = draw(st.sampled_from([*METHODS, *WHOLE]))
-    refs = IDS if name.startswith("jobs.") else REFS
+    refs = REFS if name.startswith(("prompts.", "judges.")) else IDS
     args = (draw(refs),) if name in METHODS else ()
     names = METHODS.get(name, WHOLE.get(name, ()))
     required = {"judge", "items"} if name == "jobs.submit" else set()
