@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import counted, echo
-from rubricsvc.client import Client
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas import StoredJob
@@ -22,6 +21,9 @@ from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from workers.engines import make_engine
+
+if TYPE_CHECKING:
+    from rubricsvc.client import Client
 
 
 def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:
