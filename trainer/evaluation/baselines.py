@@ -188,9 +188,11 @@ class _Baselines:
         self.add(name, found.line)
 
 
-def evaluate_untouched(out: Path, load: Callable[[], Policy], evaluator: Evaluator) -> None:
-    """Evaluate the policy before the demonstrations, unless that is done. It is recorded with the other baselines."""
-    found = _Baselines(out, evaluator, None)
+def evaluate_untouched(
+    out: Path, load: Callable[[], Policy], evaluator: Evaluator, recorder: EvaluationRecorder | None = None
+) -> None:
+    """Evaluate the policy before the demonstrations, and record it, unless that is done."""
+    found = _Baselines(out, evaluator, recorder)
     if BEFORE not in found.lines:
         found.evaluate(BEFORE, load(), evaluator)
 

@@ -152,7 +152,7 @@ class Run:
 
         Raises:
             NotFoundError, ConflictError: No run to resume; or one not to resume, or of another configuration.
-            NotPassedError: The preflight refuses the run.
+            RefusedError: The preflight refuses the run.
         """
         resume = resume and not self._is_in_warm_up()
         check_installed(self.loaded.trackers)
@@ -160,7 +160,7 @@ class Run:
         if resume and self.is_kept():
             record = self._complete_record()
             self.progress.message(
-                f"{self.out} has all {counted(self.loaded.steps, 'step')}; to continue, raise `steps`"
+                f"{self.out} has all {counted(self.loaded.steps, 'step')} already; to continue, raise `steps`"
             )
             return TrainedRun(record)
         _ = self.tasks
@@ -319,7 +319,7 @@ class Run:
             evaluator = opened.enter_context(self._evaluator(run, tasks.held_out, rewards, bar.note, stop))
             store = opened.enter_context(run_store(run))
             with RunRecorder(store, key, self.out, stop) as recorder:
-                if not self._warm_up(rewards, evaluator, bar, stop):
+                if not self._warm_up(rewards, evaluator, bar, stop, recorder):
                     return None, None
                 bar.update((checkpoint.steps(self.out) or [0])[-1] if resume else 0, run.steps, "")
                 evaluation = Evaluation(evaluator, run.out, run.steps, recorder) if evaluator is not None else None
@@ -436,7 +436,14 @@ class Run:
         has_begun = self.loaded.demonstrations is not None and (self.out / FOLDER).is_dir()
         return has_begun and not checkpoint.has_run(self.out)
 
-    def _warm_up(self, rewards: RewardSource, evaluator: Evaluator | None, bar: Any, stop: Event) -> bool:
+    def _warm_up(
+        self,
+        rewards: RewardSource,
+        evaluator: Evaluator | None,
+        bar: Any,
+        stop: Event,
+        recorder: EvaluationRecorder,
+    ) -> bool:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
         from trainer.evaluation.baselines import evaluate_untouched
         from trainer.rewards.outages import StopRequested
@@ -456,7 +463,7 @@ class Run:
         with checkpoint.locked(run.out / FOLDER):
             try:
                 if evaluator is not None:
-                    evaluate_untouched(run.out, untouched, evaluator)
+                    evaluate_untouched(run.out, untouched, evaluator, recorder)
                 return warm_up(run, untouched, self.tasks.demonstrated, rewards, on_step=on_step, stop=stop)
             except StopRequested:
                 return False
