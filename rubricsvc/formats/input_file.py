@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from pydantic import ValidationError
 
-from rubricsvc.core.validation_messages import FieldPath, field_messages
+from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.formats import containers, yaml_records
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
 from rubricsvc.formats.record import Entry, RubricCheck
@@ -28,11 +28,6 @@ MAX_YAML = 1_000_000
 """Keys and values of a YAML document; a node of it takes a kilobyte of memory."""
 MAX_CRITERIA = 20_000
 """Criteria of one rubric."""
-_LISTS = frozenset({
-    "criteria", "rubrics", "rubric", "sections", "criterion", "checklist", "checklists", "nuggets", "rubric_items",
-    "other_properties",
-})  # fmt: skip
-"""Names of lists of criteria, in all formats."""
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"} | {
     ".csv": "csv",
     ".tsv": "csv",
@@ -108,7 +103,6 @@ class InputFile:
             parsed: list[T] = []
             entry.check = self.check
             try:
-                _check_criteria(entry)
                 if isinstance(entry.data, dict) or not entry.errors:
                     parsed = list(parse(entry))
             except InvalidFileError:
@@ -223,21 +217,3 @@ def append_row(rows: list[Entry], row: Entry) -> None:
         message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
         raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
     rows.append(row)
-
-
-def _check_criteria(entry: Entry) -> None:
-    """Refuse a rubric of too many criteria before it is validated."""
-    for path, count in _long_lists(entry.data, ()):
-        entry.add("too_long", f"has {count} criteria, more than {MAX_CRITERIA}; split the rubric", path)
-        raise InvalidFileError(entry.errors)
-
-
-def _long_lists(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, int]]:
-    """Yield the lists of criteria that are too long, with their paths, down to the third level."""
-    if isinstance(data, list):
-        if len(data) > MAX_CRITERIA:
-            yield path, len(data)
-    elif isinstance(data, dict) and len(path) < 3:
-        for name, value in data.items():
-            if isinstance(value, dict) or name in _LISTS:
-                yield from _long_lists(value, (*path, name))

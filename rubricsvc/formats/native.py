@@ -22,6 +22,7 @@ from rubricsvc.core.rubric import Criterion, Rubric, example_errors, level_value
 from rubricsvc.core.rubric_example import MAX_EXAMPLES, RubricExample
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import input_file
 from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
 from rubricsvc.formats.record import Entry, GivenLabel, Record, RubricCheck
 from rubricsvc.formats.yaml_records import write
@@ -76,6 +77,10 @@ def _record(entry: Entry, data: dict[str, Any], *, mapped: bool = False) -> Reco
         fields["completions"] = [{"text": one} if isinstance(one, str) else one for one in data["completions"]]
     if "prompt" in data:
         fields["prompt"] = prompt_fields(entry, data)
+    if isinstance(data.get("criteria"), list) and len(data["criteria"]) > input_file.MAX_CRITERIA:
+        message = f"has {len(data['criteria'])} criteria, more than {input_file.MAX_CRITERIA}; split the rubric"
+        entry.add("too_long", message, ("criteria",))
+        raise InvalidFileError(entry.errors)
     if any(name in data for name in RUBRIC):
         fields["rubric"] = _rubric_fields(entry, data)
     _check_parts(entry, data)

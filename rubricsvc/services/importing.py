@@ -103,18 +103,9 @@ def import_file(
         mapping: a mapping file, instead of a format.
         kinds: what may be detected: records of any format, completions or labels without records.
         with_rubrics: import the rubrics and labels of records, not only prompts and completions.
-        rubric_name: name of the rubric, for a file with one.
-        min_coverage: set it in all rubrics of the file.
-        replace_labels: overwrite earlier labels of the same people.
-        skip_invalid: skip invalid records instead of raising.
+        rubric_name, min_coverage, replace_labels, skip_invalid: as in `ImportQuery`.
         check: checks each rubric, see `formats.stream`.
         edit: who adds the rubrics, and how; a parent is for a file with one rubric.
-
-    Raises:
-        InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
-        InvalidError: the format is unknown, ``rubric_name`` or a parent is given for several rubrics, or
-            ``min_coverage`` is not in [0, 1].
-        ConflictError: a person's label in a record differs from an earlier one, and ``replace_labels`` is not set.
     """
     check_min_coverage(min_coverage)
     importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage, rubric_name, edit)
