@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,13 +121,10 @@ def _expressions(mapping: Mapping) -> Iterator[tuple[FieldPath, str]]:
 
 def _functions_in(text: str) -> Iterator[tuple[str, str]]:
     if not text.startswith("="):
-        for alternative in _ALTERNATIVE.split(text):
-            source, *pipes = _PIPE.split(alternative)
+        for source, calls, _ in _parsed(text):
             for slot in _SLOT.findall(source):
                 yield from _functions_in(slot)
-            for pipe in pipes:
-                name, _, argument = pipe.partition(" ")
-                yield name, argument.strip()
+            yield from calls
 
 
 def builtin_names() -> list[str]:
@@ -267,22 +264,19 @@ class Scope:
         """Return the value of an expression; a path without ``?`` that is missing is an error of the entry."""
         if text.startswith("="):
             return _literal(text)
-        alternatives = _ALTERNATIVE.split(text)
-        node = Node(MISSING)
-        for place, alternative in enumerate(alternatives):
-            source, *pipes = _PIPE.split(alternative)
+        alternatives = _parsed(text)
+        node, known = Node(MISSING), 0
+        for source, pipes, _ in alternatives:
             known = len(self.entry.errors)
-            node = self._source(source.strip())
-            for pipe in pipes:
-                name, _, argument = pipe.partition(" ")
+            node = self._source(source)
+            for name, argument in pipes:
                 if node.value is not MISSING:
-                    made = functions.FUNCTIONS[name](self, node, argument.strip())
+                    made = functions.FUNCTIONS[name](self, node, argument)
                     node = made if isinstance(made, Node) else Node(made, node.path)
             if node.value is not MISSING:
                 return node
-            is_last = place + 1 == len(alternatives)
-            if required and is_last and "?" not in alternative and len(self.entry.errors) == known:
-                self.entry.add("missing", "is missing", node.path or ())
+        if required and not alternatives[-1][2] and len(self.entry.errors) == known:
+            self.entry.add("missing", "is missing", node.path or ())
         return node
 
     def _source(self, text: str) -> Node:
@@ -342,6 +336,17 @@ class Scope:
 
 def _texts(let: Any) -> dict[str, str]:
     return {name: str(text) for name, text in let.items()} if isinstance(let, dict) else {}
+
+
+@lru_cache(maxsize=10_000)
+def _parsed(text: str) -> tuple[tuple[str, tuple[tuple[str, str], ...], bool], ...]:
+    """Return the alternatives of an expression: source, functions with arguments, and whether it may be missing."""
+    parsed = []
+    for alternative in _ALTERNATIVE.split(text):
+        source, *pipes = _PIPE.split(alternative)
+        calls = (pipe.partition(" ") for pipe in pipes)
+        parsed.append((source.strip(), tuple((name, rest.strip()) for name, _, rest in calls), "?" in alternative))
+    return tuple(parsed)
 
 
 def _literal(text: str) -> Node:

@@ -134,9 +134,12 @@ def rubric_name(text: str) -> str:
 def numbered_keys(names: list[str]) -> list[str]:
     """Return keys of criteria: the names, numbered where one is repeated."""
     keys: dict[str, None] = {}
+    taken, numbered = set(names), dict[str, Iterator[str]]()
     for name in names:
-        free = (key for key in numbered_names(name) if key not in keys and key not in names)
-        keys[name if name not in keys else next(free)] = None
+        if name in keys:
+            free = numbered.setdefault(name, numbered_names(name))
+            name = next(key for key in free if key not in keys and key not in taken)  # noqa: PLW2901
+        keys[name] = None
     return list(keys)
 
 

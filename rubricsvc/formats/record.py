@@ -119,7 +119,7 @@ class Entry:
 
     ``number`` counts the records of the file from 1; ``name`` is the stem of the file's name, with the number behind it
     from the second record on. In CSV all values are texts (``is_csv``). ``check`` is called with the rubric. ``notes``
-    say what was read in another way than it was written.
+    say what was read in another way than it was written; each error and note is ``seen`` once.
     """
 
     data: Any
@@ -130,17 +130,20 @@ class Entry:
     check: RubricCheck | None = None
     is_csv: bool = False
     notes: list[FieldError] = field(default_factory=list)
+    seen: set[FieldError] = field(default_factory=set)
 
     def note(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add a note on the field ``path``: the record is valid."""
         note = self.location.error(code, message, path)
-        if note not in self.notes:
+        if note not in self.seen:
+            self.seen.add(note)
             self.notes.append(note)
 
     def add(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add an error in the field ``path``."""
         error = self.location.error(code, message, path)
-        if error not in self.errors:
+        if error not in self.seen:
+            self.seen.add(error)
             self.errors.append(error)
 
     def expected(self, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
@@ -175,11 +178,8 @@ class Entry:
         except ValidationError as error:
             for one in field_messages(error, model=model, data=data):
                 message = "is nested too deep" if one.code == "json_invalid" else one.message  # we wrote this JSON
-                self.add(one.code, message, (*path, *_flat(one.path, nested or {})))
+                inner = one.path
+                if inner and (names := (nested or {}).get(str(inner[0]))) is not None:
+                    inner = (*(names.get(str(step), step) for step in inner[1:2]), *inner[2:])
+                self.add(one.code, message, (*path, *inner))
             raise InvalidFileError(self.errors) from None
-
-
-def _flat(path: FieldPath, nested: Mapping[Any, Mapping[Any, str]]) -> FieldPath:
-    if not path or path[0] not in nested:
-        return path
-    return (*(nested[path[0]].get(step, step) for step in path[1:2]), *path[2:])

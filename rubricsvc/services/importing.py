@@ -103,7 +103,10 @@ def import_file(
         mapping: a mapping file, instead of a format.
         kinds: what may be detected: records of any format, completions or labels without records.
         with_rubrics: import the rubrics and labels of records, not only prompts and completions.
-        rubric_name, min_coverage, replace_labels, skip_invalid: as in `ImportQuery`.
+        rubric_name: name of the rubric, for a file with one.
+        min_coverage: set it in all rubrics of the file.
+        replace_labels: overwrite earlier labels of the same people.
+        skip_invalid: skip invalid records instead of raising.
         check: checks each rubric, see `formats.stream`.
         edit: who adds the rubrics, and how; a parent is for a file with one rubric.
     """

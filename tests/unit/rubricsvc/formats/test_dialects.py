@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -235,3 +236,14 @@ def test_load_mapping_reports_line_and_path(
 
 def test_formats_are_mapping_files_of_the_package() -> None:
     assert all(FORMATS[name] for name in FORMATS)
+
+
+def test_load_takes_linear_time_for_repeated_and_missing_fields(tmp_path: Path) -> None:
+    for criterion in ({"criterion": "x"}, {"criterion": "x", "points": 1}):
+        path = write(tmp_path, "healthbench", {**CASES["healthbench"]["content"], "rubrics": [criterion] * 5_000})
+        began = process_time()
+        try:
+            load(path)
+        except InvalidFileError as error:
+            assert error.errors[0].path == "rubrics[0].points"
+        assert process_time() - began < 5.0  # ten times what it takes
