@@ -20,6 +20,7 @@ from tests.rows import replace_judge
 from tests.tiny_model import tiny_model
 from trainer import checkpoint
 from trainer.config import load_config
+from trainer.run import prepare
 from workers import engines
 from workers.engines.base import Failure
 
@@ -80,6 +81,15 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 4)
+
+
+def test_three_lines_of_python_start_what_the_command_starts(cli: Cli, config: Path) -> None:
+    run = prepare(config)
+    trained = run.train()
+    assert run.report().steps[-1]["step"] == 3
+    assert trained.record is not None and trained.record.status == "finished"
+    shown = cli("runs", "show", trained.record.id, "--json").json
+    assert (shown["steps"], shown["scored_by"]) == (3, "celery")
 
 
 def test_runs_start_refuses_a_folder_in_which_another_process_trains(cli: Cli, config: Path) -> None:

@@ -8,6 +8,7 @@ from rubricsvc import Client
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.schemas.runs import RunHeartbeat
+from rubricsvc.services.runs import Runs
 from rubricsvc.services.validators import Validators
 from rubricsvc.store.session import Database
 from tests.recorded_run import evaluation_line, new_run, run_evaluation, run_step
@@ -30,6 +31,18 @@ def test_client_records_and_reads_a_run(serve: Serve) -> None:
         assert [len(one.verdicts) for one in client.runs.rollouts(run.id, step=2)] == [1, 0, 1, 0]
         assert not client.runs.rollouts(run.id, step=2, verdicts=False).data[0].verdicts
         assert client.runs.create(new_run(done=1)).steps == 1
+
+
+def test_client_reads_the_report_that_the_service_makes(serve: Serve, db: Database) -> None:
+    with Client("http://localhost", transport=serve()._transport) as client:
+        run = client.runs.create(new_run())
+        client.runs.record(run.id, run_step(1))
+        client.runs.record_evaluation(run.id, run_evaluation(0))
+        report = client.runs.report(run.id)
+        assert report == Runs(db).report(run.id)
+        assert (report.columns, len(report.steps), len(report.highest)) == (("step 0",), 1, 2)
+        with pytest.raises(NotFoundError):
+            client.runs.report(99)
 
 
 def test_client_records_and_reads_evaluations(serve: Serve) -> None:
