@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from rubricsvc.cli.models import ask, embedded_judge
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import GateFindings
+from rubricsvc.core.generation import AuthoringTask, GateFindings
 from rubricsvc.core.judge import Judge
 from tests.controls import gate, labelled_tasks, reference_tasks, swapped
 

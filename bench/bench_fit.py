@@ -28,9 +28,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Rubric
+from rubricsvc.core.rubric_analysis import WeightFit
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.core.weight_fit import WeightFit
-from rubricsvc.services.fitting import fit
+from rubricsvc.services.analysing import fit
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests import llm_rubric

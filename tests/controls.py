@@ -15,8 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rubricsvc.core.authoring import AuthoringTask, Contrast
-from rubricsvc.core.generation import GateFindings, Generation
+from rubricsvc.core.generation import AuthoringTask, Contrast, GateFindings, Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from tests.instant_engine import InstantEngine

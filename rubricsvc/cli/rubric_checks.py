@@ -40,9 +40,8 @@ from rubricsvc.cli.score import (
     score_and_print,
     text_of,
 )
-from rubricsvc.core.authoring import AuthoringTask, Contrast
 from rubricsvc.core.base import storable
-from rubricsvc.core.generation import Generation, Specification
+from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Specification
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW

@@ -40,9 +40,9 @@ from rubricsvc.cli.service import local, service
 from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.rubric import Criterion, Source
+from rubricsvc.core.rubric_analysis import FitTo, Signs
 from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.core.states import ReviewAction
-from rubricsvc.core.weight_fit import FitTo, Signs
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InputFile, Record, containers, writing
 from rubricsvc.formats.native import dump
@@ -425,15 +425,15 @@ def fit(
     It prints each weight with its interval, and how well new and old weights predict people on prompts that were held
     out. No judge is asked. It needs the extra `judging`.
     """
-    from rubricsvc.services import fitting
+    from rubricsvc.services import analysing
 
     options: dict[str, Any] = {"to": to, "job_id": job, "judge": judge, "signs": signs, "seed": seed}
     with database() as db:
         with db.read() as session, progress_bar("fitting") as bar:
-            found = fitting.fit(session, ref, **options, resamples=resamples, on_progress=bar.update)
+            found = analysing.fit(session, ref, **options, resamples=resamples, on_progress=bar.update)
         if save:
             with db.write() as session:
-                added = fitting.save(session, found, by=edit_of(by).by, force=force)
+                added = analysing.save(session, found, by=edit_of(by).by, force=force)
             if added.conflict is not None:
                 raise added.conflict
             found = found.model_copy(update={"saved": added.row.ref})

@@ -1,13 +1,18 @@
-"""Generation of rubrics: the settings of a job, findings of the gate, provenance of a rubric, results of a job."""
+"""Generation of rubrics: settings, what a method is given, findings of the gate, and where a rubric comes from."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from rubricsvc.core.base import Name, Text, UnitInterval, Value
 from rubricsvc.core.judge import Sampling
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
 
 Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "merge", "grounded"]
 
@@ -171,3 +176,56 @@ class GenerationSummary(Value):
     reasons: dict[str, int] = Field(description="Prompts without a rubric, by reason.")
     cost: float | None = Field(description="US dollars; null if the judge has no price.")
     asked_again: int = Field(description="Questions that were asked again although a reply had been stored.")
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Completions of one prompt of different quality, the best and the worst first."""
+
+    better: tuple[Completion, ...]
+    worse: tuple[Completion, ...]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """An agent's trajectory, with the mean of its overall labels or its reward, where there are any."""
+
+    completion: Completion
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class ParentRubric:
+    """A stored rubric of the prompt, with its name@version."""
+
+    ref: str
+    rubric: Rubric
+
+
+@dataclass(frozen=True)
+class AuthoringTask:
+    """What a rubric is written for, and what it may be written from and tried on.
+
+    Attributes:
+        prompt: The prompt.
+        references: Reference answers: the prompt's own, and completions of the policy that the settings name.
+        own: A completion of the prompt.
+        other: A reference or completion of another prompt.
+        labelled: Completions of the prompt with the mean of their overall labels.
+        contrast: For the method contrastive; None where no completion is better than another.
+        trajectories: For the method traces.
+        parents: For the method merge: the rubrics, oldest first.
+        specification: For the method principles, with its text.
+        collections_dir: Folder of the collections of documents on this machine, for the method grounded.
+    """
+
+    prompt: Prompt
+    references: tuple[str, ...] = ()
+    own: Completion | None = None
+    other: str | None = None
+    labelled: Sequence[tuple[Completion, float]] = ()
+    contrast: Contrast | None = None
+    trajectories: Sequence[Trajectory] = ()
+    parents: Sequence[ParentRubric] = ()
+    specification: Specification | None = None
+    collections_dir: Path | None = None

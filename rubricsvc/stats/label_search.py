@@ -29,8 +29,7 @@ from rubricsvc.stats.criteria import Groups, mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.paired import differences
 from rubricsvc.stats.rewards import reward_vector
-from rubricsvc.stats.weight_fit import PENALTIES, check_weights_decide, scaled_weights
-from rubricsvc.stats.weight_problems import PreferenceProblem, ScoreProblem
+from rubricsvc.stats.weight_fit import PENALTIES, PreferenceProblem, ScoreProblem, check_weights_decide, scaled_weights
 
 OBJECTIVES: tuple[Objective, ...] = ("preferences", "scores")
 MIN_SCORED = 0.9

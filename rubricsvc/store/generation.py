@@ -9,11 +9,18 @@ from pathlib import Path
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.authoring import AuthoringTask, Contrast, ParentRubric, Trajectory
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import Generation, Provenance, Specification
+from rubricsvc.core.generation import (
+    AuthoringTask,
+    Contrast,
+    Generation,
+    ParentRubric,
+    Provenance,
+    Specification,
+    Trajectory,
+)
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric

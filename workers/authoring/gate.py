@@ -14,8 +14,7 @@ import random
 import re
 from itertools import pairwise
 
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import GateFindings, Generation, PreferenceAgreement, ProbeReward
+from rubricsvc.core.generation import AuthoringTask, GateFindings, Generation, PreferenceAgreement, ProbeReward
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward, reward_or_null

@@ -18,8 +18,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.base import numbered_names
+from rubricsvc.core.generation import AuthoringTask
 from rubricsvc.core.rubric import Criterion, Ordinal, Rubric
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.lint.duplicates import near_duplicates

@@ -10,8 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import Method, SourceText, Specification
+from rubricsvc.core.generation import AuthoringTask, Method, SourceText, Specification
 from rubricsvc.core.rubric import Criterion, Rubric, Source
 from rubricsvc.core.trajectory import steps_of
 from rubricsvc.core.untrusted import clean

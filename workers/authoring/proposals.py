@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import GateFindings, Generation
+from rubricsvc.core.generation import AuthoringTask, GateFindings, Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.lint import Finding, lint
 from workers import checks

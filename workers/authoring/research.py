@@ -20,9 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rubricsvc.collections import Collection, Part, SearchHit, open_collection
 from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core import strict_json
-from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.base import storable
-from rubricsvc.core.generation import NO_RUBRIC, Research, ResearchNotes, SourceText
+from rubricsvc.core.generation import NO_RUBRIC, AuthoringTask, Research, ResearchNotes, SourceText
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Ordinal, Rubric
 from rubricsvc.errors import RubricsvcError, cut

@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 from structlog import get_logger
 
-from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.fingerprint import QuestionSet
-from rubricsvc.core.generation import Generation, Provenance
+from rubricsvc.core.generation import AuthoringTask, Generation, Provenance
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.label import Label
-from rubricsvc.core.weight_fit import WeightFit
+from rubricsvc.core.rubric_analysis import WeightFit
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.analysing import fit, save
 from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.services.fitting import fit, save
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_analysing import RUBRIC, table, texts

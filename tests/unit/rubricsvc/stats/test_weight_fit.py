@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.weight_fit import check_weights_decide, fit_weights
-from rubricsvc.stats.weight_problems import PreferenceProblem, ScoreProblem
+from rubricsvc.stats.weight_fit import PreferenceProblem, ScoreProblem, check_weights_decide, fit_weights
 
 TRUE = np.array([3.0, 1.0, -2.0, 0.0])
 SIGNS = np.array([1.0, 1.0, -1.0, 1.0])

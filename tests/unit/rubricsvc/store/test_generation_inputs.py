@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import Generation, Specification
+from rubricsvc.core.generation import AuthoringTask, Generation, Specification
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import Generation
+from rubricsvc.core.generation import AuthoringTask, Generation
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Document, Prompt
 from tests.instant_engine import InstantEngine

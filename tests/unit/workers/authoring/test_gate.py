@@ -2,8 +2,7 @@ import asyncio
 
 import pytest
 
-from rubricsvc.core.authoring import AuthoringTask, Contrast
-from rubricsvc.core.generation import GateFindings, Generation
+from rubricsvc.core.generation import AuthoringTask, Contrast, GateFindings, Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric

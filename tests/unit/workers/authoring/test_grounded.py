@@ -15,8 +15,7 @@ import pytest
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.collections.screening import addresses_model
-from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import Generation, Research
+from rubricsvc.core.generation import AuthoringTask, Generation, Research
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric, Source

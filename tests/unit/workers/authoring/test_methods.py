@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.authoring import AuthoringTask, Contrast, ParentRubric, Trajectory
-from rubricsvc.core.generation import Generation, Specification
+from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, ParentRubric, Specification, Trajectory
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
