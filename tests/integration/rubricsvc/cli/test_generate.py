@@ -31,7 +31,7 @@ def test_generate_then_score(cli: Cli, rubric_file: Path) -> None:
     assert (again.code, again.json["stored"], again.json["existing"], server.count) == (0, 0, 4, 4)
     assert samples(cli) == [(1, 0), (1, 1), (2, 0), (2, 1)]
     ran = cli("jobs", "submit", "--judge", "quick", "--policy", "mine", "--wait", "--json")
-    assert (ran.code, ran.json["rewards"]) == (0, 4)
+    assert (ran.code, ran.json["summary"]["rewards"]) == (0, 4)
 
 
 def test_generate_continues_after_a_kill(cli: Cli, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def server(cli: Cli, tmp_path: Path) -> Iterator[ScriptedServer]:
 def generate(cli: Cli, *args: object, code: int = 0, stdin: str = "") -> dict[str, Any]:
     ran = cli("rubrics", "generate", "--judge", "writer", *args, "--wait", "--json", stdin=stdin)
     assert ran.code == code, ran.err
-    found: dict[str, Any] = ran.json
+    found: dict[str, Any] = ran.json["summary"]["generation"]
     assert found.keys() >= SUMMARY and found["asked_again"] == 0
     return found
 

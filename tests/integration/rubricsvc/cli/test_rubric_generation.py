@@ -46,9 +46,10 @@ def test_generate_writes_tries_and_reports(cli: Cli, prompts: Path) -> None:
         asked = server.count
         again = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
     assert (ran.code, again.code, server.count) == (0, 0, asked), ran.err
-    expected = {"kind": "generate", "prompts": 2, "rubrics": 2, "drafts": 2, "checks": 2, "negatives": 2}
-    assert {**ran.json, **expected, "asked_again": 0, "cost": None} == ran.json
-    assert ran.json["refused_by"] == {"praise": 1, "off_topic": 1} and ran.json["empty_reward_max"] < 0.1
+    made = ran.json["summary"]["generation"]
+    expected = {"prompts": 2, "rubrics": 2, "drafts": 2, "checks": 2, "negatives": 2, "asked_again": 0, "cost": None}
+    assert ran.json["kind"] == "generate" and {**made, **expected} == made
+    assert made["refused_by"] == {"praise": 1, "off_topic": 1} and made["empty_reward_max"] < 0.1
     items = cli("jobs", "items", 1, "--json").lines
     assert [(item["prompt_external_id"], item["rubric"]) for item in items] == [
         ("sky", "sky-one-shot@1"),
@@ -71,11 +72,13 @@ def test_generate_exits_with_1_and_retry_asks_only_for_what_is_missing(cli: Cli,
     with scripted_server(script) as server:
         add_writer(cli, server.url, outage_timeout_s=0.0)
         ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
-        assert (ran.code, ran.json["status"], ran.json["rubrics"]) == (1, "completed_with_failures", 1), ran.err
-        assert sum(ran.json["reasons"].values()) == 1
+        made = ran.json["summary"]["generation"]
+        assert (ran.code, ran.json["status"], made["rubrics"]) == (1, "completed_with_failures", 1), ran.err
+        assert sum(made["reasons"].values()) == 1
         broken, before = False, server.count
         retried = cli("jobs", "retry", 1, "--wait", "--json")
-    assert (retried.code, retried.json["rubrics"], retried.json["asked_again"]) == (0, 2, 0), retried.err
+    made = retried.json["summary"]["generation"]
+    assert (retried.code, made["rubrics"], made["asked_again"]) == (0, 2, 0), retried.err
     assert server.count > before
     written = [request["messages"][1]["content"] for request in server.requests[before:] if not is_question(request)]
     assert len(written) == 1 and "sea salty" in written[0]
