@@ -330,7 +330,7 @@ ControlName = Literal["random", "shuffled", "frozen"]
 
 
 class ControlConfig(ConfigSection):
-    """A control of a run: ``reward`` replaces the training reward (`trainer.rewards.controls`), evaluations keep it."""
+    """A control of a run: ``reward`` replaces the training reward (`trainer.rewards.source`), evaluations keep it."""
 
     reward: ControlName
 

@@ -45,9 +45,8 @@ from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.policy_update import ScoredBatch, TrainState, Update, update, with_signal
 from trainer.recording.recorder import Recorder, log_leaks, recorded, rollout_groups
-from trainer.rewards.controls import controlled
 from trainer.rewards.outages import StepScorer, StopRequested
-from trainer.rewards.source import RewardSource, ScoredRollout, judge_of
+from trainer.rewards.source import RewardSource, ScoredRollout, controlled, judge_of
 from trainer.trackers import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:

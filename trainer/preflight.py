@@ -31,8 +31,7 @@ from trainer.data.tasks import Task
 from trainer.history import replace_text
 from trainer.monitors.measures import MEASURES
 from trainer.policies.policy import Policy
-from trainer.rewards.leaks import score_sound
-from trainer.rewards.source import RewardSource, ScoredRollout, of_evaluation, require_scored, validated
+from trainer.rewards.source import RewardSource, ScoredRollout, of_evaluation, require_scored, score_sound, validated
 from trainer.run.inputs import acting_of, gold_judge
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import shipped_passport
@@ -295,7 +294,7 @@ class Preflight:
     def _gold(self, rewards: RewardSource, opened: ExitStack) -> RewardSource | None:
         """Open the gold score of the run's evaluations; None where it is the reward."""
         from trainer.evaluation.evaluator import check_gold
-        from trainer.rewards.checks import CheckRewards
+        from trainer.rewards.source import CheckRewards
 
         settings = self.run.config.eval
         if settings is not None and settings.gold_name == CHECKS:

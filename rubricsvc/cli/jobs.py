@@ -19,8 +19,7 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.errors import InvalidError, NotApprovedError
 from rubricsvc.queries import ItemFilters, JobFilters, ReportQuery, RescoreQuery
 from rubricsvc.schemas import NewJob, Page, RetryRequest
-from rubricsvc.schemas.exports import ExportCounts, ExportFormat, ExportQuery
-from rubricsvc.schemas.job_comparison import JobComparison, PairedBy
+from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, JobComparison, PairedBy
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 
 app = output.group("Jobs: completions to score, rubrics to generate.")

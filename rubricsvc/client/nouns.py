@@ -21,7 +21,7 @@ from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.evolutions import EvolutionFilters
-from rubricsvc.schemas.job_comparison import JobComparison, PairedBy
+from rubricsvc.schemas.jobs import JobComparison, PairedBy
 from rubricsvc.schemas.methods import request
 from rubricsvc.schemas.runs import (
     EvaluationGroup,

@@ -1,13 +1,15 @@
-"""Wire types of jobs: their items, rewards and preference pairs."""
+"""Wire types of jobs: their items and rewards, exports and comparisons."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from rubricsvc.core.base import Name
+from rubricsvc.core.base import Name, Value
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.states import ItemState, JobKind, JobStatus
@@ -134,3 +136,144 @@ class Item(Wire):
     formula: str | None = Field(description="Formula of the reward.")
     vetoed_by: str | None = Field(description="Required criterion that took the reward down to 0.")
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
+
+
+ExportFormat = Literal["jsonl", "csv", "parquet", "datasets"]
+ExportKind = Literal["completion", "sft", "dpo", "kto"]
+_OPTIONS = {"top": ("sft",), "min_margin": ("dpo",), "noise": ("dpo", "kto"), "threshold": ("kto",)}
+"""What kinds an option belongs to."""
+
+
+class ExportQuery(Wire):
+    """What is exported: rewards and verdicts with their texts, or examples for TRL's trainers."""
+
+    kind: ExportKind = Field(
+        "completion", description="A row for each completion, or examples for TRL: sft, dpo (pairs) or kto (labels)."
+    )
+    top: int | None = Field(None, ge=1, description="sft: completions of each prompt; by default the best one.")
+    min_margin: float | None = Field(None, ge=0, description="dpo: minimum difference of the rewards.")
+    noise: float | None = Field(
+        None,
+        ge=0,
+        description="dpo, kto: standard deviation of a reward if the judge is asked again; by default as measured by"
+        " `judges repeatability`.",
+    )
+    threshold: float | None = Field(
+        None, description="kto: reward of a desirable completion; by default the mean of the prompt."
+    )
+
+    @model_validator(mode="after")
+    def _options_of_the_kind(self) -> ExportQuery:
+        for name, kinds in _OPTIONS.items():
+            if getattr(self, name) is not None and self.kind not in kinds:
+                raise ValueError(f"{name} is an option of kind {' or '.join(kinds)}")
+        return self
+
+
+@dataclass
+class ExportCounts:
+    """What an export has read and written, and how many examples were left out by reason.
+
+    ``close``: a tie, or closer than ``min_margin``. ``uncertain``: within the judge's noise at 95 %. ``contradictory``:
+    the same texts are ordered or labelled the other way, too. ``near_duplicates``: the texts repeat another example, or
+    those of a pair each other. ``lower``: not among the best. ``single``: nothing to compare it with.
+    """
+
+    items: int = 0
+    rows: int = 0
+    without_reward: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    noise: float = 0.0
+
+
+PairedBy = Literal["completion", "prompt"]
+Difference = Literal["judge", "rubrics", "min_coverage", "policies", "completions"]
+
+
+class ComparedJob(Value):
+    """One of the two jobs. ``mean_reward`` is the mean over what is paired."""
+
+    job_id: int
+    name: str
+    judge: str
+    judge_digest: str
+    rubrics: tuple[str, ...] = Field(description="Versions as name@version, of what both jobs scored.")
+    policies: tuple[str, ...]
+    completions: int = Field(description="Items of the job.")
+    rewards: int = Field(description="Items with a reward.")
+    mean_reward: float | None
+
+
+class LeftOut(Value):
+    """How many completions (or prompts) are not paired, because of what these jobs lack."""
+
+    job_ids: tuple[int, ...]
+    reason: Literal["not_in_job", "unfinished", "no_reward"]
+    count: int
+
+
+class CriterionComparison(Value):
+    """One criterion on both sides. A mean value over the samples of a prompt counts as met from 0.5 on.
+
+    ``key_b`` differs from ``key_a`` where a criterion of the same wording has another key; ``reworded`` are criteria
+    of the same key with other words.
+    """
+
+    rubric: str
+    key_a: str
+    key_b: str
+    reworded: bool
+    paired: int = Field(description="Completions or prompts with a value on both sides.")
+    mean_a: float
+    mean_b: float
+    to_met: int = Field(description="Below 0.5 in A, 0.5 or above in B.")
+    to_unmet: int = Field(description="0.5 or above in A, below 0.5 in B.")
+
+    @property
+    def flips(self) -> int:
+        """Verdicts that cross 0.5, in either direction."""
+        return self.to_met + self.to_unmet
+
+
+class CriterionChange(Value):
+    """What a criterion changed in a reward: its contribution in B less that in A, before veto and clip."""
+
+    criterion: str
+    change: float
+
+
+class Moved(Value):
+    """A completion (or prompt) whose reward differs, with the criteria that changed it most."""
+
+    completion_id: int | None = Field(description="Null where prompts are paired.")
+    completion_external_id: str | None = Field(description="The id that the completion came with, if any.")
+    prompt_id: int
+    prompt_external_id: str | None = Field(description="The id that the prompt came with, if any.")
+    policies: tuple[str, ...]
+    prompt: str = Field(description="The beginning of the prompt.")
+    rubric: str
+    reward_a: float
+    reward_b: float
+    difference: float
+    criteria: tuple[CriterionChange, ...]
+
+
+class JobComparison(Value):
+    """Job B compared with job A: differences are B less A.
+
+    Where no completion is in both jobs, prompts are paired, and a prompt's reward is the mean over its completions.
+    """
+
+    a: ComparedJob
+    b: ComparedJob
+    paired_by: PairedBy
+    differs: tuple[Difference, ...] = Field(description="What differs between the jobs.")
+    paired: int = Field(description="Completions or prompts with a reward on both sides.")
+    prompts: int
+    left_out: tuple[LeftOut, ...]
+    mean_difference: Estimate = Field(description="With the t interval over prompts, from 5 prompts on.")
+    kendall_tau: Estimate = Field(description="Tau-b over all; the interval draws whole prompts.")
+    spearman: Estimate
+    kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")
+    criteria: tuple[CriterionComparison, ...] = Field(description="By falling number of flips.")
+    moved: tuple[Moved, ...] = Field(description="Those whose reward differs most.")

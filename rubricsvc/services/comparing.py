@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from rubricsvc.core.contributions import contributions
 from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.errors import InvalidError, needs_extra
-from rubricsvc.schemas.job_comparison import (
+from rubricsvc.schemas.jobs import (
     ComparedJob,
     CriterionChange,
     CriterionComparison,

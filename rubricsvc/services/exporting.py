@@ -27,7 +27,7 @@ from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.shingles import copy_groups
 from rubricsvc.formats.containers import neutralized, write_card, writer
-from rubricsvc.schemas.exports import ExportCounts, ExportFormat, ExportKind, ExportQuery
+from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportKind, ExportQuery
 from rubricsvc.services import job_results
 from rubricsvc.store import jobs, labels
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from rubricsvc.errors import cut
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
-from rubricsvc.schemas.job_comparison import JobComparison, PairedBy
+from rubricsvc.schemas.jobs import JobComparison, PairedBy
 from rubricsvc.schemas.methods import takes
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 from rubricsvc.services import comparing
@@ -29,7 +29,7 @@ from rubricsvc.store.verdicts import for_items
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.schemas.exports import ExportCounts, ExportQuery
+    from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
     from rubricsvc.services.importing import ImportResult
     from rubricsvc.stats import OnProgress as OnCount
     from rubricsvc.store.tables import JobRow

@@ -18,13 +18,13 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.history import Metrics
 from trainer.recording.recorder import Recorder
-from trainer.rewards.leaks import score_sound
 from trainer.rewards.source import (
     CELERY,
     RewardSource,
     ScoredRollout,
     places_by_task,
     require_scored,
+    score_sound,
     scored_by,
     validated,
 )

@@ -1,4 +1,4 @@
-"""Where rewards come from: a judge in this process or a plain function.
+"""Where rewards come from: a judge in this process, checks alone, a plain function, or a control.
 
 `trainer.rewards.jobs` has the queue of a service. All return the same: one ``ScoredRollout`` for each completion, whose
 reward is None when too little of its rubric was judged.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +16,16 @@ from numbers import Real
 from typing import Protocol, Self
 
 from rubricsvc.core.audit import Repeatability
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.reward import Reward, reward_or_null
+from rubricsvc.core.reward import Reward, reward_or_null, rubric_of_checks
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.schemas import StoredJudge
-from trainer.data.tasks import Task
+from trainer.config import CHECKS, ControlName, TrainConfig
+from trainer.data.tasks import Task, names_of
+from trainer.environments.leaks import LEAK, leaks_of
 from trainer.event_loop import EventLoopThread
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -205,3 +209,98 @@ class JudgeRewards:
     def __exit__(self, *_: object) -> None:
         self._loop.run(self._engine.aclose())
         self._loop.close()
+
+
+class CheckRewards:
+    """The weighted mean of the checked criteria of each rubric; its judged criteria do not count.
+
+    Raises:
+        InvalidError: The rubrics of some of ``tasks`` have no check with a positive weight.
+    """
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        checked = ((task.rubric.digest, rubric_of_checks(task.rubric)) for task in tasks)
+        self._rubrics = {digest: rubric for digest, rubric in checked if rubric is not None}
+        if without := [task for task in tasks if task.rubric.digest not in self._rubrics]:
+            raise InvalidError(
+                f"the rubrics of {len(without)} of {len(tasks)} held-out prompts have no check with a positive weight: "
+                f"{names_of(without)}",
+                hint="add checks to their rubrics (docs/checks.md), or remove eval.checks",
+                path="eval.checks",
+            )
+        self._rewards = JudgeRewards(Judge(name=CHECKS, engine="none", model="none"))
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        """Score by the checks."""
+        checked = [Task(task.prompt, self._rubrics[task.rubric.digest], task.name) for task in tasks]
+        return self._rewards.score(checked, completions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._rewards.__exit__(*error)
+
+
+def controlled(rewards: RewardSource, config: TrainConfig) -> RewardSource:
+    """Return the rewards that a run is trained on: the control's, if it is one."""
+    return rewards if config.control is None else ControlRewards(rewards, config.control.reward, config.seed)
+
+
+class ControlRewards:
+    """Rewards that say nothing about completions, in place of those of a source.
+
+    ``random``    a number drawn for each completion, uniform in [0, 1]; no judge is asked
+    ``shuffled``  the rewards of the judge, in a random order among the completions of the same prompt
+    ``frozen``    the same number for all: nothing but a tool bonus or a penalty is learned
+
+    A policy that scores as high with one of them did not learn from the judge (arXiv 2506.10947). The random numbers
+    depend on the seed and on the scored completions alone, so that a resumed run equals one without interruption.
+
+    Args:
+        rewards: The source that they replace.
+        name: The control.
+        seed: The seed of the run.
+    """
+
+    def __init__(self, rewards: RewardSource, name: ControlName, seed: int) -> None:
+        self._rewards, self._name, self._seed = rewards, name, seed
+        if name == "shuffled":
+            self.scored_by, self.items_at = scored_by(rewards), items_at(rewards)
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        """Return a reward for each completion, as `RewardSource.score` does."""
+        asked = [[task.prompt.digest, one.digest] for task, one in zip(tasks, completions, strict=True)]
+        draw = random.Random(digest("control", self._seed, asked))
+        if self._name == "shuffled":
+            return _shuffled(tasks, self._rewards.score(tasks, completions), draw)
+        values = [draw.random() if self._name == "random" else 0.0 for _ in completions]
+        return [ScoredRollout(Reward(value, coverage=1.0, formula=f"control_{self._name}")) for value in values]
+
+
+def _shuffled(tasks: Sequence[Task], scored: Sequence[ScoredRollout], draw: random.Random) -> list[ScoredRollout]:
+    """Return results whose rewards are exchanged within each prompt; those without a reward stay without one."""
+    results = list(scored)
+    for group in places_by_task(tasks):
+        places = [place for place in group if scored[place].reward.value is not None]
+        for place, other in zip(places, draw.sample(places, len(places)), strict=True):
+            results[place] = replace(scored[place], reward=scored[other].reward)
+    return results
+
+
+NOT_SCORED = ScoredRollout(Reward(None, coverage=0.0, formula=LEAK, null_reason=LEAK))
+"""The result of a completion with a leak."""
+
+
+def score_sound(
+    score: Callable[[list[Task], list[Completion]], Sequence[ScoredRollout]],
+    tasks: Sequence[Task],
+    completions: Sequence[Completion],
+) -> list[ScoredRollout]:
+    """Return the results of completions; ``score`` is called with those without leaks, if there are any."""
+    sound = [place for place, one in enumerate(completions) if not leaks_of(one)]
+    results = [NOT_SCORED] * len(completions)
+    scored = score([tasks[place] for place in sound], [completions[place] for place in sound]) if sound else ()
+    for place, result in zip(sound, scored, strict=True):
+        results[place] = result
+    return results

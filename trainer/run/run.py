@@ -397,7 +397,7 @@ class Run:
             yield None
             return
         from trainer.evaluation.evaluator import Evaluator
-        from trainer.rewards.checks import CheckRewards
+        from trainer.rewards.source import CheckRewards
 
         with ExitStack() as opened:
             scorers: dict[str, RewardSource] = {REWARD: rewards}

@@ -11,8 +11,7 @@ from rubricsvc.core.prompt import Completion
 from tests.model.trainer.tiny import PROMPTS, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.config import ControlName
 from trainer.loop import train
-from trainer.rewards.controls import ControlRewards
-from trainer.rewards.source import CallableRewards
+from trainer.rewards.source import CallableRewards, ControlRewards
 
 TEXTS = ["a", "ab", "abc", "abcd", "b", "ba", "bad", "baad"]
 TASK_OF = [TASKS[0]] * 4 + [TASKS[1]] * 4

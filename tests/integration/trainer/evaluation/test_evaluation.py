@@ -26,8 +26,7 @@ from trainer.evaluation.evaluator import OVER_BUDGET, Evaluator, suite
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
-from trainer.rewards.checks import CheckRewards
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.rewards.source import CallableRewards, CheckRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 

@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.schemas.job_comparison import JobComparison
+from rubricsvc.schemas.jobs import JobComparison
 from rubricsvc.services.comparing import compare, match_criteria
 from rubricsvc.services.job_results import read_results
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics

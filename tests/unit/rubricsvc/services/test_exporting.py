@@ -16,7 +16,7 @@ from pyarrow import parquet
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.schemas.exports import ExportCounts, ExportQuery
+from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
 from rubricsvc.services import exporting, job_results
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database

@@ -14,7 +14,7 @@ from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import NotFoundError
-from rubricsvc.schemas.exports import ExportCounts, ExportKind, ExportQuery
+from rubricsvc.schemas.jobs import ExportCounts, ExportKind, ExportQuery
 from rubricsvc.services import exporting
 from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.session import Database
