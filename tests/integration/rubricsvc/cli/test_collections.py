@@ -97,7 +97,8 @@ def test_generate_grounded_reads_writes_and_is_verified(cli: Cli, documents: Pat
         asked = server.count
         assert generate(cli, server.url, tmp_path, "--collection", "docs", "--wait").code == 0
         assert server.count == asked
-    assert ran.code == 0, (ran.err, ran.json)
+    made = ran.json["summary"]["generation"]
+    assert (ran.code, made["rubrics"], made["asked_again"], made["refused_by"]) == (0, 1, 0, {}), ran.err
     made = cli("rubrics", "show", "sky-grounded@1", "--provenance").json
     digest = cli("collections", "show", "docs", "--json").json["digest"]
     assert made["research"] == {
