@@ -86,9 +86,9 @@ def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
     assert (ran.code, table.code, ran.json["distinguished"]) == (0, 0, True)
     assert ran.json["difference"] == pytest.approx(0.71)
     assert ran.json["usage"] == {"prompt": 20, "cached": None, "completion": 2, "cost": pytest.approx(0.02)}
-    assert [(one["expected"], one["value"]) for one in ran.json["verdicts"]] == [
+    assert [(one["criterion"], one["value"]) for one in ran.json["verdicts"]] == [
         ("met", pytest.approx(0.75)),
-        ("not met", pytest.approx(0.04)),
+        ("not_met", pytest.approx(0.04)),
     ]
     assert "EXPECTED" in table.out and "0.75" in table.out
     assert cli("judges", "probe", "good").code == 3, "the server has stopped"

@@ -155,10 +155,10 @@ def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
     job = submit_job(db, 1, judge=JUDGE)
     stopping = threading.Event()
     with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
-        thread = in_background(db, stopping, lease_seconds=0.6)
+        thread = in_background(db, stopping, lease_seconds=1.5)
         wait_for(lambda: leased(db, job) == 1)
-        for _ in range(15):  # 1.5 s, more than twice the lease
-            time.sleep(0.1)
+        for _ in range(18):  # 3.6 s, more than twice the lease
+            time.sleep(0.2)
             with db.write() as session:
                 store.reconcile(session, max_leases=100)
         with db.read() as session:
