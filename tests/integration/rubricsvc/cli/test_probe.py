@@ -90,6 +90,6 @@ def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
         ("met", pytest.approx(0.75)),
         ("not_met", pytest.approx(0.04)),
     ]
-    assert "EXPECTED" in table.out and "0.75" in table.out
+    assert "0.71" in table.out and "P(yes) 0.75 (met)" in table.err
     assert cli("judges", "probe", "good").code == 3, "the server has stopped"
     assert cli("judges", "probe", "unknown").code == 3
