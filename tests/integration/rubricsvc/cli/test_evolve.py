@@ -83,7 +83,7 @@ def test_evolve_refuses_a_limit_without_a_price_and_unknown_judges(
 def test_evolve_continues_after_a_kill_without_asking_twice(cli: Cli, tmp_path: Path) -> None:
     def slow(number: int, request: dict[str, object]) -> ScriptedReply:
         reply = evolving_model.model(number, request)
-        return ScriptedReply(reply.text, reply.logprobs, delay_s=0.02)
+        return ScriptedReply(reply.text, reply.logprobs, delay_s=0.1)
 
     with scripted_server(slow) as server:
         prepare(cli, tmp_path, server.url, concurrency=4)
@@ -92,12 +92,12 @@ def test_evolve_continues_after_a_kill_without_asking_twice(cli: Cli, tmp_path: 
         environment = os.environ | {"RUBRICSVC_LEASE_SECONDS": "3", "RUBRICSVC_RECONCILE_SECONDS": "0.5"}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        while process.poll() is None and server.count < before + 30 and time.monotonic() < deadline:
+        while process.poll() is None and server.count < before + 80 and time.monotonic() < deadline:
             time.sleep(0.02)
         process.kill()
         process.wait()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        again = asked_twice(server)  # the questions about the completions that a killed process was asking about
-        assert len(again) <= 4 * 6 and all('"logprobs": true' in request for request in again)
+        again = asked_twice(server)  # what was under way, or had come since results were recorded: 4 calls each 0.1 s
+        assert len(again) <= 40 and all('"logprobs": true' in request for request in again)
         assert json.loads(done.stdout)["finished_at"]
