@@ -10,7 +10,7 @@ from typing import Any
 from bench.hacking.biases import BIASES, UNBIASED
 from bench.hacking.judge import HONEST
 from bench.hacking.results import TrainedRun
-from rubricsvc.cli.pictures import write_picture
+from rubricsvc.cli.output import write_picture
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.web.charts import configured
 from rubricsvc.web.run_charts import Curve, Point, side_by_side

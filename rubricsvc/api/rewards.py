@@ -16,8 +16,8 @@ from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import NewRewards, Rewards
 from rubricsvc.schemas.waiting import polling
+from rubricsvc.services.jobs import OPEN, POLL_SECONDS
 from rubricsvc.services.local import LocalService
-from rubricsvc.services.waiting import OPEN, POLL_SECONDS
 
 router = APIRouter(prefix="/rewards", tags=["rewards"], route_class=StrictRoute)
 

@@ -20,11 +20,10 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.request import IdInPath, RefInPath, Service
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.methods import Attribute
-from rubricsvc.services.completions import Completions, Labels, Verdicts
+from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
-from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs
 

@@ -10,6 +10,7 @@ import typer
 
 from rubricsvc.cli.output import (
     Json,
+    check_picture,
     counted,
     estimate_cells,
     number,
@@ -19,8 +20,8 @@ from rubricsvc.cli.output import (
     print_table,
     progress_bar,
     show,
+    write_picture,
 )
-from rubricsvc.cli.pictures import check_picture, write_picture
 from rubricsvc.cli.service import local_service
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import BestOfN

@@ -31,7 +31,7 @@ def start(
             raise InvalidError("name a rubric, or an evolution with --resume", hint=hint)
         report = s.evolutions.get(resume) if resume is not None else s.evolutions.start(rubric or "", request)
         settings = report.settings or request
-        from rubricsvc.cli.job_waiting import job_scorer
+        from rubricsvc.cli.jobs import job_scorer
 
         propose: Any = None
         if settings.proposer is not None:

@@ -32,7 +32,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.formats import load
-from rubricsvc.services.job_hints import FIXES
+from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
 from rubricsvc.stats import RESAMPLES
 from workers.engines.local.embedded_model import EMBEDDED

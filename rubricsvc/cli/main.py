@@ -45,7 +45,9 @@ COMMANDS = {
     "keys": "API keys of the service.",
     "db": "Database schema.",
 }
-"""Commands and their help. Each is ``app``, or a function of its name, in ``rubricsvc.cli.<command>``."""
+"""Commands and their help. Each is ``app``, or a function of its name, in ``rubricsvc.cli.<command>`` or ``_HOMES``."""
+
+_HOMES = {"worker": "serve"}
 
 _EXTRAS = {
     "postgres": {"psycopg"},
@@ -85,7 +87,7 @@ class LazyGroup(TyperGroup):
 @cache
 def load(name: str) -> Any:
     """Import and return the command of this name."""
-    module = import_module(f"rubricsvc.cli.{name}")
+    module = import_module(f"rubricsvc.cli.{_HOMES.get(name, name)}")
     group = getattr(module, "app", None)
     if group is not None:
         group.rich_markup_mode = None

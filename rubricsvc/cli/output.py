@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from rubricsvc.errors import ConflictError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from rubricsvc.schemas import Page
+
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -374,3 +375,30 @@ def progress_bar(description: str) -> Iterator[ProgressBar]:
     bar = ProgressBar(description, live=live)
     with bar.rich if live else nullcontext():  # a bar that is not live would end with an empty line
         yield bar
+
+
+ENDINGS = (".svg", ".png")
+
+
+def check_picture(out: Path, *others: str) -> str:
+    """Return the ending of a file to be written, in lower case."""
+    with needs_extra("charts"):
+        import altair  # noqa: F401
+        import vl_convert  # noqa: F401
+    if (ending := out.suffix.lower()) not in (*ENDINGS, *others):
+        *most, last = (*ENDINGS, *others)
+        raise InvalidError(f"{out} is not {', '.join(most)} or {last}", hint="name the file chart.svg or chart.png")
+    return ending
+
+
+def write_picture(chart: Any, out: Path) -> None:
+    """Write a chart, on white."""
+    import vl_convert
+
+    chart.config.background = "white"
+    specification = chart.to_json()
+    with replaced(out) as part:
+        if out.suffix.lower() == ".svg":
+            part.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
+        else:
+            part.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))

@@ -2,19 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import Json, clean, group, print_data, print_json, show
-from rubricsvc.cli.prompt_synthesis import synthesize
+from rubricsvc.cli.output import (
+    Json,
+    Out,
+    Seed,
+    clean,
+    echo,
+    group,
+    open_output,
+    print_data,
+    print_json,
+    progress_bar,
+    show,
+)
 from rubricsvc.cli.service import service
 from rubricsvc.core.states import APPROVED
+from rubricsvc.errors import InvalidError
 from rubricsvc.queries import Paging
+from rubricsvc.settings import get_settings
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import PromptRow
+
+if TYPE_CHECKING:
+    from rubricsvc.collections.tasks import Task
+    from rubricsvc.formats import Record
+
+
+_CAPABILITY = "find-links, changes or define; repeatable."
+
+
+def synthesize(
+    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
+    *,
+    capability: Annotated[list[str] | None, typer.Option(help=_CAPABILITY, show_default="all")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of prompts of each.")] = 20,
+    documents: Annotated[
+        int, typer.Option(min=0, max=50, help="Documents to attach to each prompt; 0: they are to be searched for.")
+    ] = 0,
+    seed: Seed = 0,
+    out: Out = None,
+) -> None:
+    """Make prompts with rubrics of a collection: what answers them is known, and checks decide it where they can.
+
+    Writes JSONL for `rubricsvc rubrics import`.
+    """
+    from rubricsvc.collections import open_collection
+    from rubricsvc.collections.tasks import CAPABILITIES, synthesize
+    from rubricsvc.formats.native import dump
+
+    unknown = [name for name in capability or () if name not in CAPABILITIES]
+    if unknown:
+        raise InvalidError(f"unknown capability {unknown[0]!r}", hint=f"expected one of {', '.join(CAPABILITIES)}")
+    wanted = [name for name in CAPABILITIES if not capability or name in capability]
+    counts: Counter[str] = Counter()
+
+    def records() -> Iterator[Record]:
+        with progress_bar("reading pages") as bar:
+            on_page = partial(bar.update, note="")
+            for task in synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, on_page=on_page):
+                counts[task.prompt.tags[0]] += 1
+                yield _record(task)
+
+    with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
+        dump(records(), stream)
+        if not counts:
+            made_of = "; ".join(CAPABILITIES[name].made_of for name in wanted)
+            echo(f"no page of {collection} has what these prompts are made of: {made_of}")
+            raise typer.Exit(1)  # in the block: a file that is there already stays as it is
+    echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))
+
+
+def _record(task: Task) -> Record:
+    from rubricsvc.core.base import MAX_NAME_LENGTH
+    from rubricsvc.formats import Record
+    from rubricsvc.formats.native import rubric_name
+
+    return Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
+
 
 app = group("Prompts of the policy.")
 

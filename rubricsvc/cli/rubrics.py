@@ -15,8 +15,7 @@ from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, File, Format, SkipInvalid, edit_of, import_and_report, input_file
-from rubricsvc.cli.job_waiting import end
-from rubricsvc.cli.jobs import Budget, Wait
+from rubricsvc.cli.jobs import Budget, Wait, end
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     MAX_SEED,

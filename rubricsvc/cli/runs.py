@@ -347,8 +347,8 @@ def show_(
 @app.command()
 def watch(run: RunRef, as_json: Json = False) -> None:
     """Follow a run that another process trains until it ends; exit with 1 if it has failed or is lost."""
+    from rubricsvc.services.jobs import answered
     from rubricsvc.services.runs import REPORT_SECONDS
-    from rubricsvc.services.waiting import answered
 
     with service() as s:
         run_id, awaited_until = _id(s, run), 0.0

@@ -1,11 +1,11 @@
-"""`rubricsvc serve`: the HTTP API, with a worker in the same process for ``memory://``."""
+"""`rubricsvc serve`, the HTTP API with a worker for ``memory://``; `rubricsvc worker`, one for Redis or RabbitMQ."""
 
 from __future__ import annotations
 
 import signal
 import socket
 from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
 import typer
@@ -81,3 +81,34 @@ def run_server(config: uvicorn.Config, *sockets: socket.socket) -> None:
         uvicorn.Server(config).run(list(sockets) or None)
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
+
+
+def worker(
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Judges scored for at once.")] = 2,
+    pool: Annotated[
+        Literal["threads", "prefork", "solo"],
+        typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential."),
+    ] = "threads",
+) -> None:
+    """Score submitted jobs until stopped. Needs Redis or RabbitMQ as broker."""
+    from celery.signals import setup_logging
+
+    from rubricsvc.broker import MEMORY, check_broker
+
+    settings = get_settings()
+    if settings.broker_url.startswith(MEMORY):
+        hint = "set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`"
+        raise InvalidError("the broker memory:// works within one process only", hint=hint)
+    from rubricsvc.store.migrate import open_database
+    from workers.queue import reconciler
+    from workers.queue.app import make_app, with_worker_threads
+
+    telemetry.configure(settings.log_level)
+    setup_logging.connect(lambda **_: None, weak=False)  # keeps Celery from configuring logging
+    open_database(settings.database_url).close()
+    check_broker(settings.broker_url)
+    app = with_worker_threads(make_app(settings), settings)
+    node = f"{reconciler.NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name
+    options = [f"--hostname={node}", f"--concurrency={concurrency}", f"--pool={pool}"]
+    options += ["--without-gossip", "--without-mingle"]
+    app.worker_main(["worker", *options])

@@ -8,8 +8,18 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rubricsvc.queries import CompletionFilters, LabelFilters, VerdictFilters
-from rubricsvc.schemas import NewCompletions, NewLabels, Page, StoredCompletion, StoredIds, StoredLabel, StoredVerdict
+from rubricsvc.queries import CompletionFilters, LabelFilters, Paging, VerdictFilters
+from rubricsvc.schemas import (
+    NewCompletions,
+    NewLabels,
+    NewPrompt,
+    Page,
+    StoredCompletion,
+    StoredIds,
+    StoredLabel,
+    StoredPrompt,
+    StoredVerdict,
+)
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import completions, jobs, labels, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database, every
@@ -109,3 +119,28 @@ def _where(session: Session, query: LabelFilters) -> dict[str, Any]:
         jobs.get(session, query.job_id)
     rubric_id = None if query.rubric_id is None else rubrics.get(session, query.rubric_id).id
     return query.model_dump() | {"rubric_id": rubric_id}
+
+
+class Prompts:
+    """Prompts, by id or external id."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    @takes(NewPrompt)
+    def add(self, new: NewPrompt) -> StoredPrompt:
+        """Store a prompt. Identical content is stored once."""
+        with self.db.write() as session:
+            return StoredPrompt.of(prompts.add(session, new.prompt, new.external_id))
+
+    @takes(Paging)
+    def page(self, query: Paging) -> Page[StoredPrompt]:
+        """List prompts, oldest first."""
+        with self.db.read() as session:
+            rows = prompts.page(session, after=query.after, limit=query.limit + 1)
+            return Page.cut([StoredPrompt.of(row) for row in rows], query.limit)
+
+    def get(self, ref: int | str) -> StoredPrompt:
+        """Get a prompt by id or external id."""
+        with self.db.read() as session:
+            return StoredPrompt.of(prompts.get(session, ref))

@@ -3,36 +3,423 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
-from rubricsvc.errors import cut
+from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.states import RETIRED
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError, cut
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import JobComparison, PairedBy
 from rubricsvc.schemas.methods import takes
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 from rubricsvc.services import comparing
-from rubricsvc.services.job_hints import hints
-from rubricsvc.services.submitting import Selection, select, veto_warning, with_rubrics
-from rubricsvc.services.waiting import POLL_SECONDS, answered
-from rubricsvc.store import completions, items, jobs, judges, rubrics, workers
-from rubricsvc.store.session import PUBLISHED, Database
+from rubricsvc.settings import get_settings
+from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, workers
+from rubricsvc.store.session import AWAY, PUBLISHED, Database, every
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from rubricsvc.schemas import NewItem
     from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
     from rubricsvc.services.importing import ImportResult
     from rubricsvc.stats import OnProgress as OnCount
-    from rubricsvc.store.tables import JobRow
+    from rubricsvc.store.tables import JobRow, RubricRow
+
+
+class Selection(NamedTuple):
+    """Pairs of completion id and rubric id, how many completions have no rubric, and the drafts of their prompts."""
+
+    pairs: list[tuple[int, int]]
+    no_rubric: int = 0
+    drafts: Sequence[str] = ()
+
+
+def select(session: Session, new: NewJob, imported: ImportResult | None = None) -> Selection:
+    """Return (completion id, rubric id) of an import or of all stored completions, and how many have no rubric.
+
+    Without ``new.rubric`` it is the one that the record names, or the newest approved versions of all rubrics of the
+    prompt. ``new.limit`` is the maximum number of completions that have one.
+
+    Raises:
+        NotFoundError: No such rubric.
+        NotApprovedError: The rubric has no approved version; or nothing is selected, and there are drafts.
+        InvalidError: Nothing is selected.
+    """
+    one = rubrics.get(session, new.rubric, allow_drafts=new.allow_drafts) if new.rubric is not None else None
+    without: dict[int, None] = {}
+
+    @cache
+    def rubric_ids(prompt_id: int) -> list[int]:
+        if one is None:
+            return [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)]
+        return [one.id] if one.prompt_id in (None, prompt_id) else []
+
+    pairs: list[tuple[int, int]] = []
+    selected = no_rubric = 0
+    for completion_id, prompt_id, named in _completions(session, imported, new.policy):
+        if ids := rubric_ids(prompt_id) if one is not None or named is None else [named]:
+            pairs += ((completion_id, rubric_id) for rubric_id in ids)
+            selected += 1
+        else:
+            no_rubric += 1
+            without[prompt_id] = None
+        if selected == new.limit:
+            break
+    drafts = [] if one is not None or new.allow_drafts else _drafts(session, without)
+    if not pairs:
+        if drafts:
+            raise _only_drafts("nothing to score", drafts)
+        raise _nothing_selected(session, one, without, new.policy)
+    return Selection(pairs, no_rubric, [row.ref for row in drafts])
+
+
+def _completions(
+    session: Session, imported: ImportResult | None, policy: str | None
+) -> Iterator[tuple[int, int, int | None]]:
+    """Yield (completion id, prompt id, id of the rubric that its record names)."""
+    if imported is None:
+        yield from ((row.id, row.prompt_id, None) for row in every(completions.page, session, policy=policy))
+    else:
+        selected = [one for one in imported.completions if policy in (None, one.policy)]
+        yield from dict.fromkeys((one.id, one.prompt_id, one.rubric_id) for one in selected)
+
+
+def _nothing_selected(
+    session: Session, one: RubricRow | None, prompt_ids: Iterable[int], policy: str | None
+) -> InvalidError:
+    """Return why no completion has a rubric: the ``one`` that is named is of another prompt, or all are retired."""
+    of = f" of policy {policy!r}" if policy is not None else ""
+    message = f"nothing to score: no completion{of} has a rubric"
+    hint = "see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric"
+    retired = [row for id_ in prompt_ids for row in rubrics.page(session, prompt_id=id_, state=RETIRED)]
+    if one is not None and one.prompt_id is not None:
+        owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
+        message = f"nothing to score: no completion{of} is of prompt {owner!r}, to which rubric {one.ref} belongs"
+        hint = "leave --rubric out, or name a rubric of the prompt of the completions"
+    elif retired:
+        message += f": {cut(', '.join(row.ref for row in retired), 400)} is retired"
+        hint = f"name it exactly: --rubric {retired[-1].ref}"
+    return InvalidError(message, hint=hint)
+
+
+def _drafts(session: Session, prompt_ids: Iterable[int]) -> list[RubricRow]:
+    """Return the drafts of prompts that have no approved rubric."""
+    return [row for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
+
+
+def _only_drafts(what: str, drafts: Sequence[RubricRow], path: str = "") -> NotApprovedError:
+    listed = cut(", ".join(row.ref for row in drafts), 400)
+    return NotApprovedError(f"{what}: only drafts: {listed}", hint=rubrics.approval_hint(drafts[0]), path=path)
+
+
+def with_rubrics(session: Session, items: Sequence[NewItem], *, allow_drafts: bool = False) -> list[tuple[int, int]]:
+    """Return (completion id, rubric id) for items; without a rubric as in `select`.
+
+    Raises:
+        NotFoundError: No such rubric; or no such completion, where its rubric is None.
+        NotApprovedError: A rubric has no approved version.
+        InvalidError: The prompt of a completion has no rubric.
+    """
+    given = {one.rubric for one in items if one.rubric is not None}
+    by_ref = {ref: rubrics.get(session, ref, allow_drafts=allow_drafts).id for ref in given}
+    owners = completions.prompt_ids(session, {one.completion_id for one in items if one.rubric is None})
+    own = {
+        prompt_id: [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)]
+        for prompt_id in {*owners.values()}
+    }
+    pairs: list[tuple[int, int]] = []
+    for number, one in enumerate(items):
+        id_, path = one.completion_id, f"items.{number}"
+        if one.rubric is not None:
+            pairs.append((id_, by_ref[one.rubric]))
+            continue
+        if id_ not in owners:
+            completions.get(session, id_)  # raises NotFoundError
+        if not own[owners[id_]]:
+            if drafts := _drafts(session, [owners[id_]]):
+                raise _only_drafts(f"the prompt of completion {id_}", drafts, path)
+            hint = "name a rubric, or store one with the prompt's id"
+            raise InvalidError(f"the prompt of completion {id_} has no rubric", hint=hint, path=path)
+        pairs += ((id_, rubric_id) for rubric_id in own[owners[id_]])
+    return pairs
+
+
+def only_rubric(session: Session, prompt_id: int, *, allow_drafts: bool = False) -> RubricRow:
+    """Return the newest approved version of a prompt's only rubric.
+
+    Raises:
+        NotApprovedError: It has no approved version.
+        InvalidError: The prompt has no rubric, or several.
+    """
+    rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
+    if len(rows) == 1:
+        return rows[0]
+    if not rows and (drafts := _drafts(session, [prompt_id])):
+        raise _only_drafts("the prompt", drafts)
+    if not rows:
+        raise InvalidError("the prompt has no rubric", hint="name a rubric, or store one with the prompt's id")
+    listed = cut(", ".join(row.ref for row in rows), 400)
+    raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
+
+
+def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:
+    """Return a warning if a comparative judge judges ``required`` criteria: it vetoes about half of each group."""
+    if judge.mode != "comparative" or not required:
+        return None
+    more = f" and {len(required) - 1} more" if len(required) > 1 else ""
+    return (
+        f"{required[0]}{more} is required, and judge {judge.name} is comparative: its values are relative, so"
+        " about half of each group is vetoed. Use `required` with checks, or with a readout or written judge."
+    )
+
+
+OPEN = ("queued", "in_progress")
+POLL_SECONDS = 0.3
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def ensure_worker(
+    db: Database, job_id: int, start_worker: Callable[[Judge], AbstractContextManager[None]], notify: Notify
+) -> Iterator[None]:
+    """Run a worker for an open job inside the block, if the broker stays in this process.
+
+    Raises:
+        NotFoundError: no such job.
+    """
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        is_open = job.status in OPEN
+        judge = job.judge.value if is_open and db.on_commit is None else None
+    if judge is not None:
+        with start_worker(judge):
+            yield
+        return
+    if is_open:
+        try:
+            from rubricsvc.broker import check_broker  # Celery, which other commands do not need
+
+            check_broker(get_settings().broker_url)
+        except UnavailableError as error:
+            notify(f"{error.message}; job {job_id} is stored and waits for a worker")
+            notify(f"hint: start it, or score here: RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}")
+    yield
+
+
+def answered(query: Callable[[], Result], notify: Notify, *, hint: str = "") -> Result:
+    """Return the result of a query, which is repeated while the database does not answer; say so once.
+
+    Raises:
+        UnavailableError: the database did not answer for `Settings.outage_seconds`; with this ``hint``.
+    """
+    end: float | None = None
+    while True:
+        try:
+            result = query()
+        except AWAY as error:
+            limit, now = get_settings().outage_seconds, time.monotonic()
+            if now >= (now + limit if end is None else end):
+                raise _no_answer(error, hint) from error
+            if end is None:
+                end = now + limit
+                notify(f"the database does not answer, retrying for {limit:g} s: {_reason(error)}")
+            time.sleep(POLL_SECONDS)
+        else:
+            if end is not None:
+                notify("the database answers again")
+            return result
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Raise an UnavailableError where the database does not answer."""
+    try:
+        yield
+    except AWAY as error:
+        raise _no_answer(error) from error
+
+
+def _no_answer(error: Exception, hint: str = "") -> UnavailableError:
+    return UnavailableError(f"the database does not answer: {_reason(error)}", hint=hint)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", error)).splitlines()[0]
+
+
+_START = "start the server, or correct its URL (it usually ends in /v1)"
+_STRONGER = "use a stronger model, or a judge with `--mode readout`"
+_OTHER_RUBRIC = "correct the rubric and import it"
+FIXES = {
+    Reason.UNREACHABLE: _START,
+    Reason.UNAVAILABLE: _START,
+    Reason.TIMEOUT: "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
+    Reason.RATE_LIMITED: "try again later, or with a lower endpoint.concurrency in a judge file",
+    Reason.SERVER_ERROR: "see the server's own log",
+    Reason.BUDGET: "allow a larger budget",
+    Reason.REFUSED: "correct the model, the URL, or the API key in the variable of --api-key-env (in a judge file:"
+    " api_key_env)",
+    Reason.ENGINE_ERROR: "correct what the verdict's detail names; `rubricsvc doctor` checks the installation",
+    Reason.NO_SANDBOX: "install bubblewrap on the workers",
+    Reason.TRUNCATED: "raise sampling.max_tokens in the judge's file",
+    Reason.UNPARSEABLE: _STRONGER,
+    Reason.WRONG_CRITERIA: _STRONGER,
+    Reason.CONTRADICTORY: _STRONGER,
+    Reason.TEMPLATE_COPIED: _STRONGER,
+    Reason.OUT_OF_RANGE: _STRONGER,
+    Reason.NO_EVIDENCE: "use a stronger model, or a judge without require_evidence",
+    Reason.NO_ANSWER: "use a judge with `--mode written`",
+    Reason.NO_LOGPROBS: "the server returns no log-probabilities: use a judge with `--mode written` (comparative and"
+    " trajectory judges can write too, see docs/judges.md)",
+    Reason.DECLINED: "use another model",
+    Reason.TOO_LONG: "use a model with a longer context",
+    Reason.CHECK_ERROR: _OTHER_RUBRIC,
+    Reason.NO_VARIABLE: _OTHER_RUBRIC,
+    Reason.NOT_JSON: _OTHER_RUBRIC,
+}
+"""What to do about each reason of a failure."""
+
+_THEN = {
+    Reason.REFUSED: "retry",
+    Reason.NO_SANDBOX: "retry",
+    **{reason: "rescore" for reason, fix in FIXES.items() if fix is _OTHER_RUBRIC},
+}
+"""The command that scores a job again after the fix; where the fix is another judge, a new job does."""
+
+
+def split(reasons: Mapping[str, int], judge: Judge) -> tuple[dict[Reason, int], dict[Reason, int]]:
+    """Return the failures that may succeed when asked again, and those that would fail again."""
+    counts = {Reason(name): count for name, count in reasons.items()}
+    again = {
+        reason: n for reason, n in counts.items() if reason.transient or (reason.of_reply and not judge.repeatable)
+    }
+    return again, {reason: count for reason, count in counts.items() if reason not in again}
+
+
+def counted(counts: Mapping[Reason, int]) -> str:
+    """Return ``unavailable ×7, timeout ×1``."""
+    return ", ".join(f"{reason} ×{count}" for reason, count in counts.items())
+
+
+def lasting_hints(lasting: Mapping[Reason, int], job_id: int) -> Iterator[str]:
+    """Yield a line for each fix of failures that would come again."""
+    by_fix: dict[str, dict[Reason, int]] = {}
+    for reason, count in lasting.items():
+        then = f", then run `rubricsvc jobs {_THEN[reason]} {job_id}`" if reason in _THEN else ""
+        by_fix.setdefault(FIXES[reason] + then, {})[reason] = count
+    for fix, counts in by_fix.items():
+        yield f"{counted(counts)} would fail again: {fix}"
+
+
+def failure_hints(
+    reasons: Mapping[str, int], judge: Judge, job_id: int, *, null_coverage: float | None = None
+) -> Iterator[str]:
+    """Yield how to see the failed verdicts of a job, and what to do about them.
+
+    ``null_coverage`` is the highest coverage of a completion without a reward.
+    """
+    again, lasting = split(reasons, judge)
+    yield f"`rubricsvc verdicts list --job {job_id} --outcome failed` lists the failed verdicts"
+    if again:
+        yield f"{counted(again)}: `rubricsvc jobs retry {job_id}` asks again"
+    yield from lasting_hints(lasting, job_id)
+    coverage = min(0.8, math.floor(100 * (null_coverage or 0.0)) / 100)
+    if lasting and coverage:
+        yield (
+            f"`rubricsvc jobs rescore {job_id} --min-coverage {coverage:g}` computes rewards where at least"
+            f" {coverage:.0%} of the weight is judged, and asks nothing"
+        )
+
+
+def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSummary) -> tuple[str, ...]:
+    """Return a line for whatever of a job needs attention, with the command that helps."""
+    found = (
+        _of_generation(job, summary) if summary.generation is not None else _of_scoring(session, job, progress, summary)
+    )
+    return tuple(found)
+
+
+def _of_scoring(session: Session, job: JobRow, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
+    exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
+    if exhausted or lost:
+        killed = f" (${lost:.4g} of it reserved by workers that were killed)" if lost else ""
+        message = jobs.budget_message(session, job.id) if exhausted else None
+        worst = f"; {message}: the worst case of one call must fit into it" if message else ""
+        yield f"{_spent(job)}{killed}{worst}{_raise_budget(job) if exhausted else ''}"
+    judge = job.judge.valid
+    if judge is None:
+        yield f"{job.judge.error}"
+    elif progress.failed_verdicts and not exhausted:
+        null_coverage = items.null_coverage(session, job.id)
+        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=null_coverage)
+    elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
+        yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
+    if summary.vetoed:
+        criteria = ", ".join(f"{key} {count}" for key, count in summary.vetoed.items())
+        yield (
+            f"{sum(summary.vetoed.values())} of {summary.rewards} rewards are vetoed by a required criterion"
+            f" ({criteria}); `rubricsvc jobs export {job.id}` shows which"
+        )
+    if summary.quotes and summary.quotes_not_found:
+        share = f"{summary.quotes_not_found} of {summary.quotes} quotes"
+        required = judge is not None and judge.require_evidence
+        fails = "" if required else "; `require_evidence` in a judge file fails such verdicts"
+        yield f"{share} ({summary.quotes_not_found / summary.quotes:.0%}) are not in the completions{fails}"
+    if summary.voting.get("saved", 0.0) < 0:
+        yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
+
+
+def _spent(job: JobRow) -> str:
+    return f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
+
+
+def _raise_budget(job: JobRow) -> str:
+    return f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`"
+
+
+_MISSING = {
+    "no_trajectory": "import completions with tool calls (`rubricsvc completions import FILE`)",
+    "no_rubrics": "import a second rubric of the prompt (`rubricsvc rubrics import FILE`)",
+}
+"""What to add for prompts that lack what the method needs, by the reason."""
+
+
+def _of_generation(job: JobRow, summary: JobSummary) -> Iterator[str]:
+    if (made := summary.generation) is None:
+        return
+    if job.status == "budget_exhausted":
+        yield _spent(job) + _raise_budget(job)
+    elif made.reasons:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
+        missing = dict.fromkeys(_MISSING[reason] for reason in made.reasons if reason in _MISSING)
+        again = f"`jobs retry {job.id}` asks again, but for the replies that are stored"
+        if missing:
+            again = f"{', '.join(missing)}, then `jobs retry {job.id}`"
+        without = f"prompts without a rubric: {sum(made.reasons.values())}"
+        yield f"{without} ({reasons}); `rubricsvc jobs items {job.id}` shows why; {again}"
+    if made.refused_by:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in made.refused_by.items())
+        yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"
+    if made.drafts:
+        yield (
+            f"drafts to review: {made.drafts}; `rubricsvc rubrics list --state draft`, `rubrics submit`,"
+            " `rubrics approve`"
+        )
 
 
 log = logging.getLogger(__name__)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from rubricsvc.core.states import ApprovalPolicy
-from rubricsvc.services.completions import Completions, Labels, Verdicts
+from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
 from rubricsvc.services.editing import Edit
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
-from rubricsvc.services.prompts import Prompts
 from rubricsvc.services.rewards import Rewards
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs

@@ -14,8 +14,7 @@ from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.services.jobs import Jobs
-from rubricsvc.services.submitting import only_rubric
+from rubricsvc.services.jobs import Jobs, only_rubric
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, workers
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, NewRewards, StoredJob
+from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService
-from rubricsvc.services.waiting import OPEN, reachable
 from trainer.data.tasks import Task
 from trainer.rewards.source import CELERY, JudgeInfo, ScoredRollout, places_by_task
 

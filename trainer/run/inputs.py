@@ -19,9 +19,9 @@ from rubricsvc.formats import load
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.lines import read_all
 from rubricsvc.schemas.runs import REWARD
+from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
-from rubricsvc.services.submitting import veto_warning
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, DataSource, EvalConfig, RunConfig, ServiceJudge, judge_name
 from trainer.data.tasks import Task, check_apart, hold_out, names_of, on_both_sides, tasks_of

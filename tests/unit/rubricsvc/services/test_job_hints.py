@@ -8,7 +8,7 @@ import pytest
 
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason
-from rubricsvc.services.job_hints import FIXES, failure_hints, lasting_hints, split
+from rubricsvc.services.jobs import FIXES, failure_hints, lasting_hints, split
 
 SEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=1)}
 UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}

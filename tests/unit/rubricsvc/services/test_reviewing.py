@@ -16,9 +16,8 @@ from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.editing import Addition, Edit, add_version
-from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.jobs import Jobs, select, with_rubrics
 from rubricsvc.services.rubrics import Rubrics, review
-from rubricsvc.services.submitting import select, with_rubrics
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 

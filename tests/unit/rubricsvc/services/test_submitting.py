@@ -11,9 +11,8 @@ from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.importing import ImportResult, import_file
-from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.jobs import Jobs, select, veto_warning
 from rubricsvc.services.rubrics import review
-from rubricsvc.services.submitting import select, veto_warning
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 

@@ -13,7 +13,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.schemas import StoredJob
 from rubricsvc.schemas.waiting import no_worker, polling
-from rubricsvc.services import waiting
+from rubricsvc.services import jobs as waiting
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs
