@@ -46,7 +46,10 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         model = AutoConfig.from_pretrained(model_path(config.policy.model))
         with torch.device("meta"):
             weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
-    memory = _memory(config, weights)
+    copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
+    device = config.policy.device or default_device()
+    check_device(device)
+    memory = Memory(weights * (MASTER_BYTES + _weight_bytes(config) * copies), _memory_of(device), device)
     problems = [*_prompt_problems(config, tasks, context_of(model), acting), *_memory_problems(weights, memory)]
     if config.out is not None:
         problems += _disk_problems(config, weights, config.out)
@@ -77,13 +80,6 @@ def _prompt_problems(
             f"{name}: {new} beside {prompts} in a context of {context:.0f} tokens; {change} "
             f"({names_of([task for _, task in long])})"
         )
-
-
-def _memory(config: TrainConfig, weights: int) -> Memory:
-    copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
-    device = config.policy.device or default_device()
-    check_device(device)
-    return Memory(weights * (MASTER_BYTES + _weight_bytes(config) * copies), _memory_of(device), device)
 
 
 def _memory_problems(weights: int, memory: Memory) -> Iterator[str]:

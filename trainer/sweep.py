@@ -18,7 +18,7 @@ from rubricsvc.services.run_comparing import compare, compare_variants
 from trainer.checkpoint import locked
 from trainer.config import ControlName, RunConfig, load_config
 from trainer.config_file import ConfigSection, read_toml
-from trainer.run.progress import Logged, Progress
+from trainer.run.inputs import Logged, Progress
 from trainer.run.run import Run
 
 MAX_SLUG_CHARS = 60

@@ -12,7 +12,6 @@ import math
 import os
 import re
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
@@ -103,36 +102,49 @@ class Tracking:
         trackers: Mapping[str, Tracker] | None = None,
     ) -> None:
         self._folder, self._run = folder, run
-        given = trackers if trackers is not None else {name: _made(name, folder) for name in names}
-        self._deliveries = {name: _Delivery(name, tracker) for name, tracker in given.items()}
+        made: dict[str, Callable[[], Tracker]] = {
+            "tensorboard": lambda: TensorBoard(folder),
+            "trackio": Trackio,
+            "wandb": WeightsAndBiases,
+        }
+        self._trackers = dict(trackers) if trackers is not None else {str(name): made[name]() for name in names}
+        self._newest: dict[str, dict[Kind, int]] = {name: {"step": -1, "evaluation": -1} for name in self._trackers}
 
     @contextmanager
     def running(self, config: Mapping[str, Any], steps: Sequence[Metrics]) -> Iterator[None]:
         """Begin the run, or continue it after ``steps``, around the block that trains."""
-        saved = self._saved()
-        for name, delivery in self._deliveries.items():
-            delivery.begin(config, self._run, steps[-1]["step"] if steps else 0, saved.get(name, {}))
+        saved, done = self._saved(), steps[-1]["step"] if steps else 0
+        for name, tracker in list(self._trackers.items()):
+            self._newest[name] |= saved.get(name, {})
+            if tracker.repeats:
+                self._newest[name] = {kind: min(step, done or -1) for kind, step in self._newest[name].items()}
+            with self._attempt(name):
+                tracker.begin(config, self._run, done)
         for step in steps:
             self.step(step)
         try:
             yield
         finally:
-            for delivery in self._deliveries.values():
-                delivery.close()
+            for name, tracker in list(self._trackers.items()):
+                with self._attempt(name):
+                    tracker.close()
             self._save()
 
     def step(self, metrics: Metrics) -> None:
         """Report the metrics of a step to the trackers that do not have it."""
-        self._send("step", metrics)
+        self._send("step", metrics, numbers(metrics))
 
     def evaluation(self, line: Metrics) -> None:
         """Report an evaluation to the trackers that do not have it."""
-        self._send("evaluation", line)
+        self._send("evaluation", line, evaluation_numbers(line))
 
-    def _send(self, kind: Kind, line: Metrics) -> None:
-        sent = [delivery.send(kind, line) for delivery in self._deliveries.values()]
-        if any(sent):
-            self._save()
+    def _send(self, kind: Kind, line: Metrics, values: Mapping[str, float]) -> None:
+        for name, tracker in list(self._trackers.items()):
+            if line["step"] > self._newest[name][kind]:
+                with self._attempt(name):
+                    tracker.log(values, line["step"], is_evaluation=kind == "evaluation")
+                    self._newest[name][kind] = line["step"]
+        self._save()
 
     def _saved(self) -> dict[str, Any]:
         try:
@@ -143,63 +155,23 @@ class Tracking:
         return trackers
 
     def _save(self) -> None:
-        if self._folder is None or not self._deliveries:
+        if self._folder is None or not self._newest:
             return
-        trackers = self._saved() | {name: delivery.newest for name, delivery in self._deliveries.items()}
         try:
-            replace_text(self._folder / STATE, json.dumps({"run": self._run, "trackers": trackers}))
+            content = {"run": self._run, "trackers": self._saved() | self._newest}
+            replace_text(self._folder / STATE, json.dumps(content))
         except OSError as error:
             log.warning("cannot write %s: %s", self._folder / STATE, error)
 
-
-class _Delivery:
-    """What one tracker has, and what it does not have yet because of an error."""
-
-    def __init__(self, name: str, tracker: Tracker) -> None:
-        self.newest: dict[Kind, int] = {"step": -1, "evaluation": -1}
-        self._name, self._tracker = name, tracker
-        self._waiting: deque[tuple[Kind, Metrics]] = deque()
-        self._is_running = self._is_warned = False
-
-    def begin(self, config: Mapping[str, Any], run: str, done: int, newest: Mapping[Kind, int]) -> None:
-        self.newest |= newest
-        if self._tracker.repeats:
-            self.newest = {kind: min(step, done or -1) for kind, step in self.newest.items()}
-        self._is_running = self._attempt(lambda: self._tracker.begin(config, run, done))
-
-    def send(self, kind: Kind, line: Metrics) -> bool:
-        """Report a line after those that wait; return whether the tracker has more than before."""
-        if not self._is_running or line["step"] <= self.newest[kind]:
-            return False
-        self._waiting.append((kind, line))
-        before = dict(self.newest)
-        self._attempt(self._deliver)
-        return self.newest != before
-
-    def close(self) -> None:
-        if self._is_running:
-            self._attempt(self._deliver)
-            self._attempt(self._tracker.close)
-        self._is_running = False
-
-    def _deliver(self) -> None:
-        while self._waiting:
-            kind, line = self._waiting[0]
-            values = numbers(line) if kind == "step" else evaluation_numbers(line)
-            self._tracker.log(values, line["step"], is_evaluation=kind == "evaluation")
-            self._waiting.popleft()
-            self.newest[kind] = line["step"]
-
-    def _attempt(self, work: Callable[[], None]) -> bool:
+    @contextmanager
+    def _attempt(self, name: str) -> Iterator[None]:
+        """Leave a tracker out after an error: it gets what it lacks when the run is resumed."""
         try:
-            work()
+            yield
         except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
-            if not self._is_warned:
-                reason = cut(f"{type(error).__name__}: {error}", _MAX_REASON_CHARS)
-                log.warning("the tracker %s does not get all metrics of this run: %s", self._name, reason)
-            self._is_warned = True
-            return False
-        return True
+            del self._trackers[name]
+            reason = cut(f"{type(error).__name__}: {error}", _MAX_REASON_CHARS)
+            log.warning("the tracker %s does not get all metrics of this run: %s", name, reason)
 
 
 class TensorBoard:
@@ -286,10 +258,6 @@ class WeightsAndBiases:
     def close(self) -> None:
         """Send what is left."""
         self._run.finish()
-
-
-def _made(name: Name, folder: Path | None) -> Tracker:
-    return TensorBoard(folder) if name == "tensorboard" else Trackio() if name == "trackio" else WeightsAndBiases()
 
 
 NO_TRACKING = Tracking()

@@ -37,11 +37,9 @@ from rubricsvc.cli.service import service
 from rubricsvc.core.prompt import Message
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
 from rubricsvc.schemas.runs import (
-    RunComparison,
     RunReport,
     ScoreComparison,
     StoredRun,
-    SweepTable,
     column_of,
     in_order,
     measure_rows,
@@ -246,17 +244,12 @@ def controls(
                     echo(f"control {name}: {note}")
     except StoppedError:
         _exit_stopped(f"runs controls {config}")
-    if as_json:
-        for name, row in rows:
-            print_json({"control": name, **row.model_dump(mode="json")})
-        return
-    columns = ("control", "score", "prompts", "run", "control mean", "run - control", "result")
-    print_table(
-        columns,
+    show_list(
         (
-            [name, f"{row.score}{' (gold)' * row.gold}", row.prompts, row.b, row.a, *_difference(row)]
+            {"control": name, **(row.model_dump(mode="json") if as_json else _score(row, "control", "run"))}
             for name, row in rows
         ),
+        as_json,
     )
 
 
@@ -280,36 +273,26 @@ def sweep(
         table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
     except StoppedError:
         _exit_stopped(f"runs sweep {config}")
-    _show_sweep(table, counts, as_json)
-    if table.failures:
-        raise typer.Exit(output.WITH_FAILURES)
-
-
-def _show_sweep(table: SweepTable, counts: Mapping[str, int], as_json: bool) -> None:
     if as_json:
         print_json({**counts, **table.model_dump(mode="json")})
-        return
-    print_table(
-        ("variant", "score", "runs", "prompts", "mean", "difference to the first", "result"),
-        (
-            [
-                row.variant,
-                f"{row.score}{' (gold)' * row.gold}",
-                row.seeds,
-                row.prompts,
-                _estimate(row.mean),
-                _estimate(row.difference),
-                (row.result or "").replace("_", " ") + f": {row.reason}" * bool(row.reason),
-            ]
+    else:
+        show_list(
+            {
+                "variant": row.variant,
+                "score": f"{row.score}{' (gold)' * row.gold}",
+                **output.fields_of(row, "seeds", "prompts"),
+                "mean": _estimate(row.mean),
+                "difference to the first": _estimate(row.difference),
+                "result": (row.result or "").replace("_", " ") + f": {row.reason}" * bool(row.reason),
+            }
             for row in table.rows
-        ),
-    )
+        )
+        for one in table.failures:
+            echo(f"failed: {one.variant}, seed {one.seed}: {one.error}; {one.hint}")
+        best = f"best: {table.best}" if table.best else "no variant is higher than every other by the gold score"
+        echo(f"{best}; {', '.join(f'{name}: {count}' for name, count in counts.items())}")
     if table.failures:
-        print_data("")
-        rows = [(one.variant, one.seed, one.error, one.hint) for one in table.failures]
-        print_table(("failed variant", "seed", "error", "hint"), rows)
-    best = f"best: {table.best}" if table.best else "no variant is higher than every other by the gold score"
-    echo(f"{best}; {', '.join(f'{name}: {count}' for name, count in counts.items())}")
+        raise typer.Exit(output.WITH_FAILURES)
 
 
 @app.command("list")
@@ -449,44 +432,37 @@ def compare(
     found = compare_runs(_report(a), _report(b))
     if as_json:
         print_json(found.model_dump(mode="json"))
-    else:
-        _show_comparison(found)
-
-
-def _show_comparison(found: RunComparison) -> None:
+        return
     names = ("name", "status", "policy", "judge", "steps", "reward_first", "reward_last", "evaluations", "gold")
-    rows = [[name, *output.fields_of(run, *names).values()] for name, run in (("A", found.a), ("B", found.b))]
-    print_table(["", "run", *names[1:]], rows)
-    print_data("\nConfiguration:")
+    show_list({"run": run, **output.fields_of(one, *names)} for run, one in (("A", found.a), ("B", found.b)))
+    print_data("\nConfiguration:" if found.config else "\nConfiguration: no differences")
     if found.config:
-        print_table(["field", "a", "b"], ([one.path, _value(one.a), _value(one.b)] for one in found.config))
-    else:
-        print_data("no differences")
+        rows = ([one.path, *(shorten(json.dumps(value), 60) for value in (one.a, one.b))] for one in found.config)
+        print_table(["field", "a", "b"], rows)
     if found.scores:
         print_data("\nHeld-out prompts (B - A, paired by prompt, with 95 % intervals):")
-        columns = ["policy", "steps", "score", "prompts", "a", "b", "b - a", "b is"]
-        print_table(columns, map(_score_cells, found.scores))
+        show_list(map(_score, found.scores))
     for note in found.notes:
         echo(f"note: {note}")
 
 
-def _value(value: Any) -> str:
-    return "-" if value is None else shorten(value if isinstance(value, str) else json.dumps(value), 60)
-
-
-def _score_cells(row: ScoreComparison) -> list[Any]:
-    steps = str(row.step_a) if row.step_a == row.step_b else f"{row.step_a}, {row.step_b}"
-    name = f"{row.score}{' greedy' * (row.measure == 'greedy')}{' (gold)' * row.gold}"
-    means = ["", "", ""] if row.difference is None else [row.prompts, row.a, row.b]
-    return [row.evaluation, steps, name, *means, *_difference(row)]
-
-
-def _difference(row: ScoreComparison) -> tuple[str, str]:
-    """Return the cells of a difference, and of what it says."""
+def _score(row: ScoreComparison, a: str = "a", b: str = "b") -> dict[str, Any]:
+    """Return the cells of a score of two runs: its difference, and what that says or why there is none."""
+    result = row.result.replace("_", " ")
     if row.difference is None:
-        return "", f"not compared: {row.reason}"
-    no_interval = row.difference.null_reason if row.result == "no_interval" else None
-    return _estimate(row.difference, 4), no_interval or row.result.replace("_", " ")
+        result = f"not compared: {row.reason}"
+    elif row.result == "no_interval":
+        result = row.difference.null_reason or result
+    return {
+        "policy": row.evaluation,
+        "steps": str(row.step_a) if row.step_a == row.step_b else f"{row.step_a}, {row.step_b}",
+        "score": f"{row.score}{' greedy' * (row.measure == 'greedy')}{' (gold)' * row.gold}",
+        "prompts": row.prompts,
+        f"mean of {a}": row.a,
+        f"mean of {b}": row.b,
+        f"{b} - {a}": _estimate(row.difference, 4),
+        f"{b} is": result,
+    }
 
 
 def _estimate(estimate: Any, digits: int = 3) -> str:
@@ -506,9 +482,9 @@ def _id(s: LocalService | Client, ref: str) -> int:
     raise NotFoundError(f"the run in {ref} is not recorded in this database", hint=hint)
 
 
-def _report(ref: str, transcripts: int = 3) -> RunReport:
+def _report(ref: str) -> RunReport:
     with service() as s:
-        report: RunReport = s.runs.report(_id(s, ref), transcripts)
+        report: RunReport = s.runs.report(_id(s, ref), 3)
         return report
 
 

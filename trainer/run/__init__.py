@@ -11,7 +11,7 @@ The database, or the service that has the judge, holds the record of a run. Its 
 the metrics, which a resumed run continues from.
 """
 
-from trainer.run.progress import Progress
+from trainer.run.inputs import Progress
 from trainer.run.run import Run, TrainedRun, prepare
 
 __all__ = ["Progress", "Run", "TrainedRun", "prepare"]

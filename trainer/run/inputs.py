@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
@@ -25,7 +27,6 @@ from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_databas
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, DataSource, EvalConfig, RunConfig, ServiceJudge, judge_name
 from trainer.data.tasks import Task, check_apart, hold_out, names_of, on_both_sides, tasks_of
-from trainer.run.progress import Progress
 from workers import checks
 from workers.audit.runner import asking_fingerprint
 from workers.engines import check_addresses, judge_addresses, make_engine
@@ -36,6 +37,58 @@ from workers.judges import validate
 if TYPE_CHECKING:
     from trainer.policies.policy import Acting
     from trainer.rewards.source import RewardSource
+
+
+log = logging.getLogger(__name__)
+
+
+class ProgressTask(Protocol):
+    """A part of the work with a number of units."""
+
+    def update(self, done: int, total: int, note: str) -> None:
+        """Report that ``done`` of ``total`` units are finished."""
+
+    def note(self, note: str) -> None:
+        """Report what is done now, between two units."""
+
+
+class Progress(Protocol):
+    """Where a run reports to."""
+
+    def message(self, text: str) -> None:
+        """Report something that a person should read."""
+
+    def task(self, name: str) -> AbstractContextManager[ProgressTask]:
+        """Begin a part of the work."""
+
+    def stopping(self) -> AbstractContextManager[Event]:
+        """Yield the event that is set when the run should stop after its current step."""
+
+
+class _Silent:
+    def update(self, done: int, total: int, note: str) -> None:
+        pass
+
+    def note(self, note: str) -> None:
+        pass
+
+
+class Logged:
+    """Logs messages."""
+
+    def message(self, text: str) -> None:
+        """Log a message."""
+        log.info("%s", text)
+
+    @contextmanager
+    def task(self, name: str) -> Iterator[ProgressTask]:
+        """Show nothing."""
+        yield _Silent()
+
+    @contextmanager
+    def stopping(self) -> Iterator[Event]:
+        """Yield an event that nothing sets."""
+        yield Event()
 
 
 def check_local(run: RunConfig) -> None:

@@ -27,8 +27,7 @@ from trainer.config import CHECKS, RunConfig, ServiceJudge, judge_name, load_con
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics, read
 from trainer.run import inputs
-from trainer.run.inputs import Rewards, RunJudge, RunTasks, acting_of, counted, fetch_embedded
-from trainer.run.progress import Logged, Progress
+from trainer.run.inputs import Logged, Progress, Rewards, RunJudge, RunTasks, acting_of, counted, fetch_embedded
 from trainer.trackers import Tracking, check_installed
 from workers.engines.local.embedded_model import EMBEDDED
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rubricsvc.errors import InvalidError
 from trainer.config import load_config
-from trainer.run.inputs import RunTasks, find_tasks
-from trainer.run.progress import Logged
+from trainer.run.inputs import Logged, RunTasks, find_tasks
 
 CONFIG = """
 steps = 2
