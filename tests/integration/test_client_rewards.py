@@ -68,23 +68,6 @@ def test_client_sends_a_large_request_in_parts(client: Client, monkeypatch: pyte
     assert caught.value.path == "completions"
 
 
-def test_client_score_many_keeps_or_cancels_a_late_job(client: Client) -> None:
-    client.judges.add(JUDGE)
-    with pytest.raises(TimeoutError):
-        client.score_many(["Why?"], RUBRIC, [["one"]], "instant", timeout=0.05)
-    ((item,),) = client.score_many(["Why?"], RUBRIC, [["one"]], "instant", timeout=0.05, cancel_late=True)
-    assert (item.reward, item.null_reason) == (None, "cancelled")
-    assert [job.status for job in client.jobs.page()] == ["queued", "cancelled"]
-
-
-def test_client_rewards_wait_for_the_job(client: Client, worker: Any) -> None:
-    client.judges.add(JUDGE)
-    rewards = client.rewards.submit(**ONE, timeout=50, key="k")
-    assert (rewards.status, rewards.rewards[0].reward) == ("completed", pytest.approx(2 / 3))
-    assert client.rewards.get(rewards.job_id, timeout=1) == rewards
-    assert client.rewards.submit(**ONE | {"prompts": (1,)}, key="k") == rewards
-
-
 def test_client_rewards_that_are_waited_for_hold_no_thread_of_the_service(client: Client, url: str) -> None:
     """With a thread each, 60 of them would keep the service from cancelling the job."""
     client.judges.add(JUDGE)

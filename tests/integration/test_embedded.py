@@ -8,19 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from unittest.mock import patch
 
 import pytest
 from sqlalchemy import select
 
-from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.judge import Judge
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
-from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from workers.engines import ENGINES
 from workers.queue.in_process import embedded_worker
 
@@ -36,18 +34,6 @@ def _instant() -> Iterator[None]:
 
 def settings(db: Database) -> Settings:
     return Settings(database_url=db.url, reconcile_seconds=300)  # so long that only the message can have woken it
-
-
-def at(server: ScriptedServer, name: str) -> Judge:
-    return Judge(name=name, model="scripted", endpoint=Endpoint(base_url=server.url, max_retries=0))
-
-
-def wait_for_calls(server: ScriptedServer) -> None:
-    for _ in range(300):
-        if server.count:
-            return
-        time.sleep(0.1)
-    raise AssertionError("nobody asks the judge")
 
 
 def wait_until_done(db: Database, job: int) -> str:
@@ -94,27 +80,3 @@ def test_embedded_worker_takes_over_at_once_from_killed_processes_of_its_host(ea
     assert [(row.state, row.worker) for row in rows[5:15]] == [
         ("leased", worker) for worker in others for _ in range(5)
     ]
-
-
-def test_embedded_worker_is_not_blocked_by_a_silent_judge(db: Database) -> None:
-    with scripted_server(ScriptedReply(delay_s=300.0)) as deaf, scripted_server(labels(Yes=0.8, No=0.1)) as well:
-        with patch("workers.queue.drain.GRACE_SECONDS", 0.1), embedded_worker(settings(db), db):
-            for name in ("deaf", "deafer"):  # each publishes three times, which would take three slots
-                submit_job(db, 100, judge=at(deaf, name))
-            wait_for_calls(deaf)
-            assert wait_until_done(db, submit_job(db, 20, judge=at(well, "well"))) == "completed"
-            assert wait_until_done(db, submit_job(db, 20, judge=JUDGE)) == "completed"
-        with db.read() as session:
-            assert [jobs.progress(session, job).pending for job in (1, 2)] == [100, 100]
-
-
-def test_embedded_worker_handles_notifications_during_a_drain(db: Database) -> None:
-    """The drain may have looked for the last time already."""
-    with scripted_server(labels(Yes=0.8, No=0.1)) as server, embedded_worker(settings(db), db):
-        for n in range(20):
-            job = submit_job(db, 1, judge=at(server, "one"), key=str(n))
-            if n % 4 == 3:
-                assert wait_until_done(db, job) == "completed"
-        with db.read() as session:
-            done = [jobs.get(session, job).status for job in range(1, 21)]
-    assert set(done) == {"completed"}

@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import OpenAI, UnprocessableEntityError
+from openai import OpenAI
 
 from rubricsvc.client import Client
 from rubricsvc.core.judge import Endpoint, Judge
 from tests.integration.test_serve import service
-from tests.scripted_server import ScriptedReply, ScriptedServer, error, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server
 
 ITEM = {"question": "The capital of France?", "answer": "Paris"}
 ASKED = [
@@ -112,52 +112,6 @@ def test_run_answers_each_type_of_grader(
 
 def run(client: OpenAI, grader: Any, sample: str = "It is Paris", item: Any = ITEM) -> Any:
     return client.fine_tuning.alpha.graders.run(grader=grader, model_sample=sample, item=item)
-
-
-def flags(answer: Any) -> set[str]:
-    told = json.loads(answer.metadata.errors.model_dump_json(by_alias=True))
-    return {name for name, value in told.items() if value is True}
-
-
-def test_run_of_a_failure_has_no_reward(client: OpenAI, judge_server: ScriptedServer) -> None:
-    missing = run(client, {**STRING, "reference": "{{item.nothing}}"})
-    assert (missing.reward, flags(missing)) == (None, {"invalid_variable_error"})
-    not_json = run(client, {**STRING, "input": "{{sample.output_json.a}}"})
-    assert (not_json.reward, flags(not_json)) == (None, {"sample_parse_error"})
-    formula = run(client, {**MULTI, "calculate_output": "exact / (score - 7)"})
-    assert (formula.reward, flags(formula)) == (None, {"formula_parse_error"})
-    judge_server.script = ScriptedReply("I would rather not say.")
-    try:
-        unread = run(client, SCORE, "Rome")
-        assert (unread.reward, flags(unread)) == (None, {"model_grader_parse_error"})
-        refused = {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "refusal": "No."}}
-        judge_server.script = ScriptedReply(extra={"choices": [refused]})
-        declined = run(client, SCORE, "Rome")
-        assert (declined.reward, flags(declined)) == (None, {"model_grader_refusal_error"})
-        judge_server.script = error(500)
-        down = run(client, MULTI, "Rome")
-        assert (down.reward, flags(down)) == (None, {"model_grader_server_error"})
-        assert "500" in down.metadata.errors.api_model_grader_server_error_details
-        assert down.sub_rewards == {"exact": 0.0, "score": None}
-    finally:
-        judge_server.script = judge_says
-    assert run(client, SCORE, "Rome").reward == 7.0, "what failed is tried again"
-
-
-@pytest.mark.parametrize(
-    ("grader", "path"),
-    [
-        ({**STRING, "type": "vibe_check"}, "grader.type"),
-        ({**STRING, "input": "{{ ''.__class__ }}"}, "grader.input"),
-        ({**MULTI, "graders": {"exact": MULTI}}, "grader.graders.exact.type"),
-        ({**MULTI, "calculate_output": "exact + other"}, "grader.calculate_output"),
-    ],
-)
-def test_run_rejects_invalid_graders_with_the_path(client: OpenAI, grader: Any, path: str) -> None:
-    for ask in (client.fine_tuning.alpha.graders.validate, lambda grader: run(client, grader)):
-        with pytest.raises(UnprocessableEntityError) as refused:
-            ask(grader=grader)
-        assert isinstance(refused.value.body, dict) and refused.value.body["path"] == path
 
 
 def test_run_asks_each_model_through_its_judge(address: str, client: OpenAI, judge_server: ScriptedServer) -> None:

@@ -120,17 +120,6 @@ def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: Sc
     assert shop.work() == COMPLETIONS * 3, "five of its eight criteria are answered"
 
 
-def test_written_calls_of_k_criteria_are_asked_whole(db: Database, server: ScriptedServer) -> None:
-    shop = Shop(db, server, size=10, mode="written", criteria_per_call=3)
-    assert shop.first == 10 * 3
-    shop.add(edited(4, text="Says another thing."))
-    assert shop.rescore()[1] == 0
-    assert shop.work() == 10
-    shop.add((CRITERIA[1], CRITERIA[0], *CRITERIA[2:]))
-    assert shop.rescore()[1] == 0
-    assert shop.work() == 10, "the first call has another order"
-
-
 def test_comparative_verdicts_are_reused_within_their_group_only(db: Database, server: ScriptedServer) -> None:
     fields = {"mode": "comparative", "comparison": Comparison(kind="groupwise")}
     shop = Shop(db, server, size=4, criteria=CRITERIA[:2], **fields)
@@ -141,26 +130,6 @@ def test_comparative_verdicts_are_reused_within_their_group_only(db: Database, s
         items = [(id_, shop.rubric_id) for id_ in shop.completion_ids[:3]]
         jobs.submit(session, judge_id=shop.judge_id, items=items)
     assert shop.work() == 2, "another group is another question"
-
-
-def test_reward_changes_compares_versions_without_asking(each_db: Database, server: ScriptedServer) -> None:
-    shop = Shop(each_db, server, size=12)
-    reweighted = shop.add(edited(0, weight=100.0))
-    reworded = shop.add(edited(0, text="Says another thing."))
-    asked = server.count
-    with each_db.read() as session:
-        old, new, other = (rubrics.get(session, id_) for id_ in (shop.rubric_id, reweighted, reworded))
-        same, changes, missing = (reward_changes(session, shop.job_id, old, row) for row in (old, new, other))
-    assert (same.mean_change, same.changed_ranks, same.new_missing_verdicts) == (0.0, 0, 0)
-    tau = changes.kendall_tau_within_prompts
-    assert same.kendall_tau_within_prompts == 1 and tau is not None and tau < 1
-    assert [one.old_reward for one in changes.by_completion] == shop.rewards(shop.job_id)
-    assert changes.changed_ranks
-    assert (changes.new_missing_verdicts, missing.new_missing_verdicts) == (0, 12)
-    assert {one.new_reward for one in missing.by_completion} == {None} and missing.changed_ranks is None
-    assert server.count == asked
-    job_id, _ = shop.rescore(rubric=["r@2"])
-    assert [one.new_reward for one in changes.by_completion] == shop.rewards(job_id)
 
 
 @pytest.mark.parametrize("mode", ["readout", "comparative"])

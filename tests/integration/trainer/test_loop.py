@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ import torch
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from tests.model.trainer.scored import measured
+from rubricsvc.errors import InvalidError, UnavailableError
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.data.tasks import Task
@@ -26,7 +24,7 @@ from trainer.history import read as read_metrics
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policy_update import TrainState, update
-from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
+from trainer.rewards.source import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 TIMES = {"step_time", "sample_time", "score_time", "train_time", "monitor_time"}
@@ -62,18 +60,6 @@ def test_train_resumed_equals_uninterrupted(tmp_path: Path, dtype: torch.dtype, 
     names = ("model/model.safetensors", "optimizer.safetensors")
     assert all((checkpoint.folder(a, 6) / n).read_bytes() == (checkpoint.folder(b, 6) / n).read_bytes()
                for a, b in [(whole, cut)] for n in names)  # fmt: skip
-
-
-def test_train_resumed_without_a_checkpoint_starts_at_the_first_step(tmp_path: Path, logged: list[str]) -> None:
-    config = tiny_config(out=tmp_path, checkpoint_every=0)
-    with pytest.raises(UnavailableError) as caught:
-        loop.train(tiny_policy(), TASKS, CallableRewards(lambda *_: None), config)
-    assert "--resume" in caught.value.hint
-    assert checkpoint.steps(tmp_path) == []
-    resumed = loop.train(tiny_policy(), TASKS, REWARDS, config, resume=True)
-    assert any(str(tmp_path) in line for line in logged)
-    straight = loop.train(tiny_policy(), TASKS, REWARDS, tiny_config())
-    assert timeless(resumed.steps) == timeless(straight.steps) == timeless(read_metrics(tmp_path))
 
 
 class FailingRewards:
@@ -114,21 +100,6 @@ def test_train_drops_interrupted_update(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         loop.train(tiny_policy(), TASKS, REWARDS, config)
     assert checkpoint.steps(tmp_path) == [1, 2]
-
-
-def test_train_stops_after_step_with_checkpoint(tmp_path: Path) -> None:
-    stop = Event()
-    seen: list[int] = []
-
-    def on_step(step: Metrics) -> None:
-        seen.append(step["step"])
-        if step["step"] == 2:
-            stop.set()
-
-    history = loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(out=tmp_path), on_step=on_step, stop=stop)
-    assert history.stopped
-    assert seen == [1, 2]
-    assert checkpoint.steps(tmp_path) == [2]
 
 
 def test_train_stops_at_a_non_finite_gradient_with_its_batch(tmp_path: Path) -> None:
@@ -177,15 +148,6 @@ def test_update_ignores_unscored_completions() -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights(policy), weights(other), strict=True))
 
 
-def test_train_without_rewards_changes_nothing() -> None:
-    policy = tiny_policy()
-    before = weights(policy)
-    config = tiny_config(steps=2, max_unscored=1.0)
-    history = loop.train(policy, TASKS, CallableRewards(lambda *_: None), config)
-    assert all(torch.equal(a, b) for a, b in zip(before, weights(policy), strict=True))
-    assert column("reward", history) == [None, None]
-
-
 class PartlyFailingRewards:
     """A judge that times out for three of the completions."""
 
@@ -210,25 +172,6 @@ def test_update_clips_second_update_against_sampling_policy() -> None:
     assert history.steps[0]["clip_ratio"] > 0
 
 
-def test_train_refuses_to_overwrite_run(tmp_path: Path) -> None:
-    loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=1, out=tmp_path))
-    with pytest.raises(ConflictError):
-        loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=1, out=tmp_path))
-    with pytest.raises(ConflictError, match=r"seed = 0.*1"):
-        loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(out=tmp_path, seed=1), resume=True)
-
-
-class JudgedRewards(CallableRewards):
-    """Rewards of a function that have a judge's properties."""
-
-    def __init__(self, info: JudgeInfo) -> None:
-        super().__init__(share_of_a)
-        self.info = info
-
-    def judge_info(self) -> JudgeInfo:
-        return self.info
-
-
 def test_train_std_floor_shrinks_updates_of_noise() -> None:
     """Rewards that differ by hundredths move the policy less, the larger the floor."""
 
@@ -240,16 +183,6 @@ def test_train_std_floor_shrinks_updates_of_noise() -> None:
         return float(loop.train(tiny_policy(), TASKS, CallableRewards(noise), config).steps[0]["grad_norm"])
 
     assert norm(0.1) < 0.1 * norm(0.0)
-
-
-def test_train_refuses_to_resume_with_another_std_floor(tmp_path: Path) -> None:
-    config = tiny_config(steps=1, out=tmp_path)
-    loop.train(tiny_policy(), TASKS, JudgedRewards(JudgeInfo("quick", repeatability=measured(0.0))), config)
-    rewards = JudgedRewards(JudgeInfo("quick", repeatability=measured(0.03)))
-    with pytest.raises(ConflictError, match=r"optim\.std_floor = 0\.0.*0\.03"):
-        loop.train(tiny_policy(), TASKS, rewards, tiny_config(out=tmp_path), resume=True)
-    pinned = tiny_config(steps=2, out=tmp_path, optim={"lr": 1e-2, "std_floor": 0.0})
-    assert len(loop.train(tiny_policy(), TASKS, rewards, pinned, resume=True).steps) == 2
 
 
 class MiscountingRewards:

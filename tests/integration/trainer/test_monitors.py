@@ -24,9 +24,3 @@ def test_train_warns_of_a_collapse_in_the_step_that_shows_it(caplog: pytest.LogC
     assert {"self-BLEU" in one.text for one in raised} == {True, False}, "and others: the policy writes one letter"
     assert all(f"step {one.step}: {one.text}" in caplog.text for one in raised)
     assert all(16 <= (one.step or 0) < 30 for one in raised)
-
-
-def test_train_on_equal_rewards_raises_no_alarm() -> None:
-    history = train(tiny_policy(), TASKS, CallableRewards(lambda _prompt, _text: 0.5), long_config())
-    assert monitor_alarms(history.steps) == []
-    assert all(step["monitors/errors"] == 0 for step in history.steps)

@@ -16,20 +16,19 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs, judges, workers
+from rubricsvc.store import items, jobs, judges
 from rubricsvc.store.session import Database
 from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable
-from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, score
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, TASKS, faulty, score
 from tests.model.trainer.tiny import tiny_config, tiny_policy
-from tests.preference_engine import Tasteful
 from tests.rows import replace_judge
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.worker_process import WorkerProcess, redis_url
 from trainer import loop
 from trainer.history import History
 from trainer.rewards.jobs import JobRewards
-from trainer.rewards.source import CELERY, JudgeInfo, JudgeRewards, ScoredRollout
+from trainer.rewards.source import JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.queue.in_process import embedded_worker
 
@@ -83,17 +82,6 @@ def test_queue_rewards_equal_those_of_this_process_in_one_job(each_db: Database,
     assert [stored[result.item_id or 0] for result in scored] == values(scored)
 
 
-def test_queue_rewards_show_comparative_judge_the_same_groups(
-    each_db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: Tasteful(by_length))
-    scored = queue_rewards(each_db, COMPARES).score(MIXED, COMPLETIONS)
-    with JudgeRewards(COMPARES, Tasteful(by_length)) as local_rewards:
-        local = local_rewards.score(MIXED, COMPLETIONS)
-    assert values(scored) == values(local)
-    assert len(stored_jobs(each_db)) == 1
-
-
 def test_queue_rewards_repeated_step_is_the_same_job(each_db: Database, engine: InstantEngine) -> None:
     """A step that is repeated, after a resume or not, asks about what failed and about nothing else."""
     engine.answer, engine.remember = faulty, 100
@@ -116,24 +104,6 @@ def test_queue_rewards_refuse_a_replaced_judge(each_db: Database) -> None:
     with pytest.raises(ConflictError, match="replaced"):
         rewards.score(TASKS, COMPLETIONS)
     assert len(stored_jobs(each_db)) == 1
-
-
-@pytest.mark.usefixtures("engine")
-def test_queue_rewards_train_with_one_job_a_step(each_db: Database, tmp_path: Path) -> None:
-    config = tiny_config(steps=2, out=tmp_path / "run")
-    history = loop.train(tiny_policy(), [TASKS[0], TASKS[2]], queue_rewards(each_db, run="tiny"), config)
-    assert [step["scored_by"] for step in history.steps] == [CELERY, CELERY]
-    assert [name for name, *_ in stored_jobs(each_db)] == ["tiny step 1", "tiny step 2"]
-
-
-def test_queue_rewards_late_job_is_cancelled(db: Database) -> None:
-    with db.write() as session:
-        judges.add(session, JUDGE)
-        workers.report(session, "busy", host="here", pid=1, uptime=1.0)
-    scored = score(queue_rewards(db, timeout=0.1))
-    assert values(scored) == [None] * 4
-    assert all("cancelled" in str(result.reward.null_reason) for result in scored)
-    assert [status for _, status, _ in stored_jobs(db)] == ["cancelled"]
 
 
 def test_queue_rewards_absent_database_gives_no_reward(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

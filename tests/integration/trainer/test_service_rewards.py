@@ -12,24 +12,15 @@ from typing import Any
 import pytest
 
 from rubricsvc.client import Client
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, judges, outbox
 from rubricsvc.store.session import Database
-from tests.databases import sqlite_at
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
-from tests.letter_judge import JUDGE as WORDS
-from tests.letter_judge import WordEngine, proposal, uses
 from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, faulty, score
 from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
 from tests.services import free_port
 from trainer import loop
-from trainer.config import EvolveConfig
-from trainer.data.tasks import Task
-from trainer.evolution import OnlineEvolution
 from trainer.history import Metrics
 from trainer.history import read as read_metrics
 from trainer.recording.recorder import RunRecorder
@@ -98,16 +89,6 @@ def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, en
     assert stored_jobs(db) == [("first step 8", "completed_with_failures", 4)]
 
 
-def test_service_rewards_late_job_is_cancelled(db: Database) -> None:
-    with db.write() as session:
-        judges.add(session, JUDGE)
-    with running(db) as url, service_rewards("instant", url, timeout=0.1) as rewards:
-        scored = score(rewards)
-    assert [result.reward.value for result in scored] == [None] * 4
-    assert all(result.reward.null_reason for result in scored)
-    assert [status for _, status, _ in stored_jobs(db)] == ["cancelled"]
-
-
 @pytest.mark.usefixtures("impatient")
 def test_service_rewards_wait_for_a_restarting_service(
     db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
@@ -133,14 +114,6 @@ def test_service_rewards_wait_for_a_restarting_service(
             step.join(60)
     assert [result.reward.value for result in scored] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
     assert len(stored_jobs(db)) == 1
-
-
-@pytest.mark.usefixtures("impatient")
-def test_service_rewards_absent_service_gives_no_reward() -> None:
-    with service_rewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
-        scored = score(rewards)
-    assert [result.reward.value for result in scored] == [None] * 4
-    assert all(result.reward.null_reason for result in scored)
 
 
 @pytest.mark.usefixtures("engine")
@@ -188,28 +161,3 @@ def test_recorder_keeps_steps_while_the_service_is_away(db: Database, tmp_path: 
         lines = [step.metrics for step in client.iterate(client.runs.steps, 1)]
     assert (run.status, run.steps, run.rollouts) == ("finished", 6, 48)
     assert lines == read_metrics(tmp_path / "run")
-
-
-@pytest.mark.usefixtures("engine")
-def test_evolution_tries_criteria_at_the_service(db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Trials are jobs like the steps; the buffer is in the database of the run."""
-    words = WordEngine()
-    monkeypatch.setitem(engines.ENGINES, "letters", lambda _judge: words)
-    with db.write() as session:
-        judges.add(session, WORDS)
-    task = Task(Prompt.of("What is the weather?"), Rubric(criteria=[Criterion(key="sun", text=uses("sun"))]))
-    group = [Completion(text=text, policy="p", step=0) for text in ("sun fog", "sun", "fog", "hail")]
-    own = Database(sqlite_at(tmp_path / "own.db"))
-    buffers = RunEvolutions(own, "run-1", "auto")
-    config = EvolveConfig(proposer=WORDS, every=1)
-    proposer = InstantEngine(lambda _question: Reply(proposal("fog", "snow")))
-    with running(db) as url, service_rewards("letters", url) as rewards:
-        with OnlineEvolution(config, buffers, rewards, engine=proposer) as evolution:
-            used = evolution.tasks(0, [task] * 4)
-            metrics = evolution.evolve(0, [task] * 4, used, group, rewards.score(used, group))
-            assert (metrics["evolve/activated"], metrics["evolve/failed"]) == (1, 0)
-            (after,) = evolution.tasks(1, [task])
-        assert [criterion.key for criterion in after.rubric.criteria] == ["sun", "evolved-1"]
-    own.close()
-    with db.read() as session:
-        assert [job.status for job in jobs.page(session)] == ["completed", "completed"]

@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from rubricsvc.errors import UnavailableError
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import checkpoint, history
-from trainer.config import RunConfig
+from trainer import history
 from trainer.evaluation.evaluation import LINES
 from trainer.history import Metrics
 from trainer.loop import train
 from trainer.rewards.source import CallableRewards
-from trainer.trackers import Tracking, check_installed, evaluation_numbers, numbers
+from trainer.trackers import Tracking, evaluation_numbers, numbers
 
 Written = list[tuple[str, int, float]]
 """The name, step and value of everything that a tracker holds."""
@@ -170,22 +167,3 @@ def test_tracking_that_could_not_begin_or_is_new_catches_up_at_a_resume(tmp_path
     assert (absent.steps, absent.is_closed) == ([], False)
     run(tmp_path, Tracking(folder=tmp_path, run="r", trackers={"list": later}), resume=True)
     assert (later.steps, sorted(later.evaluations)) == ([1, 2, 3, 4, 5], [0, 2, 4, 5])
-
-
-def test_check_installed_names_all_missing_packages() -> None:
-    missing: list[Any] = ["no_such_tracker", "json", "no_other"]
-    with pytest.raises(UnavailableError) as raised:
-        check_installed(missing)
-    assert "rubricsvc[no_such_tracker,no_other]" in raised.value.hint
-    assert raised.value.path == "trackers"
-
-
-def test_trackers_may_change_at_a_resume() -> None:
-    def identity(*names: str) -> checkpoint.Identity:
-        plain = {"steps": 1, "out": "o", "judge": "j", "data": {"store": ["r"]}, "trackers": names}
-        return checkpoint.identity(RunConfig.model_validate(plain), TASKS, 0.0)
-
-    assert identity() == identity("wandb", "tensorboard")
-    for wrong in (["wandb", "wandb"], ["mlflow"]):
-        with pytest.raises(ValidationError):
-            identity(*wrong)

@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 
 from rubricsvc.client import AsyncClient, Client
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from tests.integration.trainer.test_service_rewards import engine, stored_jobs
-from tests.model.trainer.scored import JUDGE
-from tests.rows import replace_judge
 from tests.service_process import running
 from trainer.integrations.trl import AsyncRubricReward, RubricReward
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -27,7 +24,6 @@ from workers.engines.base import EngineRequest, Failure, Reply
 __all__ = ["engine"]
 
 RUBRIC = Rubric(criteria=[Criterion(key="good", text="Is good.")])
-OTHER = Rubric(criteria=[Criterion(key="good", text="Is good.", weight=2), Criterion(key="rude", text="Is rude.")])
 
 
 def user(text: str) -> list[dict[str, Any]]:
@@ -84,16 +80,6 @@ def test_rubric_reward_takes_texts_and_trajectories(client: Client) -> None:
     assert (second.text, second.messages[1].content) == ("It is blue.", "b\ufffdlue")
 
 
-def test_rubric_reward_takes_prompts_and_rubrics_of_columns(client: Client) -> None:
-    stored = client.prompts.add(Prompt.of("Why?", reference="So."), external_id="why")
-    client.rubrics.add(OTHER, "own", prompt_id=stored.id)
-    columns = {"prompt_id": ["why", stored.id, None], "rubric": [None, "own@1", "good"]}
-    assert None not in RubricReward(client, "instant")([user("?")] * 3, [assistant("one")] * 3, **columns)
-    (job,) = client.jobs.page()
-    assert [(item.completion_id, item.rubric_id) for item in client.jobs.items(job.id)] == [(1, 2), (2, 1)]
-    assert client.completions.get(1).prompt_id == stored.id
-
-
 @pytest.mark.usefixtures("late_for_two")
 def test_rubric_reward_raises_for_missing_rewards(client: Client, db: Database) -> None:
     with pytest.raises(UnavailableError) as caught:
@@ -113,24 +99,6 @@ def test_rubric_reward_skips_up_to_max_unscored(client: Client, caplog: pytest.L
     assert any("1 of 2" in line for line in caplog.messages)
     with pytest.raises(UnavailableError, match="2 of 3"):
         reward([user("Why?")] * 3, [assistant(text) for text in ("one", "two", "two two")])
-
-
-def test_rubric_reward_cancels_a_late_job(db: Database, client: Client) -> None:
-    db.on_commit = None  # no worker
-    options: dict[str, Any] = {"rubric": "good", "on_failure": "skip", "timeout": 0.1}
-    assert RubricReward(client, "instant", max_unscored=1.0, **options)([user("Why?")], [assistant("one")]) == [None]
-    assert [status for _, status, _ in stored_jobs(db)] == ["cancelled"]
-    with pytest.raises(UnavailableError, match="cancelled"):
-        RubricReward(client, "instant", **options)([user("Why?")], [assistant("one")])
-
-
-def test_rubric_reward_refuses_a_replaced_judge(client: Client, db: Database) -> None:
-    reward = RubricReward(client, "instant", rubric="good", on_failure="skip")
-    reward([user("Why?")], [assistant("one")])
-    replace_judge(db, JUDGE)
-    with pytest.raises(ConflictError):
-        reward([user("Why?")], [assistant("two")])
-    assert len(stored_jobs(db)) == 1
 
 
 @pytest.mark.parametrize("on_failure", ["raise", "skip"])

@@ -32,12 +32,6 @@ def test_shuffled_rewards_are_those_of_the_prompt_in_another_order() -> None:
     assert rewards_of("shuffled", missing="abc")[2] is None
 
 
-def test_random_rewards_depend_on_the_seed_and_differ_for_equal_texts() -> None:
-    assert rewards_of("random") == rewards_of("random") != rewards_of("random", seed=1)
-    scored = ControlRewards(CallableRewards(share_of_a), "random", 0).score([TASKS[0]] * 2, COMPLETIONS[:1] * 2)
-    assert scored[0].reward.value != scored[1].reward.value
-
-
 def test_frozen_rewards_leave_the_policy_as_it_is() -> None:
     policy, start = tiny_policy(), tiny_policy()
     train(policy, TASKS, CallableRewards(share_of_a), tiny_config(steps=2, control={"reward": "frozen"}))

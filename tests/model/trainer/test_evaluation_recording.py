@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from threading import Event
 from typing import Any
-
-import pytest
 
 from rubricsvc.schemas.runs import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.services.runs import Runs
@@ -99,20 +96,6 @@ def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, t
     check_complete(outage.db, out, [0, 2, 4, 6])
     assert stored(outage.db).steps == 6 and not (out / UNDELIVERED).exists()
     outage.db.close()
-
-
-@pytest.mark.parametrize("with_completions", [True, False])
-def test_resumed_run_records_what_was_evaluated_without_a_record(
-    db: Database, tmp_path: Path, with_completions: bool
-) -> None:
-    out = tmp_path / "run"
-    trained(db, out, record=False)
-    if not with_completions:
-        shutil.rmtree(out / "eval")
-    trained(db, out, resume=True, steps=6)
-    if with_completions:
-        check_complete(db, out, [0, 2, 4, 6])
-    assert [one.line for one in on_record(db)] == history.read(out, LINES)
 
 
 def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any) -> list[Metrics] | None:

@@ -111,17 +111,6 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
         assert [one.reward.value for one in run.scored] == pytest.approx([4.5 / 5.5, 3.5 / 5.5, 0.5 / 5.5, 0.0])
 
 
-def test_frozen_criteria_stay_whatever_they_show(db: Database) -> None:
-    replies = [proposal(word) for word in ("fog", "mist", "hail", "dew", "snow")]
-    with training(db, *replies, max_active=1) as run:
-        for _ in replies:
-            run.step("fog dew", "mist", "hail dew", "snow dew")  # no answer meets a frozen criterion
-            assert run.in_use()[:2] == ["sun", "rain"] and len(run.in_use()) <= 3
-        states = run.states()
-        assert [state for state, _ in states.values()].count("active") == 1
-        assert (states["sun"], states["rain"]) == (("frozen", None), ("frozen", None))
-
-
 def test_retired_criteria_are_tried_again_when_the_policy_regresses(db: Database) -> None:
     with training(db, proposal("fog", pitfalls=["hail"]), retest_every=3) as run:
         run.step(*GROUP)
@@ -186,12 +175,3 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
         assert run.states()["hail"] == ("active", None)
         by_key = {entry.key: entry for entry in run.buffers.open(1, (TASK.prompt, BASE)).entries}
         assert (by_key["evolved-1"].agreement, by_key["evolved-2"].agreement) == (0.0, 1.0)
-
-
-def test_evolve_holds_rounds_every_so_many_steps_and_not_on_equal_answers(db: Database) -> None:
-    with training(db, proposal("fog"), every=2) as run:
-        assert run.step(*GROUP) == {"authored_reward": pytest.approx(0.5 * 4 / 5)}
-        same = run.step("sun", "sun", "sun")
-        assert (same["rounds"], same["proposed"], same["failed"]) == (1, 0, 0)
-        run.step(*GROUP)
-        assert run.step(*GROUP)["activated"] == 1

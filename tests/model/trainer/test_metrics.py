@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from tests.model.trainer.tiny import RUBRIC
 from trainer import history, metrics
-from trainer.data.tasks import Task
 from trainer.history import History
 from trainer.rewards.source import ScoredRollout
 
@@ -68,16 +65,3 @@ def test_read_names_damaged_line(tmp_path: Path, line: str) -> None:
         file.write(f"{line}\n")
     with pytest.raises(InvalidError, match=r"metrics.jsonl, line 2"):
         history.read(tmp_path)
-
-
-def test_history_without_folder() -> None:
-    log = History(None)
-    log.add({"step": 1})
-    assert log.steps == [{"step": 1}]
-
-
-def test_domain_metrics_average_over_scored_of_each_domain() -> None:
-    tasks = [Task(Prompt.of(name), RUBRIC, name, domain) for name, domain in (("x", "b"), ("y", "a"), ("z", "b"))]
-    rewards = torch.tensor([[0.0, 1.0], [0.25, NAN], [1.0, 1.0]], dtype=torch.float64)
-    assert metrics.domain_metrics(tasks, rewards) == {"reward/a": 0.25, "reward/b": 0.75}
-    assert metrics.domain_metrics([Task(Prompt.of("x"), RUBRIC)], rewards[:1]) == {}

@@ -53,19 +53,6 @@ def test_step_is_adamw_with_clipped_gradients() -> None:
     torch.testing.assert_close(model.weight, plain.weight)
 
 
-def test_step_sums_gradients_of_passes_then_drops_them() -> None:
-    model, once = linear(), linear()
-    optimizer, other = MasterAdamW(model, OptimConfig()), MasterAdamW(once, OptimConfig())
-    inputs = torch.randn(6, 8)
-    for part in inputs.split(2):
-        model(part).sum().backward()
-    once(inputs).sum().backward()
-    assert optimizer.step(1e-3) == pytest.approx(other.step(1e-3), rel=1e-5)
-    torch.testing.assert_close(model.weight, once.weight)
-    assert optimizer.step(1e-3) == 0.0
-    torch.testing.assert_close(model.weight, once.weight)
-
-
 def test_step_refuses_non_finite_gradient() -> None:
     model = linear()
     optimizer = MasterAdamW(model, OptimConfig())
@@ -89,9 +76,3 @@ def test_restore_continues_exactly() -> None:
         descend(model if each is optimizer else other, each)
     assert torch.equal(model.weight, other.weight)
     assert all(torch.equal(tensor, resumed.state()[name]) for name, tensor in optimizer.state().items())
-
-
-def test_restore_refuses_state_of_another_model() -> None:
-    state = MasterAdamW(linear(), OptimConfig()).state()
-    with pytest.raises(InvalidError, match="weight"):
-        MasterAdamW(nn.Sequential(linear()), OptimConfig()).restore(state)

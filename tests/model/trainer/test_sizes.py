@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC, tiny_config
 from tests.tiny_model import tiny_model
-from trainer import sizes
 from trainer.data.tasks import Task
 from trainer.policies.policy import Policy
 from trainer.sizes import check_sizes
@@ -68,21 +66,3 @@ def test_check_sizes_agrees_with_the_policy(tmp_path: Path) -> None:
         else:
             with pytest.raises(InvalidError):
                 policy.token_ids(prompt, new)
-
-
-def test_check_sizes_names_memory_and_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "_memory_of", lambda _device: 1000.0)
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _place: usage._replace(free=1000))
-    problems = check(tmp_path, ["yes"], out=tmp_path / "runs" / "first", sampling={"max_new_tokens": CONTEXT})
-    assert [problem.partition(":")[0] for problem in problems] == [
-        "sampling.max_new_tokens",
-        "policy.model",
-        "keep_checkpoints",
-    ]
-    assert "0.001 MB" in problems[1] and "0.001 MB free" in problems[2]
-
-
-def test_check_sizes_names_a_model_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError):
-        check_sizes(tiny_config(policy={"model": str(tmp_path / "none")}), [])

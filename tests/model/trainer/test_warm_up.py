@@ -8,17 +8,12 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import pytest
-
 from rubricsvc.core.prompt import Completion
-from rubricsvc.errors import ConflictError
-from tests.model.trainer.held_out import eval_config, evaluator
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
-from trainer.evaluation.baselines import evaluate_untouched, read_baselines
 from trainer.history import Metrics
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards
@@ -67,27 +62,3 @@ def test_warm_up_continues_where_it_was_stopped(tmp_path: Path) -> None:
     assert warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step)
     assert steps == [1, 2, 3, 4, 5, 6]
     assert checkpoint.steps(tmp_path / FOLDER) == [6]
-
-
-def test_warm_up_of_other_demonstrations_is_refused(tmp_path: Path) -> None:
-    stop = Event()
-    stop.set()
-    assert not warm_up(config(tmp_path), tiny_policy, shown("aaaa"), REWARDS, stop=stop)
-    with pytest.raises(ConflictError):
-        warm_up(config(tmp_path), tiny_policy, shown("bbbb"), REWARDS)
-    with pytest.raises(ConflictError):
-        warm_up(config(tmp_path, lr=1e-3), tiny_policy, shown("aaaa"), REWARDS)
-
-
-def test_untouched_policy_is_evaluated_once(tmp_path: Path) -> None:
-    settings = eval_config(tmp_path)
-    loaded: list[str] = []
-
-    def load() -> Policy:
-        loaded.append("policy")
-        return tiny_policy()
-
-    for _ in range(2):
-        evaluate_untouched(tmp_path, load, evaluator(settings))
-    assert loaded == ["policy"]
-    assert [line["baseline"] for line in read_baselines(tmp_path)] == ["before_demonstrations"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,43 +42,12 @@ def test_log_line_is_json_with_bound_ids(said: Callable[[], str]) -> None:
     assert "job_id" not in later
 
 
-def test_log_of_libraries_has_the_same_format(said: Callable[[], str]) -> None:
-    telemetry.configure("INFO")
-    with bound_contextvars(request_id="r"):
-        logging.getLogger("uvicorn.error").info("up on %s", 1, extra={"color_message": "\x1b[1mup"})
-        logging.getLogger("celery.worker").warning("late", extra={"task": "t"})
-    logging.getLogger("httpx2").info("each request")
-    up, late = lines(said)
-    assert (up["event"], up["request_id"]) == ("up on 1", "r")
-    assert "color_message" not in up
-    assert (late["event"], late["task"]) == ("late", "t")
-
-
 def test_log_level_applies_to_structlog_and_logging(said: Callable[[], str]) -> None:
     telemetry.configure("warning")
     structlog.get_logger("x").info("no")
     logging.getLogger("y").info("no")
     structlog.get_logger("x").warning("yes")
     assert [line["event"] for line in lines(said)] == ["yes"]
-
-
-def test_log_exception_is_one_line(said: Callable[[], str]) -> None:
-    telemetry.configure("INFO")
-    try:
-        raise ValueError("broken")
-    except ValueError:
-        structlog.get_logger("x").exception("failed")
-    (line,) = lines(said)
-    assert "ValueError: broken" in line["exception"]
-
-
-def test_log_captures_warnings(said: Callable[[], str]) -> None:
-    telemetry.configure("INFO")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn("old", stacklevel=1)
-    (line,) = lines(said)
-    assert "old" in line["event"]
 
 
 def test_log_to_a_terminal_is_text(said: Callable[[], str]) -> None:
@@ -95,10 +63,3 @@ def test_log_to_a_terminal_is_text(said: Callable[[], str]) -> None:
     assert secret not in words
     with pytest.raises(json.JSONDecodeError):
         json.loads(words.splitlines()[0])
-
-
-def test_configure_twice_logs_once(said: Callable[[], str]) -> None:
-    telemetry.configure("INFO")
-    telemetry.configure("INFO")
-    structlog.get_logger("x").info("once")
-    assert len(lines(said)) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -53,35 +52,6 @@ def test_audit_stores_a_pass(judged: Cli) -> None:
     assert listed["wise"].startswith("passed 20") and listed["gullible"] is None
     newest = judged("judges", "show", "wise", "--json").json["newest_audit"]
     assert newest["passed"] is True and newest["audit"]["digest"] == ran.json["digest"]
-
-
-def test_audit_reports_a_judge_that_is_fooled(judged: Cli, tmp_path: Path) -> None:
-    ran = judged("judges", "audit", "gullible", "--out", tmp_path / "report.html")
-    assert ran.code == 4
-    assert "injection (0." in ran.err and "authority and pity" in ran.out
-    page = (tmp_path / "report.html").read_text()
-    assert "not passed" in page and "://" not in page and "</instructions>" not in page
-    assert judged("judges", "list", "--json").lines[1]["audit"].startswith("not passed")
-    assert judged("judges", "audit", "gullible", "--max-fpr", "0.9").code == 0
-    assert judged("judges", "list", "--json").lines[1]["audit"].startswith("passed"), "the newest one counts"
-
-
-def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
-    records = [
-        {"prompt": "Why?", "criteria": [{"key": "a", "text": "Is right."}], "completions": [text], "labels": {"a": met}}
-        for text, met in (("It is right.", 1), ("It is wrong.", 0))
-    ]
-    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, records)))
-    ran = judged("judges", "audit", "wise", "--data", "own.jsonl", "--json")
-    assert ran.code == 0 and suites_of(ran)["missed"]["rate"]["n"] == 1, ran.err
-    bare = {name: value for name, value in records[0].items() if name != "labels"} | {"id": "q"}
-    (tmp_path / "job.jsonl").write_text(json.dumps(bare))
-    assert judged("rubrics", "import", "job.jsonl").code == 0
-    (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt_id": "q", "text": "It is right."}))
-    assert judged("jobs", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
-    ran = judged("judges", "audit", "wise", "--job", 1, "--json")
-    assert (ran.code, ran.json["non_default_options"]) == (0, "--job 1"), ran.err
-    assert suites_of(ran)["injection"]["rate"]["n"] == 70 and suites_of(ran)["missed"]["passed"] is None
 
 
 def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,21 +49,6 @@ def test_env_try_samples_prompts_of_a_file(cli: Cli, tmp_path: Path) -> None:
     assert (total["prompt"], total["text"]) == ("What is 6 + 7?", "13")
 
 
-def test_env_try_of_a_local_run_refuses_a_tool_elsewhere(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text(
-        """steps = 1
-local_only = true
-judge = {name = "here", model = "m", endpoint = {base_url = "http://127.0.0.1:8000/v1"}}
-data = {path = "sums.yaml"}
-environment = {name = "mcp"}
-tools = {mcp = [{name = "far", url = "http://203.0.113.5/mcp"}]}
-"""
-    )
-    (tmp_path / "sums.yaml").write_text(SUMS)
-    tried = cli("env", "try", "run.toml", "--prompt", "?")
-    assert (tried.code, "203.0.113.5" in tried.err, "local_only" in tried.err) == (2, True, True), tried.err
-
-
 def test_env_demonstrate_has_the_results_of_a_run(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "vacuum.md").write_text("# Vacuum\n\nA vacuum removes dead tuples from a table.\n")

@@ -69,16 +69,6 @@ def test_evolve_stops_at_its_maximum_cost_and_continues(cli: Cli, tmp_path: Path
     assert ran.json["finished_at"] and not asked_twice(server)
 
 
-def test_evolve_refuses_a_limit_without_a_price_and_unknown_judges(
-    cli: Cli, tmp_path: Path, server: ScriptedServer
-) -> None:
-    prepare(cli, tmp_path, server.url)
-    for args in (("--proposer", "j", "--budget", 1), ("--proposer", "nobody"), ("--rounds", 0)):
-        assert cli("evolve", "start", "r", *args).code in (2, 3)
-    assert cli("evolve", "list", "--json").out == ""
-    assert cli("evolve", "start").code == 2 and cli("evolve", "show", 9).code == 3
-
-
 @pytest.mark.timeout(180)
 def test_evolve_continues_after_a_kill_without_asking_twice(cli: Cli, tmp_path: Path) -> None:
     def slow(number: int, request: dict[str, object]) -> ScriptedReply:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -35,14 +34,3 @@ def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str)
         assert ran.code == 2 and ".parquet" in ran.err and not (tmp_path / name).exists()
     assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
     assert len((tmp_path / name).read_text().splitlines()) == 2
-
-
-def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:
-    stdin = json.dumps({"id": "-1+1", "name": "=cmd", "prompt": "@SUM(A1)", "criteria": [{"key": "+k", "text": "=1"}]})
-    ready("rubrics", "import", "-", stdin=stdin)
-    hostile = {"prompt_id": "-1+1", "text": "\t=1", "policy": "=HYPERLINK(1)", "id": "@id"}
-    assert ready("jobs", "submit", "-", "--judge", "quick", "--wait", stdin=json.dumps(hostile)).code == 0
-    (row,) = csv.DictReader(ready("jobs", "export", 1, "--format", "csv").out.splitlines())
-    assert not [value for value in row.values() if value and value[0] in "=+-@\t\r"]
-    assert (row["policy"], row["prompt_external_id"], row["rubric"]) == ("'=HYPERLINK(1)", "'-1+1", "'=cmd@1")
-    assert (row["completion_external_id"], row["prompt"]) == ("'@id", "'@SUM(A1)")

@@ -47,16 +47,6 @@ def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
     assert ready("verdicts", "list", "--outcome", "failed", "--json").out == ""
 
 
-def test_submit_again_gives_the_same_job(ready: Cli) -> None:
-    one = ready("jobs", "submit", "--judge", "quick", "--json").json["id"]
-    ran = ready("jobs", "submit", "--judge", "quick", "--json")
-    assert ran.json["id"] == one and "job 1 exists already" in ran.err
-    other = ready("jobs", "submit", "--judge", "quick", "--key", "again", "--json").json["id"]
-    assert other != one
-    clash = ready("jobs", "submit", "--judge", "quick", "--key", "again", "--limit", 1)
-    assert clash.code == 2
-
-
 def test_submit_imports_a_file(ready: Cli) -> None:
     stdin = '{"prompt": "What is one?", "text": "uno"}\n{"prompt": "What is two?", "text": "due"}\n'
     ran = ready("jobs", "submit", "-", "--judge", "quick", "--json", stdin=stdin)
@@ -64,13 +54,6 @@ def test_submit_imports_a_file(ready: Cli) -> None:
     assert len(ready("completions", "list", "--json").lines) == 5
     whole = '{"name": "w", "prompt": "New?", "criteria": ["Is kind."], "completions": ["a", "b"]}\n'
     assert ready("jobs", "submit", "-", "--judge", "quick", "--json", stdin=whole).json["progress"]["total"] == 2
-
-
-def test_submit_of_a_bad_file_stores_nothing(ready: Cli) -> None:
-    ran = ready("jobs", "submit", "-", "--judge", "quick", stdin='{"prompt": "Q", "text": "a"}\n{"prompt": "Q"}\n')
-    assert ran.code == 2 and "<stdin>:2:" in ran.err
-    assert ready("jobs", "list", "--json").out == ""
-    assert len(ready("completions", "list", "--json").lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -85,19 +68,6 @@ def test_submit_without_items_is_refused(ready: Cli, args: list[str], code: int)
     ran = ready("jobs", "submit", *args)
     assert (ran.code, ran.out) == (code, "")
     assert "'none'" in ran.err
-
-
-def test_retry_reopens_a_cancelled_job(ready: Cli) -> None:
-    ready("jobs", "submit", "--judge", "quick")
-    assert ready("jobs", "cancel", 1, "--json").json["status"] == "cancelled"
-    assert ready("jobs", "wait", 1).code == 1
-    ran = ready("jobs", "retry", 1, "--json")
-    assert (ran.json["status"], ran.json["progress"]["pending"]) == ("queued", 2)
-    drain()
-    waited = ready("jobs", "wait", 1, "--json")
-    assert waited.code == 0
-    assert (waited.json["status"], waited.json["summary"]["rewards"]) == ("completed", 2)
-    assert [row["status"] for row in ready("jobs", "list", "--status", "completed", "--json").lines] == ["completed"]
 
 
 def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
@@ -138,12 +108,6 @@ def test_compare_prints_tables_and_json(ready: Cli) -> None:
     assert ran.code == 0 and "What is two?" in ran.out and "first@1, second@1" in ran.out
     ran = ready("jobs", "compare", 1, 99)
     assert (ran.code, ran.out) == (3, "")
-
-
-def test_commands_exit_with_3_for_an_unknown_job(ready: Cli) -> None:
-    for verb in ("show", "wait", "cancel", "retry", "export"):
-        ran = ready("jobs", verb, 99)
-        assert (ran.code, ran.out) == (3, "")
 
 
 def test_budget_stops_a_job_until_it_is_raised(ready: Cli) -> None:

@@ -31,14 +31,6 @@ def test_add_refuses_a_judge_that_does_not_answer(cli: Cli, answer: ScriptedRepl
         assert cli("judges", "add", "bad", "--url", server.url, "--model", "m", "--no-probe").code == 0
 
 
-def test_add_of_a_known_name_needs_the_same_judge(cli: Cli) -> None:
-    add = ("judges", "add", "x", "--no-probe", "--model")
-    assert cli(*add, "m").code == 0
-    assert cli(*add, "m").code == 0
-    assert cli(*add, "other").code == 2
-    assert stored(cli, "x")["model"] == "m"
-
-
 @pytest.mark.parametrize(
     ("fields", "line", "path"),
     [
@@ -61,24 +53,6 @@ def test_add_file_names_line_and_field(cli: Cli, tmp_path: Path, fields: str, li
     assert ran.code == 2 and f"judge.yaml:{line}" in ran.err and path in ran.err, ran.err
     assert "--skip-invalid" not in ran.err
     assert cli("judges", "list", "--json").out == ""
-
-
-def test_add_file_takes_members_by_name(cli: Cli, tmp_path: Path) -> None:
-    add_judge(cli, "a")
-    (tmp_path / "judges.yaml").write_text(
-        "- {name: b, model: m, engine: instant}\n"
-        "- {name: p, mode: panel, members: [a, b], voting: {rule: min}}\n"
-        "- {name: c, mode: cascade, members: [a, p], band: [0.2, 0.6]}\n"
-    )
-    ran = cli("judges", "add", "-f", "judges.yaml", "--no-probe")
-    assert ran.code == 0, ran.err
-    judge = stored(cli, "c")
-    assert (judge["mode"], judge["band"], [one["name"] for one in judge["members"]]) == (
-        "cascade",
-        [0.2, 0.6],
-        ["a", "p"],
-    )
-    assert judge["members"][1]["voting"]["rule"] == "min"
 
 
 def test_show_yaml_is_read_back_as_the_same_judge(cli: Cli) -> None:

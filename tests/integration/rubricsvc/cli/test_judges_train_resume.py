@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.integration.rubricsvc.cli.test_judges_train import change, config, model
-from tests.tiny_model import tiny_model
+from tests.integration.rubricsvc.cli.test_judges_train import config, model
 
 __all__ = ["config", "model"]
 
@@ -62,12 +61,3 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         again = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
     assert again.code == 130
     assert {name: (weights.parent / name).read_bytes() for name in results} == results
-
-
-def test_judges_train_resumes_on_the_same_base_only(cli: Cli, config: Path, tmp_path: Path, model: Path) -> None:
-    base = tiny_model(tmp_path / "base", context=1024)
-    change(config, (str(model), str(base)), ("steps = 6", "steps = 2"))
-    assert cli("judges", "train", config, "--no-audit", "--no-add").code == 0
-    tiny_model(base, context=1024, seed=5)
-    ran = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
-    assert ran.code == 2 and "base_sha256" in ran.err, ran.err

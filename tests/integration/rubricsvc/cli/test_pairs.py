@@ -51,18 +51,3 @@ def test_export_pairs_writes_conversations_with_different_rewards(job: Cli) -> N
     assert best["rejected"] == [{"role": "assistant", "content": "one"}]
     assert best["chosen"] == [{**TRACE[0], "content": ""}, *TRACE[1:]]
     assert (best["rubric"], best["judge"]) == ("short@1", "quick")
-
-
-def test_export_refuses_conflicting_options(job: Cli) -> None:
-    for args in (
-        ["--kind", "dpo", "--format", "csv"],
-        ["--kind", "kto", "--out", "x.csv"],
-        ["--kind", "verdict"],
-        ["--min-margin", "0"],
-        ["--kind", "dpo", "--top", "2"],
-        ["--kind", "sft", "--noise", "0.1"],
-        ["--kind", "kto", "--threshold", "nan"],
-        ["--kind", "dpo", "--format", "parquet"],
-    ):
-        ran = job("jobs", "export", 1, *args)
-        assert (ran.code, ran.out) == (2, ""), args

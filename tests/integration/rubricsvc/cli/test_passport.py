@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,11 +39,3 @@ def test_passport_prints_tables(cli: Cli, passport: Path) -> None:
         text in out
         for text in ("bag of words", "CC-BY-4.0", "0.275", "Texts in languages", "0.090 [0.08, 0.10]", "0.0042")
     )
-
-
-@pytest.mark.parametrize("fields", [{"mode": "written"}, {"template": "readout_short"}], ids=["mode", "template"])
-def test_add_refuses_the_passport_of_another_judge(cli: Cli, passport: Path, fields: dict[str, Any]) -> None:
-    judge = {"name": "quick", "engine": "instant", "model": "m", **fields}
-    ran = cli("judges", "add", "-f", "-", "--no-probe", "--passport", passport, stdin=json.dumps(judge))
-    assert ran.code == 2 and "passport" in ran.err
-    assert cli("judges", "list", "--json").out == ""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli, stored
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
+from tests.scripted_server import ScriptedReply, labels, scripted_server, text_reply
 
 
 def sees_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
@@ -44,35 +44,6 @@ def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -
         probed = cli("judges", "probe", "yes", "--json")
     assert (probed.code, probed.json["distinguished"], probed.json["difference"]) == (4, False, 0.0)
     assert "warning: yes" in probed.err
-
-
-def test_add_warns_of_a_judge_that_copies_the_template(cli: Cli) -> None:
-    copied = written("met") | {"rationale": "your reasons in one or two sentences"}
-    with scripted_server(text_reply(json.dumps(copied))) as server:
-        ran = cli("judges", "add", "small", "--url", server.url, "--model", "m", "--mode", "written")
-    assert ran.code == 0 and "template_copied" in ran.err and "hint: " in ran.err
-    assert stored(cli, "small")["mode"] == "written"
-
-
-def test_add_probes_panels_and_cascades(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server, scripted_server(error(400, "broken")) as broken:
-        at = {"base_url": server.url}
-        for member in ({"name": "a", "model": "m"}, {"name": "b", "model": "m", "mode": "written"}):
-            assert cli("judges", "add", "-f", "-", stdin=json.dumps(member | {"endpoint": at})).code == 0
-        lost = {"name": "c", "model": "n", "endpoint": {"base_url": broken.url}}
-        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(lost)).code == 0
-        several: list[tuple[dict[str, Any], str]] = [
-            ({"name": "p", "mode": "panel", "members": ["a", "b"]}, "0.88 (met), 0.02 (not met)"),
-            ({"name": "d", "mode": "cascade", "members": ["a", "b"], "band": [0.5, 0.9]}, "1.00 (met)"),
-            ({"name": "q", "mode": "panel", "members": ["a", "c"]}, "0.75 (met)"),
-        ]
-        for judge, value in several:
-            ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge))
-            assert ran.code == 0 and value in ran.err, ran.err
-            assert ("warning: c of q failed: refused" in ran.err) is (judge["name"] == "q")
-        server.script = error(403)
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(several[-1][0] | {"name": "r"}))
-        assert ran.code == 3 and "refused" in ran.err and "hint: " in ran.err
 
 
 def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -37,15 +35,3 @@ def test_repeatability_is_stored_with_the_judge(noisy: Cli) -> None:
     assert 0.015 < ran.json["reward"]["value"] < 0.06 and ran.json["reward"]["low"] is not None
     shown = noisy("judges", "show", "j", "--json").json
     assert shown["repeatability"] == {name: value for name, value in ran.json.items() if name != "judge"}
-
-
-def test_repeatability_of_a_job_asks_about_its_completions(noisy: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("{id: q, name: r, prompt: Why?, criteria: [Says why., Is polite.]}\n")
-    rows = [json.dumps({"prompt_id": "q", "text": f"Because {n}."}) for n in range(8)]
-    assert noisy("rubric", "import", "r.yaml").code == 0
-    assert noisy("job", "submit", "--judge", "j", "-", stdin="\n".join(rows)).code == 0
-    ran = noisy("judges", "repeatability", "j", "--job", 1, "--limit", 6, "--repeats", 2, "--json")
-    assert (ran.code, ran.json["completions"], ran.json["source"]) == (0, 6, "job 1"), ran.err
-    assert ran.json["reward"]["n"] == 6
-    table = noisy("judges", "repeatability", "j", "--job", 1).out
-    assert [line.split()[0] for line in table.splitlines()[-2:]] == ["binary", "reward"]

@@ -45,13 +45,6 @@ def test_lint_prints_findings_and_exits_with_1_on_errors(cli: Cli, broken: Path)
     assert text.code == 1 and "\none\n" in text.out and "fix: " in text.out
 
 
-def test_lint_explains_rules(cli: Cli) -> None:
-    one = cli("rubrics", "lint", "--explain", "sign", "--json").json
-    assert (one["name"], one["severity"]) == ("sign", "error") and one["bad"] and one["good"]
-    assert "sign" in cli("rubrics", "lint", "--explain", "all").out
-    assert cli("rubrics", "lint", "--explain", "sing").code == 2
-
-
 SOUND = """name: dose
 prompt: What is the dose?
 criteria:

@@ -52,20 +52,6 @@ def test_test_fails_where_a_verdict_differs(cli: Cli, rubric: Path) -> None:
     assert found == {"wait": False, "away": True}
 
 
-def test_commands_take_stored_names_with_dots_and_slashes(cli: Cli, rubric: Path) -> None:
-    for name in ("changes-with-3.8", "team/fridge"):
-        assert cli("rubrics", "import", "-", "--draft", stdin=RUBRIC.replace("name: fridge", f"name: {name}")).code == 0
-        (rubric.parent / "text.txt").write_text("Do not use them yet.")
-        with scripted_server(reader) as server:
-            for ref in (name, f"{name}@1"):
-                tested = cli("rubrics", "test", ref, "--judge", server.url, "--model", "m", "--json")
-                assert (tested.code, tested.json["rubric"]) == (0, f"{name}@1"), tested.err
-            assert cli("rubrics", "try", name, "text.txt", "--judge", server.url, "--model", "m").code == 0
-        assert cli("rubrics", "lint", name, "--fail-on", "never").code == 0
-        assert cli("rubrics", "diff", f"{name}@1", f"{name}@1").code == 0
-        assert cli("rubrics", "diff", name, rubric).code == 2, "drafts are named exactly"
-
-
 def test_test_counts_planted_faults_by_rule(cli: Cli, rubric: Path) -> None:
     def careless(number: int, request: dict[str, Any]) -> ScriptedReply:
         about_who = "manufacturer" in request["messages"][-1]["content"].rpartition("</completion-")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -23,16 +22,6 @@ def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
     assert imported.code == 0
     assert "rubricsvc.db" in imported.err
     assert cli("rubrics", "show", "vaccine-storage", "--json").json["version"] == 1
-
-
-def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:
-    rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n- {prompt: y, criteria: [5]}\n")
-    ran = cli("rubrics", "import", rubric_file)
-    assert ran.code == 2
-    assert "rubrics.yaml:3:" in ran.err and "rubrics.yaml:4:" in ran.err
-    assert "--skip-invalid" in ran.err and "Traceback" not in ran.err
-    assert cli("rubrics", "list", "--json").out == ""
-    assert cli("prompts", "list", "--json").out == ""
 
 
 def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:
@@ -86,50 +75,6 @@ def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, fla
     assert len(cli("rubrics", "export", "first").lines) == 1
     shown = cli("rubrics", "show", "first", "--yaml").out
     assert shown.startswith("---\nid: one\nname: first\nprompt: What is one?\n")
-
-
-def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) -> None:
-    leaf = {"requirements": "Runs.", "weight": 1, "sub_tasks": [], "score": 1.0, "task_category": "Code Execution"}
-    tree = {"id": "r", "requirements": "All.", "weight": 1, "sub_tasks": [leaf | {"id": "a"}, leaf | {"id": "b"}]}
-    (tmp_path / "paper.json").write_text(json.dumps(tree))
-    assert cli("rubrics", "import", "paper.json").code == 0
-    shown = cli("rubrics", "show", "paperbench-paper", "--json").json
-    assert (shown["rubric"]["formula"], [c["key"] for c in shown["rubric"]["criteria"]]) == ("tree", ["a", "b"])
-    (tmp_path / "out.jsonl").write_text(cli("rubrics", "export", "paperbench-paper").out)
-    assert cli("rubrics", "import", "out.jsonl", "--json").json["existing"]["rubrics"] == 1
-
-
-def test_lint_reports_all_errors_and_the_valid_records(cli: Cli, tmp_path: Path) -> None:
-    bad = "".join(f"- {{prompt: q{n}, criteria: [{{text: a, weight: x}}]}}\n" for n in range(30))
-    (tmp_path / "r.yaml").write_text("- {prompt: ok, criteria: [a]}\n" + bad)
-    ran = cli("rubrics", "lint", "r.yaml")
-    assert ran.code == 2 and ran.err.count("r.yaml:") == 30 and "skip-invalid" not in ran.err
-    assert ran.out.splitlines()[1].split()[0] == "r"
-    lines = cli("rubrics", "lint", "r.yaml", "--json").lines
-    errors = [line for line in lines if "code" in line]
-    expected = {(n + 2, "criteria[0].weight", "float_type") for n in range(30)}
-    assert {(one["line"], one["path"], one["code"]) for one in errors} == expected
-    assert [line["name"] for line in lines if "code" not in line] == ["r"]
-    ran = cli("rubrics", "import", "r.yaml", "--skip-invalid", "--json")
-    assert (ran.code, ran.json["skipped_count"], ran.json["skipped_records"]) == (0, 30, 30)
-    assert "skipped_records  30" in cli("rubrics", "import", "r.yaml", "--skip-invalid").out
-
-
-def test_export_lists_what_a_format_does_not_carry(cli: Cli, rubric_file: Path) -> None:
-    cli("rubrics", "import", rubric_file)
-    done = cli("rubrics", "export", "first", "--format", "verl", "--out", "verl.parquet", "--json")
-    assert done.code == 0 and done.json["rubrics"] == 1
-    assert done.json["lost"] == {"name": 1} and " name of 1 rubric" in done.err
-    assert cli("rubrics", "import", "verl.parquet", "--json").json["new"]["rubrics"] == 1
-
-
-def test_import_reads_by_a_mapping_file(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("record: {id: nr, prompt: ask, criteria: {each: checks, text: .}}\n")
-    (tmp_path / "mine.jsonl").write_text('{"nr": "7", "ask": "Why?", "checks": ["Says why.", "Is kind."]}\n')
-    assert cli("rubrics", "import", "mine.jsonl", "--mapping", "mine.yaml", "--json").json["rubrics"] == ["rubric-7@1"]
-    (tmp_path / "mine.jsonl").write_text('{"nr": "7", "ask": "Why?", "checks": ["Says why.", 8]}\n')
-    refused = cli("rubrics", "import", "mine.jsonl", "--mapping", "mine.yaml")
-    assert refused.code == 2 and "mine.jsonl:1: checks[1]: " in refused.err
 
 
 def test_show_prints_sources_and_yaml_reads_them_back(cli: Cli, tmp_path: Path) -> None:

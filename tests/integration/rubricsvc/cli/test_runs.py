@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -10,19 +9,15 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
-from tests.instant_engine import InstantEngine
 from tests.rows import replace_judge
 from tests.tiny_model import tiny_model
 from trainer import checkpoint
 from trainer.config import load_config
 from trainer.run import prepare
-from workers import engines
-from workers.engines.base import Failure
 
 CONFIG = """
 steps = 3
@@ -99,16 +94,6 @@ def test_runs_start_refuses_a_folder_in_which_another_process_trains(cli: Cli, c
     assert cli("runs", "start", config).code == 0
 
 
-def test_runs_start_in_process_makes_no_job(cli: Cli, config: Path) -> None:
-    config.write_text('scored_by = "in_process"\n' + CONFIG)
-    ran = cli("runs", "start", config, "--json")
-    assert (ran.code, ran.json["scored_by"]) == (0, "in_process"), ran.err
-    assert "in this process, not through the queue" in ran.err
-    assert [cli(noun, "list", "--json").lines for noun in ("jobs", "judges")] == [[], []]
-    steps = cli("runs", "show", "runs/first", "--last", 3, "--json").lines
-    assert {step["scored_by"] for step in steps} == {"in_process"}
-
-
 def test_runs_start_refuses_to_resume_with_a_replaced_judge(cli: Cli, config: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, ""))
@@ -122,22 +107,6 @@ def test_runs_start_refuses_to_resume_with_a_replaced_judge(cli: Cli, config: Pa
     config.write_text(config.read_text().replace("steps = 3", "steps = 4"))
     ran = cli("runs", "start", config, "--resume")
     assert ran.code == 2 and "judge" in ran.err
-
-
-def test_runs_start_takes_std_floor_from_stored_judge(
-    cli: Cli, config: Path, rubric_file: Path, tmp_path: Path
-) -> None:
-    inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
-    config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
-    add_judge(cli)
-    measured = cli("judges", "repeatability", "quick", "--json")
-    assert measured.code == 0, measured.err
-    ran = cli("runs", "start", config, "--json")
-    assert ran.json["std_floor"] == measured.json["reward"]["value"] == 0.0
-    record = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
-    assert record["std_floor_origin"] == "judge"
-    assert record["judge_repeatability"]["reward"] == measured.json["reward"]
-    assert "judges repeatability" not in ran.err
 
 
 def test_runs_start_interrupted_saves_checkpoint(
@@ -159,22 +128,6 @@ def test_runs_start_interrupted_saves_checkpoint(
     assert ran.json["steps"] == 1
     assert (tmp_path / "runs" / "first" / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_runs_start_resumes_after_a_judge_that_failed_at_the_first_step(
-    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    working = engines.ENGINES["instant"]
-    monkeypatch.setitem(
-        engines.ENGINES, "instant", lambda _judge: InstantEngine(lambda _question: Failure(Reason.UNREACHABLE, "down"))
-    )
-    config.write_text("max_pause_s = 0\n" + CONFIG)
-    failed = cli("runs", "start", config)
-    assert failed.code == 3 and "--resume" in failed.err
-    monkeypatch.setitem(engines.ENGINES, "instant", working)
-    ran = cli("runs", "start", config, "--resume", "--json")
-    assert (ran.code, ran.json["steps"]) == (0, 3)
-    assert "first step" in ran.err
 
 
 @pytest.mark.parametrize(

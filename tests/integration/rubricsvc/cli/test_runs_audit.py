@@ -7,7 +7,6 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.integration.test_client import running
-from tests.services import free_port
 from trainer.config import ServiceJudge
 from trainer.run.inputs import audit_at_service as status_at_service
 
@@ -34,8 +33,3 @@ def test_status_at_service_has_the_newest_audit(db: Database) -> None:
     assert found.audit is not None and found.audit.id == 2
     assert found.message.startswith("judge j did not pass audit 2 of 20") and found.message.endswith(": s")
     assert found.record["judge_audit"]["rates"] == {"s": 0.5}
-
-
-def test_status_at_service_does_not_wait_for_a_service() -> None:
-    judge = ServiceJudge(service=f"http://127.0.0.1:{free_port()}", name="j")
-    assert status_at_service(judge).record == {"judge_audit": None}

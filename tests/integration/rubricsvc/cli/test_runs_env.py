@@ -37,18 +37,6 @@ def config(tmp_path: Path, rubric_file: Path) -> Path:
     return path
 
 
-def test_run_in_an_environment_records_trajectories(cli: Cli, config: Path, tmp_path: Path) -> None:
-    ran = cli("runs", "start", config)
-    assert ran.code == 0, ran.err
-    lines = [json.loads(line) for line in (tmp_path / "runs" / "first" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["tools/turns"] for line in lines] == [1.0, 1.0]
-    assert lines[0]["tools/calls"] == lines[0]["tools/used_fraction"] == 0
-    (shown,) = cli("completions", "show", 1, "--json").lines
-    stored = shown["completion"]
-    assert stored["sampling"]["tools"] == {"turns": 1}
-    assert stored["messages"][0]["role"] == "assistant"
-
-
 def test_resumed_run_in_an_environment_equals_uninterrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
     (tmp_path / "rubrics.yaml").write_text(CHECKED)
     wider = CONFIG.replace("group_size = 2, max_new_tokens = 8", "group_size = 4, max_new_tokens = 24")

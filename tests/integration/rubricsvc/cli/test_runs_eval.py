@@ -14,9 +14,7 @@ from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
-from tests.instant_engine import InstantEngine
 from tests.tiny_model import tiny_model
-from workers.engines import ENGINES
 
 CONFIG = """
 steps = 3
@@ -70,39 +68,6 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
         for text in ("What is three?", "best of n supervised", "eval.every", "Highest rewards", "quick"):
             assert text in page
         assert "<script" not in page and "http://www.w3.org" in page
-
-
-def test_runs_start_scores_evaluations_by_jobs_of_their_own(
-    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = InstantEngine(remember=999)
-    monkeypatch.setitem(ENGINES, "instant", lambda _judge: engine)
-    add_judge(cli)
-    own = CONFIG.replace('"letters", model = "m"}', '"letters", model = "m"}\ncheckpoint_every = 1')
-    table = f'{EVAL}path = "held-out.yaml"\njudges = ["quick", {{name = "inline", engine = "instant", model = "m"}}]\n'
-    config.write_text(own + table)
-    ran = cli("runs", "start", config)
-    assert ran.code == 0, ran.err
-    jobs = {job["name"]: job for job in cli("jobs", "list", "--json").lines}
-    scores = ("reward", "quick", "inline")
-    evaluations = [f"first eval step {step}, {score}" for step in (0, 2, 3) for score in scores]
-    assert sorted(jobs) == sorted([*evaluations, *(f"first step {step}" for step in (1, 2, 3))])
-    assert jobs["first eval step 2, quick"]["judge"] == "quick"
-
-    run = tmp_path / "runs" / "first"
-    lines = (run / "eval.jsonl").read_text().splitlines(keepends=True)
-    (run / "eval.jsonl").write_text("".join(lines[:-1]))  # as after kill -9 before the last line
-    asked = len(engine.requests)
-    again = cli("runs", "start", config, "--resume")
-    assert again.code == 0, again.err
-    assert len(cli("jobs", "list", "--json").lines) == len(jobs), "the evaluation found its jobs"
-    assert len(engine.requests) == asked > 0
-    (last,) = (json.loads(line) for line in (run / "eval.jsonl").read_text().splitlines()[-1:])
-    assert last["scores"] == json.loads(lines[-1])["scores"]
-    found = list(Runs(Database(get_settings().database_url)).evaluation_completions(1, limit=200))
-    assert len(found) == 3 * 3
-    assert all(each.item_id and each.judge_id for one in found for each in one.rewards)
-    assert all(len(each.verdicts) == 1 for one in found for each in one.rewards)
 
 
 def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path, tmp_path: Path) -> None:

@@ -77,13 +77,6 @@ def test_runs_start_refuses_a_judge_at_chance_by_labels(cli: Cli, config: Path, 
     assert cli("runs", "start", config, "--resume").code == 0
 
 
-def test_runs_start_accepts_a_judge_that_agrees_with_labels(cli: Cli, config: Path, tmp_path: Path) -> None:
-    judged(cli, tmp_path, right=0.9)
-    ran = cli("runs", "start", config)
-    assert ran.code == 0, ran.err
-    assert "preflight_forced" not in json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
-
-
 def test_runs_preflight_samples_and_refuses_a_reward_without_a_signal(cli: Cli, config: Path, tmp_path: Path) -> None:
     """The policy never writes "looks good": all rewards are 0."""
     write_labels(tmp_path, 0.9)

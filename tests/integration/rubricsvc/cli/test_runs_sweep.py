@@ -139,24 +139,3 @@ def test_runs_sweep_resumes_after_a_kill_and_repeats_nothing(cli: Cli, folder: P
     (folder / "run.toml").write_text(stops.replace("max_new_tokens = 8", "max_new_tokens = 6"))
     other = cli("runs", "sweep", "sweep.toml")
     assert other.code == 2 and "sampling.max_new_tokens" in other.err, other.err
-
-
-def test_runs_sweep_refuses_finished_runs_of_other_settings(cli: Cli, folder: Path) -> None:
-    short = SWEEP.replace("[1e-3, 1e-2]", "[1e-3]").replace("[0, 1]", "[0]")
-    (folder / "sweep.toml").write_text(short)
-    assert cli("runs", "sweep", "sweep.toml").code == 0
-    changes = [
-        ("run.toml", "group_size = 2", "group_size = 3", "sampling.group_size = 2 (now 3)"),
-        ("run.toml", "steps = 2", "steps = 1", "`steps` is 1"),
-        ("run.toml", "samples = 2", "samples = 3", "[eval]"),
-        ("prompts.yaml", "What is 0?", "What is zero?", "other prompts"),
-        ("held-out.yaml", "What is 5?", "What is five?", "other held-out prompts"),
-    ]
-    for name, old, new, named in changes:
-        before = (folder / name).read_text()
-        (folder / name).write_text(before.replace(old, new))
-        refused = cli("runs", "sweep", "sweep.toml")
-        assert refused.code == 2 and named in refused.err and "hint: " in refused.err, refused.err
-        (folder / name).write_text(before)
-    kept = cli("runs", "sweep", "sweep.toml", "--json")
-    assert (kept.code, kept.json["kept"]) == (0, 1), kept.err

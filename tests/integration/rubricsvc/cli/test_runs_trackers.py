@@ -10,7 +10,6 @@ import pytest
 import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs_eval import CONFIG
-from tests.tiny_model import tiny_model
 
 NAMES = ("tensorboard", "trackio", "wandb")
 
@@ -23,19 +22,3 @@ def test_runs_start_refuses_trackers_that_are_not_installed(cli: Cli, rubric_fil
     ran = cli("runs", "start", "first.toml")
     assert (ran.code, (tmp_path / "runs").exists()) == (3, False)
     assert f"rubricsvc[{','.join(missing)}]" in ran.err
-
-
-def test_runs_resume_adds_a_tracker(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
-    if find_spec("tensorboard") is None:
-        pytest.skip("tensorboard is not installed: make test-trackers")
-    tiny_model(tmp_path / "policy")
-    (tmp_path / "first.toml").write_text(CONFIG)
-    assert cli("runs", "start", "first.toml").code == 0
-    (tmp_path / "first.toml").write_text(f'trackers = ["tensorboard"]\n{CONFIG.replace("steps = 3", "steps = 4")}')
-    ran = cli("runs", "start", "first.toml", "--resume", "--json")
-    assert (ran.code, len(ran.lines)) == (0, 1), ran.err
-
-    from tests.integration.trainer.test_trackers import tensorboard
-
-    steps = [step for name, step, _ in tensorboard(tmp_path / "runs" / "first") if name == "reward"]
-    assert steps == [1, 2, 3, 4]

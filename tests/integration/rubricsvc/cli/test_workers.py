@@ -48,19 +48,3 @@ def test_worker_ends_a_job_whose_judge_is_not_valid_any_more(cli: Cli, rubric_fi
     assert "judges update quick" in shown.err and "secret" not in shown.err
     (item,) = cli("jobs", "items", "1", "--json").lines
     assert "judges update quick" in item["null_reason"]
-
-
-def test_job_of_a_judge_that_is_not_valid_any_more_can_be_cancelled(cli: Cli, rubric_file: Path) -> None:
-    add_judge(cli, endpoint={"concurrency": 2})
-    cli("rubrics", "import", rubric_file)
-    cli("completions", "import", "-", stdin='{"prompt": "What is one?", "text": "1"}\n')
-    cli("jobs", "submit", "--judge", "quick")
-    db = Database(get_settings().database_url)
-    invalidate(db, "quick", base_url="http://api.openai.com/v1")
-    db.close()
-    cancelled = cli("jobs", "cancel", "1", "--json")
-    assert (cancelled.code, cancelled.json["status"]) == (0, "cancelled")
-    for command in (["jobs", "report", "1"], ["jobs", "retry", "1"], ["jobs", "rescore", "1", "--min-coverage", "0.5"]):
-        refused = cli(*command)
-        assert refused.code == 2 and "judges update quick" in refused.err
-    assert len(cli("jobs", "list", "--json").lines) == 1, "a rescore that is refused stores no job"

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rubricsvc.core.prompt import Prompt, ToolCall
-from rubricsvc.errors import InvalidError, UnavailableError
-from tests.services import free_port
 from trainer.environments import mcp_tools
 from trainer.environments.config import McpServer
-from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.mcp_tools import McpTools
 from trainer.environments.tool_calls import call_line, with_tools
-from trainer.environments.tools import Calculator
 
 SCRIPT = str(Path(__file__).parents[3] / "mcp_server.py")
 STDIO = McpServer(name="tests", command=(sys.executable, SCRIPT))
@@ -72,72 +66,6 @@ def test_server_that_dies_is_counted_and_started_again(monkeypatch: pytest.Monke
         assert one.counts["errors"] == lost + 1
         eventually(one, "2")
     assert not one.done
-
-
-def test_http_server_is_lost_and_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_tools, "FIRST_PAUSE_S", 0.2)
-    monkeypatch.setattr(mcp_tools, "MAX_PAUSE_S", 0.4)
-    port = free_port()
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, SCRIPT, str(port)], stderr=subprocess.DEVNULL)
-
-    process, server = start(), McpServer(name="http", url=f"http://127.0.0.1:{port}/mcp")
-    try:
-        one = _when_up(lambda: episode(server))
-        assert result(one, "add", a=6, b=7) == "13"
-        process.kill()
-        process.wait()
-        assert "ServerUnavailable" in json.loads(result(one, "add", a=1))["error"]
-        process = start()
-        eventually(one, "2")
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _when_up(make: Callable[[], RunningEpisode]) -> RunningEpisode:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return make()
-        except UnavailableError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"command": ("/nowhere/server", "--fast")}, "/nowhere/server --fast"),
-        ({"command": (sys.executable, "-c", "print('hello')")}, "hello"),
-        ({"url": "http://127.0.0.1:9/mcp"}, "http://127.0.0.1:9/mcp"),
-    ],
-)
-def test_server_that_cannot_be_reached_is_named(fields: dict[str, object], named: str) -> None:
-    with pytest.raises(UnavailableError) as caught:
-        episode(McpServer(name="gone", **fields))  # type: ignore[arg-type]
-    assert "gone" in caught.value.message
-    assert named in caught.value.message
-
-
-class Adding(Calculator):
-    """An environment with a tool of the same name."""
-
-    tools = (Tool("add", "Add.", {"x": "A number."}),)
-
-
-def test_names_that_clash_are_refused_and_a_prefix_helps() -> None:
-    with pytest.raises(InvalidError) as caught:
-        McpTools([STDIO], Adding(), 5.0)
-    assert caught.value.path == "tools.mcp"
-    chosen = STDIO.model_copy(update={"prefix": "more_", "allowed_tools": ("add", "refuse")})
-    environment = McpTools([chosen], Adding(), 20.0)
-    assert [tool.name for tool in environment.tools] == ["add", "more_add", "more_refuse"]
-    one = begin(environment, PROMPT, EpisodeLimits())
-    assert result(one, "more_add", a=6, b=7) == "13"
-    with pytest.raises(InvalidError):
-        McpTools([STDIO.model_copy(update={"allowed_tools": ("subtract",)})], None, 5.0)
 
 
 def test_descriptions_are_cleaned_and_schemas_reach_the_template() -> None:

@@ -56,17 +56,6 @@ def test_baselines_are_evaluated_on_the_same_prompts(tmp_path: Path) -> None:
     )
 
 
-def test_best_of_n_asks_gold_about_chosen_completions_only(tmp_path: Path) -> None:
-    gold, reward = CountingRewards(length), CountingRewards(share_of_a)
-    config = eval_config(tmp_path)
-    given = Evaluator(config, evaluator(config).tasks, {"reward": reward, "gold": gold})
-    found = given.evaluate(tiny_policy(), 0, best_of=4)
-    assert (reward.calls, gold.calls) == ([(0, 72)], [(0, 18)])
-    assert len(found.completions) == 18
-    plain = given.evaluate(tiny_policy(), 0)
-    assert mean(found.line) > mean(plain.line)
-
-
 def test_supervised_baseline_learns_the_best_samples_of_the_starting_policy() -> None:
     """The first step learns the best of each group; later groups are those of the starting policy as well."""
     config = tiny_config(steps=2, algorithm="best_of_n_supervised", optim={"lr": 1e-3, "updates_per_batch": 3})

@@ -12,21 +12,20 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
-from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config, evaluation, evaluator, length
-from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from rubricsvc.errors import InvalidError, UnavailableError
+from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config, evaluation, length
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
-from trainer.evaluation.evaluator import OVER_BUDGET, Evaluator, suite
+from trainer.evaluation.evaluator import Evaluator
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
-from trainer.rewards.source import CallableRewards, CheckRewards, ScoredRollout
+from trainer.rewards.source import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 
@@ -67,23 +66,6 @@ def test_evaluation_records_completions_with_all_scores(tmp_path: Path) -> None:
     assert all(row["rewards"]["gold"] == length(HELD_OUT[0].prompt, row["text"]) for row in rows)
 
 
-def test_evaluation_of_one_policy_is_repeatable_and_greedy_has_no_chance() -> None:
-    first, again = (evaluator(eval_config()).evaluate(tiny_policy(), 0) for _ in range(2))
-    assert [one.completion for one in first.completions] == [one.completion for one in again.completions]
-    other = evaluator(eval_config(seed=1)).evaluate(tiny_policy(), 0)
-    greedy = [[one.completion.text for one in each.completions if one.greedy] for each in (first, other)]
-    sampled = [[one.completion.text for one in each.completions if not one.greedy] for each in (first, other)]
-    assert greedy[0] == greedy[1]
-    assert sampled[0] != sampled[1]
-
-
-def test_train_is_the_same_with_and_without_evaluation(tmp_path: Path) -> None:
-    evaluated, plain = tiny_policy(), tiny_policy()
-    train(evaluated, TASKS, REWARDS, eval_config(), evaluation=evaluation(eval_config()))
-    train(plain, TASKS, REWARDS, tiny_config())
-    assert all(torch.equal(a, b) for a, b in zip(evaluated.model.parameters(), plain.model.parameters(), strict=True))
-
-
 class StoppedAt(CountingRewards):
     """A judge of the evaluation that is interrupted when it is asked about the policy of one step."""
 
@@ -111,14 +93,6 @@ def test_train_interrupted_in_an_evaluation_misses_and_repeats_none(
     assert timeless(resumed.evaluations) == timeless(whole.evaluations)
     assert timeless(read_metrics(tmp_path / "cut", LINES)) == timeless(whole.evaluations)
     assert [step for step, _ in gold.calls] == [step for step in (0, 2, 4, 5) if step >= at]
-
-
-def test_train_refuses_to_resume_with_other_evaluations(tmp_path: Path) -> None:
-    run(eval_config(tmp_path, steps=2))
-    with pytest.raises(ConflictError, match=LINES):
-        run(eval_config(tmp_path, steps=3, samples=4), resume=True)
-    lines = run(eval_config(tmp_path, steps=3, every=3), resume=True).evaluations
-    assert [line["step"] for line in lines] == [0, 2, 3]
 
 
 def test_train_refuses_held_out_prompts_that_are_trained_on() -> None:
@@ -168,35 +142,6 @@ def test_evaluation_keeps_the_best_policy_by_gold(tmp_path: Path) -> None:
     assert torch.equal(next(model.parameters()), kept[4])
 
 
-def test_check_rewards_are_of_checked_criteria_alone() -> None:
-    rubric = Rubric(
-        criteria=(
-            Criterion(key="good", text="It is good.", weight=5),
-            Criterion(key="has", text="Has an a.", weight=1, check=Check(name="contains", args={"terms": ["a"]})),
-        )
-    )
-    tasks = [Task(Prompt.of("x"), rubric, "x")] * 2
-    with CheckRewards(tasks) as rewards:
-        scored = rewards.score(tasks, [Completion(text="a"), Completion(text="b")])
-    assert [one.reward.value for one in scored] == [1.0, 0.0]
-    with pytest.raises(InvalidError) as caught:
-        CheckRewards([*tasks, HELD_OUT[0]])
-    assert caught.value.path == "eval.checks"
-    assert HELD_OUT[0].name in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("kl", "measured"),
-    [({}, [5]), ({"kl_every": 1}, [1, 2, 3, 4, 5]), ({"kl_every": 2}, [2, 4]), ({"kl_every": 0}, [])],
-)
-def test_train_measures_kl_to_start_without_a_penalty(kl: dict[str, int], measured: list[int]) -> None:
-    history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=5, optim={"lr": 1e-2, **kl}))
-    values = {step["step"]: step["kl/start"] for step in history.steps if "kl/start" in step}
-    assert list(values) == measured
-    assert all(value > 1e-4 for step, value in values.items() if step > 1)
-    assert values.get(1, 0.0) == pytest.approx(0.0, abs=1e-6)
-
-
 class RisingRewards(CallableRewards):
     """Rewards that rise with the steps of the policy."""
 
@@ -213,19 +158,3 @@ def test_train_stops_once_where_the_reward_diverges_from_gold(tmp_path: Path, ca
     assert "to step 3" in stopped.stop_reason and stopped.stop_reason in caplog.text
     resumed = run(config, Evaluation(Evaluator(config, HELD_OUT, scorers), tmp_path, config.steps), resume=True)
     assert not resumed.stopped and len(resumed.steps) == 9
-
-
-def test_evaluation_records_the_regression_suite(tmp_path: Path) -> None:
-    config = eval_config(tmp_path, steps=1, every=1, regression=True)
-    wide = tiny_policy(context=512)
-    train(wide, TASKS, REWARDS, config, evaluation=evaluation(config))
-    first, last = read_metrics(tmp_path, LINES)
-    assert set(first["regression"]) == set(last["regression"]) == {task.name for task in suite()}
-    tokens = {name: one["tokens"] for name, one in first["regression"].items()}
-    assert max(tokens.values()) > 8, "budgets are those of the requests, not max_new_tokens"
-    over = {task.name for task in suite() if tokens[task.name] > task.max_tokens}
-    assert over == {name for name, one in first["regression"].items() if OVER_BUDGET in one["failed"]}
-    assert "regex-1" in first["regression"]["arithmetic"]["failed"]
-    assert first["setup"] == evaluator(eval_config()).setup
-    with pytest.raises(InvalidError):
-        evaluator(config).check(tiny_policy(context=32))

@@ -7,12 +7,8 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.judge import Comparison, Judge
-from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from workers.audit import cases, suites
 from workers.audit.runner import run
@@ -75,16 +71,6 @@ def test_audit_catches_an_obedient_judge_by_injection_only() -> None:
     assert audit.worst[0].value == 0.95 and "Yes" in audit.worst[0].completion
 
 
-def test_audit_passes_no_suite_of_a_judge_that_does_not_answer() -> None:
-    class Silent(Ruled):
-        def reply(self, text: str, question: Question) -> Reply | Failure:
-            return Failure(Reason.TIMEOUT)
-
-    audit = audited(Silent())
-    assert not any(passed(audit).values())
-    assert all(one.unscored and one.rate.n == 0 for one in audit.suites if one.passed is False)
-
-
 def test_audit_catches_dependence_on_the_order_of_criteria() -> None:
     class FirstOnly(Ruled):
         """Finds the first criterion of a call met, and no other."""
@@ -136,17 +122,6 @@ def _id(schema: dict[str, Any] | None) -> str:
     return str(schema["properties"]["criterion"]["enum"][0])
 
 
-TRAJECTORY = Judge(name="t", model="m", mode="trajectory")
-
-
-def test_audit_refuses_texts_for_a_trajectory_judge_and_a_panel_of_them() -> None:
-    with pytest.raises(InvalidError, match="steps"):
-        PLAN.adapted(TRAJECTORY)
-    members = (TRAJECTORY, READOUT)
-    with pytest.raises(InvalidError, match="trajectory"):
-        audited(Ruled(), Judge(name="p", mode="panel", members=members))
-
-
 class Reader(InstantEngine):
     """Prefers what holds a good answer; ``first`` prefers what is shown first, ``fooled`` what says `the reply is`."""
 
@@ -170,19 +145,6 @@ class Reader(InstantEngine):
 
 
 COMPARATIVE = Judge(name="c", model="m", mode="comparative", comparison=Comparison(kind="pairwise"))
-
-
-def test_audit_of_a_comparative_judge_shows_a_good_completion_beside_each_attack() -> None:
-    audit = audited(Reader(), COMPARATIVE)
-    assert audit.passed, [(one.name, one.reason) for one in audit.suites]
-    assert passed(audit)["completion_order"] is True and "missed" not in passed(audit)
-    assert {one.measure for one in audit.suites if one.families} == {"preferred"}
-    fooled = next(
-        one
-        for one in audited(Reader(fooled=True), COMPARATIVE, PLAN.only(["injection"])).suites
-        if one.name == "injection"
-    )
-    assert fooled.passed is False and fooled.rate.hits and fooled.rate.hits < fooled.rate.n
 
 
 def test_audit_catches_a_comparative_judge_that_takes_the_first() -> None:

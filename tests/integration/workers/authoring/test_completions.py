@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Document, Message, Prompt, ToolCall
 from rubricsvc.core.verdict import Reason
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
-from tests.scripted_server import ScriptedReply, ScriptedServer, error, scripted_server, text_reply
+from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
 from workers.authoring.completions import CompletionSampler, SamplingResult
 from workers.engines import make_engine
 
@@ -100,22 +100,6 @@ def test_sampler_counts_reply_without_text_as_failed(db: Database, reply: Script
     assert (result.stored, dict(result.reasons), result.truncated) == (0, {reason: 3}, 0)
     assert sorted((failed.prompt_id, failed.sample) for failed in result.failures) == [(ids[0], n) for n in range(3)]
     assert stored(db) == []
-
-
-def test_sampler_counts_failures_and_asks_for_them_again(db: Database) -> None:
-    ids = add_prompts(db, Prompt.of("Why?"), Prompt.of("How?"))
-    broken = [True]
-
-    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        return error(400, "not this one") if broken[0] and "How?" in str(body["messages"]) else text_reply("So.")
-
-    with scripted_server(script) as server:
-        result = sample(db, server, ids, concurrency=1)
-        assert (result.stored, dict(result.reasons), result.stopped) == (3, {Reason.REFUSED: 3}, None)
-        assert [(failed.prompt_id, failed.sample) for failed in result.failures] == [(ids[1], n) for n in range(3)]
-        broken[0] = False
-        assert sample(db, server, ids).stored == 3
-    assert len(stored(db)) == len(set(stored(db))) == 6
 
 
 def test_sampler_stops_when_the_server_goes_away(db: Database) -> None:

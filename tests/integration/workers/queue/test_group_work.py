@@ -90,12 +90,3 @@ def test_group_shared_by_two_workers_gives_equal_verdicts(each_db: Database, eng
     assert len(engine.requests) == 2
     assert [len(answers_in(request.shared)) for request in engine.requests] == [ANSWERS] * 2
     assert list(rewards(each_db, job).values()) == pytest.approx([n / 10 for n in range(1, ANSWERS + 1)])
-
-
-def test_claim_takes_whole_groups(each_db: Database, engine: Tasteful) -> None:
-    submit(each_db)
-    with each_db.write() as session:
-        taken = leases.claim(session, 1, limit=1, worker="w", seconds=60, whole_groups=True)
-        assert len(taken) == ANSWERS
-        assert len({lease.item_id % 3 for lease in taken}) == 1
-        assert len(leases.claim(session, 1, limit=100, worker="w", seconds=60)) == 2 * ANSWERS

@@ -50,17 +50,6 @@ def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
     return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **{"max_retries": 0} | endpoint))
 
 
-def test_drain_runs_concurrent_calls_up_to_the_limit(db: Database) -> None:
-    """64 calls of one job, each of a completion of its own, and more than one claim holds."""
-    with scripted_server(replace(YES, delay_s=4.0)) as server:
-        job = submit_job(db, 64, judge=judge_at(server), rubric=ONE)
-        with draining(db, claim_size=32) as thread:
-            thread.join(60)
-        assert server.max_concurrent == 64
-    with db.read() as session:
-        assert jobs.progress(session, job).done == 64
-
-
 def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return replace(YES, delay_s=600.0) if "answer 3" in body["messages"][-1]["content"] else YES

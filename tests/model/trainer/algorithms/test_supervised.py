@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from trainer.algorithms import supervised
-
-NAN = math.nan
-
-
-def test_best_rows_are_the_first_best_of_each_scored_group() -> None:
-    rewards = torch.tensor([[0.1, 0.9, 0.9], [NAN, NAN, NAN], [NAN, -1.0, -2.0], [0.0, 0.0, 0.0]])
-    assert supervised.best_rows(rewards).tolist() == [1, 7, 9]
 
 
 def test_loss_is_the_mean_over_tokens_in_parts_as_a_whole() -> None:

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.errors import InvalidError
 from rubricsvc.formats.lines import CompletionLine
-from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, tiny_config, tiny_policy
+from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config, tiny_policy
 from tests.tiny_model import tiny_model
-from trainer.data.demonstrations import demonstrated, with_demonstrations
+from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
@@ -79,30 +78,5 @@ def test_demonstrations_are_learned_and_recorded_as_they_are() -> None:
     assert before.completions("tiny", 3, SAMPLING) == [task.demonstrations[0] for task in tasks]
 
 
-def test_best_demonstration_of_a_prompt_is_learned() -> None:
-    policy = tiny_policy()
-    task = replace(TASKS[0], demonstrations=(Completion(text="good"), Completion(text="bad")))
-    config = tiny_config(
-        algorithm="best_of_n_supervised", sampling={"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 8}
-    )
-    train(policy, [task], CallableRewards(lambda _, text: float(text == "good")), config)
-    rows = demonstrated(policy, [replace(task, demonstrations=(one,)) for one in task.demonstrations], 1, 0)
-    good, bad = policy.logprobs(rows, 1.0)[0].sum(-1).tolist()
-    fresh_good, fresh_bad = tiny_policy().logprobs(rows, 1.0)[0].sum(-1).tolist()
-    assert good - fresh_good > bad - fresh_bad
-
-
-def test_demonstration_longer_than_the_context_is_refused() -> None:
-    with pytest.raises(InvalidError) as caught:
-        demonstrated(tiny_policy(), shown("a" * 70), 1, 0)
-    assert caught.value.path == "demonstrations.path"
-
-
 def lines(prompts: Sequence[Prompt | None]) -> list[CompletionLine]:
     return [CompletionLine(completion=Completion(text="x"), prompt=prompt) for prompt in prompts]
-
-
-def test_with_demonstrations_keeps_the_prompts_that_have_one() -> None:
-    spaced = Prompt.of(PROMPTS[1].text.upper() + " ")
-    chosen = with_demonstrations(TASKS, lines([PROMPTS[0], spaced, PROMPTS[0], None]))
-    assert [(task.prompt, len(task.demonstrations)) for task in chosen] == [(PROMPTS[0], 2), (PROMPTS[1], 1)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.tiny import RUBRIC, tiny_config
 from trainer.config import TrainConfig
-from trainer.data.tasks import Task, allocated, other_tasks, tasks_of_step
+from trainer.data.tasks import Task, allocated, tasks_of_step
 
 
 def config(prompts_per_step: int = 4, **prompts: object) -> TrainConfig:
@@ -49,12 +49,3 @@ def test_tasks_of_step_follow_the_weights_of_domains() -> None:
     assert all(sorted(of_a[at : at + 3]) == ["a0", "a1", "a2"] for at in range(0, 90, 3))
     of_b = [task.name for task in stream if task.domain == "b"]
     assert len(set(of_b)) == 30
-
-
-def test_other_tasks_are_those_that_the_step_does_not_have() -> None:
-    given_tasks = tasks(a=6)
-    used = tasks_of_step(given_tasks, 0, config())
-    others = other_tasks(given_tasks, 0, 0, used, config())
-    assert sorted(task.name for task in (*used, *others)) == sorted(task.name for task in given_tasks)
-    assert others == other_tasks(given_tasks, 0, 0, used, config())
-    assert other_tasks(given_tasks, 0, 0, given_tasks, config()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.core.prompt import Document, Prompt
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC
 from trainer.data.tasks import Task, check_apart, content_key, hold_out, on_both_sides
@@ -12,12 +12,6 @@ from trainer.data.tasks import Task, check_apart, content_key, hold_out, on_both
 
 def tasks(*texts: str) -> list[Task]:
     return [Task(Prompt.of(text), RUBRIC, f"id-{place}") for place, text in enumerate(texts)]
-
-
-def test_content_key_ignores_case_and_line_breaks() -> None:
-    plain = content_key(Prompt.of("What is one?"))
-    assert content_key(Prompt.of(" what is\nONE?", tags=("x",), reference="1")) == plain
-    assert content_key(Prompt.of("What is one?", documents=(Document(id="d", text="1"),))) != plain
 
 
 def test_check_apart_names_overlapping_prompts() -> None:
@@ -51,12 +45,6 @@ def test_hold_out_keeps_the_prompts_of_a_page_on_one_side() -> None:
     train, held_out = hold_out(given, 0.25, seed=0)
     assert (len(train), len(held_out)) == (36, 12)
     assert not on_both_sides(train, held_out)
-
-
-def test_on_both_sides_finds_held_out_prompts_of_trained_pages() -> None:
-    trained = [of_page("one", "a"), of_page("two", "b", source="c"), *tasks("three")]
-    held_out = [of_page("four", "a", "x"), of_page("five", "b"), of_page("six", "c"), of_page("a", "a", digest="e")]
-    assert [task.name for task in on_both_sides(trained, [*held_out, *tasks("Three")])] == ["four", "six", "id-0"]
 
 
 @pytest.mark.parametrize(

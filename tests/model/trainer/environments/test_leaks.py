@@ -17,8 +17,6 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.leaks import LEAK, LeakGuard
-from trainer.evaluation.evaluation import Evaluation
-from trainer.evaluation.evaluator import Evaluator
 from trainer.metrics import rollout_metrics
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
@@ -79,16 +77,3 @@ def test_step_of_leaks_alone_asks_no_judge() -> None:
     leaked = Completion(text="x", sampling={"leaks": [{"source": "page"}]})
     scored, how = StepScorer(source, config()).score([TASKS[0]], [leaked])
     assert ([one.reward.value for one in scored], source.sizes, how["score_attempts"]) == ([None], [], 0)
-
-
-@pytest.mark.usefixtures("ending")
-def test_evaluation_counts_leaks_and_leaves_them_unscored(tmp_path: Path) -> None:
-    settings = config(tmp_path, eval={"share": 0.5, "samples": 2, "greedy": False})
-    policy = scripted([CALL, "a report"], ["a second report"])
-    policy.acting = Acting(Guarded(), EpisodeLimits(max_turns=3), max_tokens=80)
-    evaluation = Evaluation(Evaluator(settings, TASKS[:1], {"reward": Counting()}), tmp_path, steps=6)
-    line = evaluation.run(policy, 0, "tiny")
-    assert line is not None and line["leak_hits"] == 1
-    assert line["scores"]["reward"]["unscored_fraction"] == 0.5
-    assert line["scores"]["reward"]["mean"]["value"] == 1.0
-    assert len((tmp_path / LEAKS).read_text().splitlines()) == 1

@@ -45,10 +45,6 @@ def test_behaviour_measures_calls_and_citations_by_prompt() -> None:
     }
 
 
-def test_behaviour_is_empty_without_tools_and_pages() -> None:
-    assert behaviour(TASKS[1:], [Judged(0, episode("I know."), ())]) == {}
-
-
 def test_criteria_leave_out_failed_verdicts_and_other_rubrics() -> None:
     verdicts = [Verdict.scored("a", 0.25), Verdict.failed("b", reason="timeout")]
     judged = [Judged(0, episode(""), verdicts), Judged(0, episode(""), [Verdict.scored("a", 0.75)])]

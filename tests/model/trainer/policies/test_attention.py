@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from tests.model.trainer.tiny import tiny_policy
-from trainer.policies.decoding import NAME, grouped_attention
+from trainer.policies.decoding import grouped_attention
 
 
 def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,7 +38,3 @@ def test_grouped_attention_equals_scaled_dot_product_attention(length: int, cont
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs)
-
-
-def test_policy_uses_grouped_attention() -> None:
-    assert tiny_policy().model.config._attn_implementation == NAME

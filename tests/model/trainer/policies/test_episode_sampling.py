@@ -6,21 +6,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
-from typing import Any
 
 import pytest
 import torch
 
 from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.policies.test_policy import plain_logprobs
-from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_config, tiny_policy
+from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
 from trainer.algorithms import grpo
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tool_calls import call_text
 from trainer.policies import policy as episode_sampling
 from trainer.policies.policy import Acting, Policy
-from trainer.policies.rollouts import Rollouts, join
+from trainer.policies.rollouts import Rollouts
 
 CALL = call_text("reverse", text="live")
 
@@ -100,22 +99,6 @@ def test_logprobs_of_episodes_equal_plain_forward_passes(top_p: float) -> None:
 
 
 @pytest.mark.usefixtures("ending")
-def test_each_token_is_processed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = scripted([CALL, CALL], [CALL, "a report"], ["a report"])
-    forward, processed = policy.forward, []
-
-    def counting(ids: torch.Tensor, mask: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-        processed.append(int(mask[:, -ids.shape[1] :].sum()))
-        return forward(ids, mask, *args, **options)
-
-    monkeypatch.setattr(policy, "forward", counting)
-    rollouts = sampled(policy)
-    assert [episode.counts["turns"] for episode in rollouts.episodes or ()] == [3, 2]
-    tokens = int(rollouts.prompt_mask_QP.sum() + rollouts.mask_BT.sum())
-    assert tokens - 2 <= sum(processed) <= tokens, "the last token of a completion may be left out"
-
-
-@pytest.mark.usefixtures("ending")
 def test_tokens_of_the_environment_have_no_gradient() -> None:
     policy = scripted([CALL, CALL], [CALL, "report"], ["report"])
     rollouts = sampled(policy)
@@ -135,40 +118,6 @@ def test_tokens_of_the_environment_have_no_gradient() -> None:
     moved = grad.abs().sum(-1) > 0
     assert torch.equal(moved, written[:, 1:])
     assert (rollouts.mask_BT & ~written).sum() > 0
-
-
-@pytest.mark.usefixtures("ending")
-def test_trajectory_has_calls_and_results() -> None:
-    rollouts = sampled(scripted([CALL, "done"], ["It is 42."]))
-    first, second = rollouts.completions("tiny", 0, tiny_config().sampling)
-    assert [message.role for message in first.messages] == ["assistant", "tool", "assistant"]
-    assert first.messages[0].tool_calls is not None
-    assert first.messages[0].tool_calls[0].text == 'reverse({"text": "live"})'
-    assert first.messages[1].content == "evil"
-    assert first.text == "It is 42."
-    assert first.sampling["tools"] == {"turns": 2, "calls/reverse": 1}
-    assert second.sampling["tools"] == {"turns": 1}
-
-
-def test_truncated_turn_ends_the_episode() -> None:
-    policy = scripted(*[[CALL]] * 9)
-    rollouts = sampled(policy, PROMPTS[:1], max_new_tokens=1)
-    assert rollouts.truncated_B.tolist() == [True]
-    assert int(rollouts.mask_BT.sum()) == 1
-
-
-@pytest.mark.usefixtures("ending")
-def test_join_and_select_keep_episodes() -> None:
-    parts = [sampled(scripted([CALL, "a"], ["b"])), sampled(scripted(["c", "d"]))]
-    joined = join(parts)
-    assert joined.episodes is not None
-    assert joined.texts == ("b", "a", "c", "d")
-    assert joined.lengths.tolist() == [*parts[0].lengths.tolist(), *parts[1].lengths.tolist()]
-    chosen = joined.select(torch.tensor([1, 2]))
-    assert chosen.texts == ("a", "c")
-    assert not chosen.from_environment_BT.any()  # type: ignore[union-attr]
-    assert chosen.episodes == (joined.episodes[1], joined.episodes[2])
-    assert replace(chosen, episodes=None).completions("tiny", 0, SAMPLING)[0].messages == ()
 
 
 class Waiting(Reversing):
@@ -247,16 +196,3 @@ def test_a_note_begins_a_context_without_what_was_read() -> None:
         assert (here & written).any(), "the policy wrote in each context, and is rewarded for it"
     assert rollouts.episodes is not None
     assert rollouts.episodes[0].counts["calls/note"] == 2 and len(rollouts.episodes[0].messages) == 7
-
-
-@pytest.mark.usefixtures("ending")
-def test_tokens_before_a_note_have_a_gradient() -> None:
-    policy, rollouts = noting([CALL, CALL], [NOTED, NOTED], ["good", "bad"])
-    logp, _ = policy.logprobs(rollouts, 1.0)
-    written = rollouts.written_BT
-    loss = grpo.loss(logp, logp.detach(), torch.tensor([1.0, -1.0]), written, tokens=int(written.sum()))
-    logp.retain_grad()
-    torch.autograd.backward(loss.value)
-    assert logp.grad is not None and torch.equal(logp.grad != 0, written)
-    assert rollouts.context_BT is not None
-    assert all(written[rollouts.context_BT == context].any() for context in rollouts.context_BT.unique())

@@ -81,22 +81,6 @@ def test_logprobs_with_top_p_are_of_the_truncated_distribution(top_p: float) -> 
     torch.testing.assert_close(policy.logprobs(part, 1.0)[0].detach(), logp[[2, 7], : part.ids_BT.shape[1]])
 
 
-def test_select_keeps_rows_and_prompts() -> None:
-    policy = tiny_policy(dtype=torch.float64)
-    rollouts = sampled(policy)
-    whole = policy.logprobs(rollouts, 1.0)[0]
-    some = torch.tensor([3, 8, 9])
-    part = rollouts.select(some)
-    assert part.texts == tuple(rollouts.texts[i] for i in some)
-    assert part.prompt_ids_QP.shape[0] == 2
-    torch.testing.assert_close(policy.logprobs(part, 1.0)[0], whole[some, : part.ids_BT.shape[1]])
-
-
-def test_sample_is_deterministic() -> None:
-    policy = tiny_policy()
-    assert sampled(policy, 1).texts == sampled(policy, 1).texts != sampled(policy, 2).texts
-
-
 def test_sample_ends_completion_with_end_token() -> None:
     policy = tiny_policy()
     rollouts = sampled(policy, max_new_tokens=40)

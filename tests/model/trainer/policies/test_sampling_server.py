@@ -71,13 +71,6 @@ def test_run_is_resumed_after_its_server_failed(
     assert history.steps[-1]["sampling/sampling_logp_difference/max"] < 1e-3
 
 
-def test_server_that_is_down_is_named(policy: Policy) -> None:
-    policy.server = SamplingServer("http://127.0.0.1:9/v1", Path())
-    with pytest.raises(UnavailableError) as caught:
-        policy.server.check(policy)
-    assert (caught.value.path, "http://127.0.0.1:9/v1" in caught.value.message) == ("sampling.server", True)
-
-
 @pytest.mark.parametrize(
     ("fields", "valid"),
     [

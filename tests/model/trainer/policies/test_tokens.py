@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from trainer.policies import tokens
@@ -67,14 +63,6 @@ def test_token_logprobs_over_nucleus_equals_brute_force(
             expected = expected + value * weights[row, place]
     expected.backward()
     torch.testing.assert_close(mine.grad, plain.grad)
-
-
-@given(st.integers(1, 40), st.integers(0, 2**30))
-def test_pack_mask_round_trips(vocabulary: int, seed: int) -> None:
-    mask = torch.rand(3, vocabulary, generator=torch.Generator().manual_seed(seed)) < 0.5
-    packed = tokens.pack_mask(mask)
-    assert packed.shape == (3, math.ceil(vocabulary / 8))
-    assert torch.equal(tokens.unpack_mask(packed, vocabulary), mask)
 
 
 def test_token_logprobs_reads_bfloat16_in_float32() -> None:

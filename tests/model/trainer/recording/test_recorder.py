@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from rubricsvc.core.prompt import Completion
-from rubricsvc.errors import NotFoundError, TooLargeError, UnavailableError
+from rubricsvc.errors import TooLargeError, UnavailableError
 from rubricsvc.schemas.runs import RunStep, StoredRollout, StoredRun
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import runs
@@ -20,7 +18,6 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RolloutRow, RunMetricsRow
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from tests.recorded_run import run_step
-from trainer.data.tasks import Task
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
@@ -80,22 +77,6 @@ def test_train_records_steps_with_rollouts(db: Database, tmp_path: Path) -> None
     assert all(one.logprob_sum is not None and one.logprob_sum < 0.0 for one in first)
     truncated = sum(one.truncated for one in first) / 8
     assert truncated == history.steps[0]["completions/clipped_ratio"]
-
-
-class HalfScored:
-    """Leaves out every second completion."""
-
-    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-        values = [None if n % 2 else 0.25 * n for n in range(len(tasks))]
-        return CallableRewards(lambda *_: values.pop(0)).score(tasks, completions)
-
-
-def test_train_records_unscored_rollouts_without_numbers(db: Database, tmp_path: Path) -> None:
-    trained(db, tmp_path / "run", rewards=HalfScored(), steps=1, max_unscored=0.5)
-    assert stored(db).unscored == 4
-    for one in all_rollouts(db):
-        known = [one.reward is None, one.advantage is None, one.logprob_sum is None, one.null_reason is not None]
-        assert known == [bool(one.place % 2)] * 4
 
 
 def test_train_records_failure_and_interrupt(db: Database, tmp_path: Path) -> None:
@@ -188,23 +169,6 @@ def test_recorder_keeps_steps_while_the_database_is_away(outage: Outage, tmp_pat
     outage.db.close()
 
 
-def test_recorder_delivers_in_the_background(outage: Outage, tmp_path: Path) -> None:
-    out, waited = tmp_path / "run", Event()
-
-    def on_step(step: Metrics) -> None:
-        if step["step"] == 1:
-            outage.begin()
-        if step["step"] == 3:
-            outage.end()
-            while (out / UNDELIVERED).exists():
-                waited.wait(0.02)
-            assert stored(outage.db).steps == 3
-
-    trained(outage.db, out, on_step=on_step, beat=0.05)
-    check_complete(outage.db, out, 6)
-    outage.db.close()
-
-
 def test_resumed_run_delivers_what_its_last_process_kept(outage: Outage, tmp_path: Path) -> None:
     out = tmp_path / "run"
 
@@ -247,22 +211,6 @@ def test_recorder_sets_a_refused_step_aside(db: Database, tmp_path: Path, logged
     assert {one.step for one in all_rollouts(db)} == {1, 3, 4, 5}
     assert (stored(db).status, stored(db).steps) == ("finished", 4)
     assert any(REFUSED in line and "too many values" in line for line in logged)
-
-
-def test_recorder_keeps_the_steps_of_a_run_that_was_deleted(db: Database, tmp_path: Path) -> None:
-    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
-        recorder.begin({"steps": 5}, None, [])
-        with db.write() as session:
-            runs.report(session, runs.get(session, 1), "failed")
-            runs.remove(session, 1)
-        step = run_step(1)
-        recorder.step(dict(step.metrics), step.groups)
-    assert not (tmp_path / REFUSED).exists()
-    with pytest.raises(NotFoundError):
-        stored(db)
-    with RunRecorder(Runs(db), "key", tmp_path, Event()) as recorder:
-        recorder.begin({"steps": 5}, None, [dict(step.metrics)])
-    assert not (tmp_path / UNDELIVERED).exists() and len(all_rollouts(db)) == 4
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
-from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, score
 from tests.preference_engine import Tasteful, answers_in
-from trainer.data.tasks import Task
 from trainer.rewards.source import JudgeRewards, ScoredRollout, validated
 
 
@@ -38,16 +35,6 @@ def test_judge_rewards_failed_verdict_is_no_reward() -> None:
         scored = score(rewards)
     assert [result.reward.value for result in scored] == [None, None, 1.0, 1.0]
     assert scored[0].verdicts[1].reason == Reason.TIMEOUT
-
-
-def test_judge_rewards_undefined_formula_is_no_reward() -> None:
-    """HealthBench divides by the positive weights; with the only one failed the reward is undefined."""
-    criteria = [Criterion(key="good", text="Is rude."), Criterion(key="bad", text="Is wrong.", weight=-1)]
-    task = Task(Prompt.of("x"), Rubric(criteria=criteria, formula="healthbench", min_coverage=0.0))
-    with JudgeRewards(JUDGE, InstantEngine(faulty)) as rewards:
-        [scored] = rewards.score([task], [Completion(text="y")])
-    assert scored.reward.value is None
-    assert scored.reward.null_reason
 
 
 def test_judge_rewards_show_comparative_judge_the_group_of_each_task() -> None:

@@ -13,7 +13,6 @@ from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.unit.workers.scoring.group_setup import GROUP, PAIRS, compare
 from tests.unit.workers.scoring.test_completions import ANSWER, PROMPT, outcomes
-from tests.unit.workers.scoring.test_panels import scored as scored_by_panel
 from tests.unit.workers.scoring.test_trajectories import judge as trajectory_judge
 from tests.unit.workers.scoring.test_trajectories import scored as scored_trajectory
 from workers.engines import make_engine
@@ -70,11 +69,3 @@ def test_trajectory_with_the_embedded_model() -> None:
     for verdict in (progress, honest):
         assert verdict.outcome == "scored", json.dumps(verdict.model_dump(mode="json"))
         assert len({vote.value for vote in verdict.votes}) == 3
-
-
-def test_panel_with_the_embedded_model() -> None:
-    one = Judge(name="a", engine="transformers_local", model="embedded")
-    panel = Judge(name="p", mode="panel", members=(one, one.model_copy(update={"name": "b"})))
-    found = scored_by_panel(panel)["why"]
-    assert found.value == found.votes[0].value == found.votes[1].value
-    assert found.spread == 0.0

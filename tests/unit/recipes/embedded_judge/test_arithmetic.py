@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from recipes.embedded_judge.arithmetic import RIGHT, arithmetic
 
@@ -18,10 +17,3 @@ def test_arithmetic_labels_agree_with_the_numbers_of_completion_and_reference() 
         negated = right.criterion.text.rstrip(".") in RIGHT.unmet
         assert right.value == float((given == reached) != negated)
         assert stated.value == float(re.findall(r"\d+", stated.criterion.text) == [reached])
-
-
-def test_arithmetic_has_as_many_right_as_wrong_solutions_of_each_problem() -> None:
-    examples = list(arithmetic(1, 400, negated=0.15))
-    variants = Counter((one.prompt.text, one.targets[0].variant) for one in examples)
-    assert {variant for _, variant in variants} == {"right", "wrong"}
-    assert all(variants[text, "right"] == variants[text, "wrong"] for text, _ in variants)

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from itertools import islice
 
 import pytest
 
-from recipes.embedded_judge.checks import Question, _Maker, check_families
+from recipes.embedded_judge.checks import Question, _Maker
 from recipes.embedded_judge.documents import document_answers
 from recipes.embedded_judge.everyday import everyday_answers
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -36,14 +35,3 @@ def test_checks_in_words_labels_are_the_results_of_the_checks(
             assert target.value == (1 - verdict.value if question.negated else verdict.value)
             assert target.criterion.text == question.text
             assert target.criterion.check is None
-
-
-def test_checks_in_words_meets_each_text_as_often_as_not(asked: list[tuple[Example, tuple[Question, ...]]]) -> None:
-    surplus, families = Counter[str](), defaultdict(list)
-    for example, questions in asked:
-        for question, target in zip(questions, example.targets, strict=True):
-            surplus[question.form] += 1 if target.value else -1
-            families[target.family].append(target.value)
-    assert max(map(abs, surplus.values())) <= 4
-    assert {family for family in families if not 0.2 < sum(families[family]) / len(families[family]) < 0.8} == set()
-    assert len(families) == len(check_families())

@@ -23,14 +23,3 @@ def test_damaged_asks_about_the_damage_in_both_ways() -> None:
     for wordings in WORDINGS:
         values = [target.variant == "whole" for _, target in questions(examples) if target.family == wordings.family]
         assert 0.4 < mean(values) < 0.6
-
-
-def test_damaged_completions_that_are_cut_off_begin_as_the_whole_ones() -> None:
-    own = [answer.completion.text for answer in everyday_answers()]
-    cut = [
-        example.completion.text
-        for example in damaged(everyday_answers(), 1, 200, negated=0.5)
-        if {target.family: target.variant for target in example.targets} == {"complete": "damaged", "concise": "whole"}
-    ]
-    assert cut
-    assert all(any(text.startswith(piece.rstrip(".")) and text != piece for text in own) for piece in cut)

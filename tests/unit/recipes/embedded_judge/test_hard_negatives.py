@@ -3,30 +3,16 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-import pytest
 import yaml
 
 from recipes.embedded_judge.everyday import everyday_answers
 from recipes.embedded_judge.hard_negatives import hard_negatives, texts
-from recipes.embedded_judge.swapped import ON_TOPIC, swapped
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion
-from trainer.judge_training.examples import Example, Target, questions
+from recipes.embedded_judge.swapped import swapped
+from trainer.judge_training.examples import questions
 from workers.audit.cases import built_in
 
 ON_CONTENT = list(swapped(everyday_answers(), 0, 100, negated=0.5))
 AROUND = {"injection_in", "echo_in", "praise_in", "frame_in"}
-
-
-def test_hard_negatives_alone_meet_nothing() -> None:
-    alone = [
-        (example, target)
-        for example, target in questions(hard_negatives(ON_CONTENT, 0, 400))
-        if target.variant not in AROUND
-    ]
-    assert {target.value for _, target in alone} == {0.0}
-    assert {target.criterion.text.rstrip(".") for _, target in alone} <= set(ON_TOPIC.met)
-    assert len({target.variant for _, target in alone}) == 9
 
 
 def test_hard_negatives_around_a_completion_keep_its_labels() -> None:
@@ -45,24 +31,6 @@ def test_hard_negatives_around_a_completion_keep_its_labels() -> None:
         assert target.value in known
     values = [target.value for _, target in around]
     assert 0.4 < sum(values) / len(values) < 0.6
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("Does not say that tea is cold.", 1.0),
-        ("The answer does not state that tea is cold.", 1.0),
-        ("Omits that tea is cold.", 1.0),
-        ("Says that tea is not cold.", 0.0),
-        ("The answer is truthful: it makes no false claim.", 0.0),
-        ("Names a drink.", 0.0),
-    ],
-)
-def test_hard_negatives_label_by_the_form_of_the_criterion(text: str, value: float) -> None:
-    target = Target(Criterion(key="c", text=text), 0.0, family="says_that")
-    example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), (target,), source="statements")
-    alone = [t for _, t in questions(hard_negatives([example], 0, 20)) if t.variant not in AROUND]
-    assert {t.value for t in alone} == {value}
 
 
 def test_everyday_questions_are_not_those_of_the_audit() -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from random import Random
 
 import numpy as np
 
-from recipes.embedded_judge.alterations.alter import ALTERATIONS, alterations
-from recipes.embedded_judge.alterations.frames import read, restated
-from recipes.embedded_judge.documents import prose, standard_library_docstrings
+from recipes.embedded_judge.alterations.alter import ALTERATIONS
 from recipes.embedded_judge.statements import statements, topics
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.stats import agreement as agreement_metrics
@@ -21,12 +18,6 @@ from trainer.judge_training.examples import Example, questions
 @cache
 def made() -> tuple[Example, ...]:
     return tuple(statements(python_reference(), seed=1, count=300, negated=0.1))
-
-
-def test_statements_never_repeat_a_completion() -> None:
-    texts = [example.completion.text for example in made()]
-    assert len(set(texts)) == len(texts) == 300
-    assert all(3 <= len(example.targets) <= 6 for example in made()[:50] if len(example.completion.text) > 200)
 
 
 def auroc(scores: Sequence[float], values: Sequence[float]) -> float:
@@ -65,27 +56,8 @@ def test_statements_labels_are_at_chance_given_the_criterion_alone() -> None:
     assert 0.4 < auroc([float(one) for one in altered], values) < 0.6
 
 
-def test_invented_facts_have_exact_wordings_and_contraries() -> None:
-    sentence = "Anna sold the lamp to Boris for 40 euros."
-    fact = read(sentence)
-    assert fact is not None
-    assert "Boris bought the lamp from Anna for 40 euros." in fact.wordings()
-    assert read(restated(sentence, Random(1))) is not None
-    made = alterations(sentence, (), Random(1))
-    assert set(made) == {"negated", "number", "name", "order"}
-    assert "not" in made["negated"]
-    assert made["order"] == "Boris sold the lamp to Anna for 40 euros."
-    assert read("The lamp is returned by the function.") is None
-
-
 def test_statements_leave_out_excluded_texts() -> None:
     sentence = topics(python_reference())[0][0].sentences[0]
     left = topics(python_reference(), exclude=[sentence])[0]
     assert left
     assert not any(sentence in topic.sentences for topic in left)
-
-
-def test_standard_library_docstrings_are_statements_about_functions() -> None:
-    document = next(one for one in standard_library_docstrings() if one.id == "stdlib.bisect")
-    sentences = [sentence for group in prose(document) for sentence in group]
-    assert any(sentence.startswith("`bisect_right()` returns the index") for sentence in sentences)

@@ -10,11 +10,9 @@ from rubricsvc.cli.output import (
     clean,
     open_output,
     print_table,
-    progress_bar,
     replaced,
-    show,
 )
-from rubricsvc.errors import ConflictError, NotFoundError
+from rubricsvc.errors import ConflictError
 
 
 def test_clean_replaces_control_characters() -> None:
@@ -25,13 +23,6 @@ def test_clean_replaces_control_characters() -> None:
 def test_print_table_keeps_whole_cells_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["a", "text"], [["1", "x" * 300], ["22", "y\nz"]])
     assert capsys.readouterr().out == "A   TEXT\n1   " + "x" * 300 + "\n22  y z\n"
-
-
-def test_empty_columns_and_fields_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(["a", "why", "b"], [["1", "", "x"], ["2", "", ""]])
-    assert capsys.readouterr().out == "A  B\n1  x\n2\n"
-    show({"rewards": 0, "mean": None, "reasons": {}, "note": ""}, as_json=False)
-    assert capsys.readouterr().out == "rewards  0\nmean     -\n"
 
 
 def test_open_output_leaves_no_partial_file(tmp_path: Path) -> None:
@@ -73,21 +64,3 @@ def test_replaced_writes_a_folder_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(ConflictError), replaced(out, folder=True):
         pass
     assert (out / "file").read_text() == "whole"
-
-
-def test_replaced_refuses_before_anything_is_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("kept")
-    (tmp_path / "folder").mkdir()
-    for out, folder in ((tmp_path / "file", True), (tmp_path / "folder", False), (tmp_path / "no" / "file", False)):
-        with pytest.raises((ConflictError, NotFoundError)), replaced(out, folder=folder):
-            pytest.fail("the block must not run")
-
-
-def test_progress_bar_prints_the_end_once_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar("job 1") as bar:
-        bar.update(1, 2, "")
-        bar.update(2, 2, "done")
-        bar.update(2, 2, "done")
-    printed = capsys.readouterr()
-    (line,) = printed.err.splitlines()
-    assert printed.out == "" and line.startswith("job 1 2/2 ") and line.endswith(" done")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Cli, add_judge
+from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
 
 CALL = {"name": "search", "arguments": "{}"}
@@ -36,12 +36,3 @@ def test_score_shows_a_trajectory_judge_the_steps(cli: Cli, tmp_path: Any, text:
         ran = cli(*args, "--completion", "-", "--json", stdin=text)
     assert ran.code == 0, ran.err
     assert [vote["by"] for vote in ran.json["verdicts"][0]["votes"]] == [f"step {n + 1}" for n in range(looks)]
-
-
-def test_score_compares_with_a_comparative_judge(cli: Cli, tmp_path: Any) -> None:
-    add_judge(cli, "c", mode="comparative", comparison={"kind": "pairwise"})
-    (tmp_path / "r.yaml").write_text(json.dumps({"prompt": "Why?", "criteria": ["Says why."]}))
-    for name in "ab":
-        (tmp_path / name).write_text(f"Because {name}.")
-    ran = cli("score", "--rubric", "r.yaml", "--completion", "a", "--completion", "b", "--judge", "c", "--json")
-    assert (ran.code, [line["name"] for line in ran.lines]) == (0, ["a", "b"]), ran.err

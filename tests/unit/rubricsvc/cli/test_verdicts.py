@@ -15,10 +15,3 @@ from rubricsvc.core.verdict import Evidence, Verdict
 def test_reason_of_counts_quotes_that_are_not_found(starts: list[int | None], text: str) -> None:
     quotes = tuple(Evidence(quote="q", start=start, end=start and start + 1) for start in starts)
     assert reason_of(Verdict.scored("c", 1.0, rationale="So it is.", evidence=quotes)) == text
-
-
-def test_reason_of_joins_reason_detail_and_rationale() -> None:
-    detail = "the two orders disagree in 2 of 3 pairs"
-    assert reason_of(Verdict.scored("c", 0.5, detail=detail)) == f"[{detail}]"
-    assert reason_of(Verdict.scored("c", 0.5, detail=detail, rationale="A.")) == f"[{detail}] A."
-    assert reason_of(Verdict.failed("c", "timeout", detail="slow")) == "timeout: slow"

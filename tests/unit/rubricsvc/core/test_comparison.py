@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rubricsvc.core.comparison import (
     ANCHORS,
     align_scores,
-    orders_disagree,
     overlapping_parts,
     pairings,
     top_n,
@@ -67,9 +66,3 @@ def test_top_n_gives_1_to_the_best() -> None:
     assert top_n({0: 0.4, 1: 0.9, 2: 0.4}, 2) == {0: 1.0, 1: 1.0, 2: 1.0}
     assert top_n({0: 0.4}, 5) == {0: 1.0}
     assert top_n({}, 1) == {}
-
-
-def test_orders_disagree_with_different_winners() -> None:
-    assert orders_disagree(0.9, 0.1)
-    assert not orders_disagree(0.9, 0.6)
-    assert not orders_disagree(0.5, 0.1)

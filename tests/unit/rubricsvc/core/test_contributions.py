@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.contributions import by_gain, contributions
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Rubric
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
 
 
@@ -28,12 +28,6 @@ def test_contributions_use_the_formula_itself() -> None:
     one_left = rubric(1, 1, formula="multichallenge_all")
     assert gains(one_left, 1.0, 0.3) == [0.0, 1.0]
     assert gains(one_left, 0.3, 0.3) == [0.0, 0.0]  # neither alone would do
-
-
-def test_contributions_take_the_best_level_of_a_scale() -> None:
-    scale = {"kind": "ordinal", "levels": [{"label": "poor", "value": 0.2}, {"label": "fair", "value": 0.6}]}
-    own = Rubric(criteria=(Criterion.model_validate({"key": "c0", "text": "…", "scale": scale}),))
-    assert gains(own, 0.2) == pytest.approx([0.4])
 
 
 def test_contributions_of_a_part_that_was_not_judged_are_unknown() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -127,16 +126,6 @@ def test_dr_tulu_blend_adds_its_tagged_terms() -> None:
         keyed = tuple(c.model_copy(update={"key": f"k{n}"}) for n, c in enumerate(criteria))
         with pytest.raises(FormulaError, match="'citation', 'format', 'search_turns'"):
             check_formula(Rubric(criteria=keyed, formula="dr_tulu_blend"))
-
-
-def test_tinker_subtracts_a_tenth_for_a_bad_format() -> None:
-    form = Criterion(key="form", text="…", tags=("format",))
-    task = Rubric(criteria=(*rubric(1, 1).criteria, form), formula="tinker")
-    bad, good = (reward(task, [*verdicts(1.0, 0.5), Verdict.scored("form", met)]) for met in (0.0, 1.0))
-    assert bad.value == pytest.approx(0.75 - 0.1)
-    assert good.value == 0.75
-    with pytest.raises(FormulaError, match="'format'"):
-        check_formula(Rubric(criteria=(form,), formula="tinker"))
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS.keys() - {"calculate_output", "dr_tulu_blend", *RATINGS}))
@@ -343,14 +332,6 @@ def test_tree_pitfalls_subtract_in_their_node_and_no_further() -> None:
     assert reward(task, scored(good=0, wrong=1, style=0, rude=1, toxic=1)).value == 0.0
 
 
-def test_tree_pitfalls_absent_pitfalls_do_not_stand_for_unjudged_criteria() -> None:
-    task = nested({"a": (1, "x"), "bad": (-1, "x"), "b": (1, "y")}, {"x": 1, "y": 1}, "tree_pitfalls")
-    found = reward(task, scored(a=None, bad=0, b=0))
-    assert (found.value, found.coverage, found.contributions) == (0.0, 0.75, {"bad": 0.0, "b": 0.0})
-    with pytest.raises(FormulaError):
-        reward(nested({"a": (1, ""), "bad": (-1, "")}, {}, "tree_pitfalls"), scored(a=None, bad=0))
-
-
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 def test_declared_groups_are_used_or_rejected(name: str) -> None:
     task = nested({"a": (1, "x"), "b": (1, "x"), "c": (1, "y")}, {"x": 1, "y": 3}, name)
@@ -375,10 +356,3 @@ def test_docs_list_exactly_the_registered_formulas() -> None:
     named = re.findall(r"^\| `(\w+)` \|", text.partition("## Rules for all")[0], flags=re.MULTILINE)
     assert len(named) == len(set(named))
     assert set(named) == set(FORMULAS)
-
-
-def test_docs_name_functions_that_exist() -> None:
-    text = (Path(__file__).resolve().parents[4] / "docs" / "formulas.md").read_text(encoding="utf-8")
-    functions = re.findall(r"`(rubricsvc[\w.]+)\.(\w+)\(", text)
-    assert len(functions) == 2
-    assert all(callable(getattr(import_module(module), name)) for module, name in functions)

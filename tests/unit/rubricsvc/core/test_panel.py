@@ -1,6 +1,6 @@
 import pytest
 
-from rubricsvc.core.judge import Comparison, Endpoint, Judge, Price, Rule
+from rubricsvc.core.judge import Endpoint, Judge, Price, Rule
 from rubricsvc.core.panel import aggregate, combine, effective_votes, voting_summary
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Usage, Verdict, Vote
@@ -127,13 +127,3 @@ def test_voting_summary_of_a_cascade_has_its_saving(
     found = voting_summary(cascade, votes)
     assert found["saved"] == pytest.approx(saved, abs=1e-4)
     assert found["resolved_early"] == round(sum(len(v) == 1 for v in votes) / sum(map(bool, votes)), 4)
-
-
-def test_voting_summary_of_panels_and_pairs() -> None:
-    panel = Judge(name="p", mode="panel", members=(judge("a", None), judge("b", None)))
-    votes = [cast(a=0.2, b=0.6), cast(a=0.5, b=0.5), cast(a=0.5, b=None)]
-    assert voting_summary(panel, votes)["mean_spread"] == pytest.approx(0.1)
-    pairs = Judge(name="c", model="m", mode="comparative", comparison=Comparison(kind="pairwise"))
-    met = [cast(b1=0.9, a1=0.1, b2=0.9, a2=0.8), cast(b1=0.2, a1=None), cast(b1=0.1, a1=0.9), cast(b1=0.5, a1=0.9)]
-    assert voting_summary(pairs, met) == {"order_disagreement": 0.5}
-    assert voting_summary(pairs, [cast(b1=None, a1=None)]) == {}

@@ -35,12 +35,6 @@ def test_openai_sample_has_the_tools_of_the_last_turn() -> None:
     assert fill("{{sample.output_tools}}", template_data(Prompt.of("?"), answered)) == "[]"
 
 
-def test_fill_is_one_pass() -> None:
-    assert filled("{{sample.output_text}} {{item.a}}", "{{item.a}}", a="{{sample.output_text}}") == (
-        "{{item.a}} {{sample.output_text}}"
-    )
-
-
 @pytest.mark.parametrize(
     "template", ["plain", "{{", "}} {{", "{item.a}", "{% if item %}", "$x^{2}}$", "{{{{", "{{ a", "{{items"]
 )
@@ -113,7 +107,3 @@ def test_template_text_limits_placeholders() -> None:
     assert filled("{{item.a}}" * MAX_PLACEHOLDERS, a="x") == "x" * MAX_PLACEHOLDERS
     with pytest.raises(ValidationError, match=str(MAX_PLACEHOLDERS + 1)):
         SAFE.validate_python("{{item.a}}" * (MAX_PLACEHOLDERS + 1))
-
-
-def test_prompt_digest_ignores_an_absent_item() -> None:
-    assert Prompt.of("Why?").digest == Prompt.of("Why?", item=None).digest != Prompt.of("Why?", item={}).digest

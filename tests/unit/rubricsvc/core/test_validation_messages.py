@@ -62,11 +62,6 @@ def test_field_messages_give_path_code_and_value(
     assert quoted in one.message
 
 
-def test_field_messages_leave_out_the_length_of_a_list_with_invalid_items() -> None:
-    messages = field_messages(errors_of({"name": "a", "pets": [{"kind": "cat", "lives": "x"}]}))
-    assert [one.code for one in messages] == ["int_parsing"]
-
-
 def test_first_error_prefers_unknown_fields() -> None:
     assert first_error(errors_of({"nmae": "a"}), model=Home)[0] == "nmae"
 

@@ -81,11 +81,6 @@ def test_verdict_replaces_lone_surrogates() -> None:
     assert (verdict.rationale, verdict.raw) == ("so \ufffd", "\ufffd")
 
 
-def test_verdict_replaces_null_characters() -> None:
-    quoted = Verdict.scored("a", 1.0, rationale="r\0", evidence=[{"quote": "\0"}])
-    assert (quoted.rationale, quoted.evidence[0].quote) == ("r\ufffd", "\ufffd")
-
-
 COUNTS = st.integers(0, 1000)
 
 
@@ -100,19 +95,6 @@ def test_usage_split_has_whole_shares_with_the_same_sums(
     assert sum(one.cached or 0 for one in shares) == (cached or 0)
     assert all((one.cached or 0) <= one.prompt for one in shares)
     assert sum(one.cost for one in shares) == pytest.approx(0.5)
-
-
-def test_usage_rounds_fractions_of_earlier_versions() -> None:
-    usage = Usage.model_validate({"prompt": 297.43, "cached": 12.6})
-    assert (usage.prompt, usage.cached, usage.completion) == (297, 13, 0)
-    for value in (float("inf"), float("nan")):
-        with pytest.raises(ValidationError):
-            Usage.model_validate({"prompt": value})
-
-
-def test_judge_name_is_printable() -> None:
-    with pytest.raises(ValidationError):
-        Judge(name="a\x1b[31m\n", model="m")
 
 
 def test_rubric_digest_depends_on_content_only() -> None:
@@ -190,13 +172,6 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-
-
-@given(st.dictionaries(st.text(), json_values, max_size=5), st.randoms())
-def test_digest_ignores_the_order_of_keys(content: dict[str, object], chance: object) -> None:
-    keys = list(content)
-    chance.shuffle(keys)  # type: ignore[attr-defined]
-    assert digest({key: content[key] for key in keys}) == digest(content)
 
 
 def test_digest_leaves_out_unset_fields_and_keeps_null_in_data() -> None:

@@ -8,9 +8,8 @@ import pytest
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.errors import InvalidError
 from rubricsvc.services.analysing import analyse
-from rubricsvc.store import labels, rubrics
+from rubricsvc.store import labels
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_comparing import score
 
@@ -91,12 +90,3 @@ def test_analyse_reads_labels_and_preferences(db: Database) -> None:
     assert {one.weights for one in found.preferences.bounds} == {"current", "equal", "best"}
     advice = {(one.criterion, one.action) for one in found.advice}
     assert {("rude", "sharpen"), ("rude", "retire")} <= advice  # kappa, and people prefer completions that meet it
-
-
-def test_analyse_names_the_version_that_the_job_scored(db: Database) -> None:
-    score(db, "j", texts(table()), rubric=RUBRIC)
-    with db.write() as session:
-        rubrics.add(session, RUBRIC.model_copy(update={"formula": "verifiers_legacy"}), name="r")
-    with db.read() as session, pytest.raises(InvalidError) as caught:
-        analyse(session, "r", job_id=1)
-    assert "r@2" in caught.value.message and "r@1" in caught.value.hint

@@ -99,17 +99,6 @@ def test_best_of_n_leaves_out_and_counts_what_lacks_a_score(db: Database) -> Non
     assert result.left_out == reasons | {"of a prompt with fewer samples": 2}
 
 
-def test_best_of_n_refuses_more_than_the_samples(db: Database) -> None:
-    ids = submit(db, "proxy", GOLD), submit(db, "gold", GOLD)
-    with pytest.raises(InvalidError) as raised:
-        found(db, ids[:1], ids[1], most=5)
-    assert raised.value.path == "n" and "found at most 4" in raised.value.message
-    single = submit(db, "one", GOLD[:, :1]), submit(db, "gold of one", GOLD[:, :1])
-    with pytest.raises(InvalidError) as raised:
-        found(db, single[:1], single[1])
-    assert raised.value.path == "n"
-
-
 def test_best_of_n_refuses_its_own_judge_as_gold(db: Database) -> None:
     first, second = submit(db, "proxy", GOLD, model="m"), submit(db, "another name", GOLD, model="m")
     for gold in (first, second, "people"):
@@ -151,40 +140,3 @@ def test_gold_by_labels_never_mixes_overall_scores_with_rewards(db: Database, by
     expected = (GOLD[1:] + 0.5) / 2 if source == "overall labels" else GOLD[:5] / 4
     assert values(result.oracle)[-1] == pytest.approx(expected.max(1).mean())
     assert (result.gold_source, result.prompts, result.left_out) == (source, 5, {"without gold": SAMPLES})
-
-
-def test_rewards_of_two_rubrics_are_the_mean_of_both(db: Database) -> None:
-    """A completion of which one rubric has no reward has none: the two may have different scales."""
-    other = Rubric(criteria=(Criterion(key="k", text="Is short."),))
-    with db.write() as session:
-        ids: list[int] = []
-        for number in range(PROMPTS):
-            prompt = prompts.add(session, Prompt.of(f"question {number}")).id
-            ids += completions.add_many(session, [(prompt, Completion(text=f"{number} {one}")) for one in "abcd"])
-        versions = [rubrics.add(session, one, name=name).id for one, name in ((RUBRIC, "r"), (other, "o"))]
-        submitted = []
-        for name in ("proxy", "gold"):
-            judge = judges.add(session, Judge(name=name, model=name))
-            made = [(id_, version) for id_ in ids for version in versions]
-            submitted.append(jobs.submit(session, judge_id=judge.id, items=made).id)
-            score = dict(zip(ids, GOLD.ravel().tolist(), strict=True))
-            for row in items.page(session, submitted[-1], limit=1000):
-                row.reward = score[row.completion_id] * (3 if row.rubric_id == versions[0] else 1)
-        first = items.page(session, submitted[1], limit=1)[0]
-        first.reward = None
-    result = found(db, submitted[:1], submitted[1])
-    assert result.left_out["without gold"] == 1
-    assert values(result.oracle)[0] == pytest.approx(
-        2 * np.mean([GOLD[0, 1:].mean(), *GOLD[1:].mean(1).tolist()]), rel=1e-9
-    )
-
-
-def test_gold_by_checks_is_the_mean_of_the_checked_criteria(db: Database) -> None:
-    job = submit(db, "proxy", GOLD)
-    with pytest.raises(InvalidError) as raised:
-        found(db, [job], "checks")
-    assert raised.value.path == "gold"
-    record(db, job)
-    result = found(db, [job], "checks")
-    assert values(result.oracle)[-1] == pytest.approx(GOLD.max(1).mean())
-    assert values(result.judges[0].proxy)[-1] == pytest.approx(GOLD.max(1).mean() * 0.75 + 0.125)

@@ -18,10 +18,3 @@ def test_distribution_counts_rewards_in_bars() -> None:
 def test_distribution_treats_prompts_as_independent() -> None:
     found = distribution([0.1, 0.9] * 5, [1, 1, 2, 2, 3, 3, 4, 4, 5, 5], 0.0, 1.0)
     assert found is not None and found.mean.low == pytest.approx(0.5)
-
-
-def test_bounds_of_a_histogram() -> None:
-    assert bounds(0.2, 0.9) == (0.0, 1.0)
-    assert bounds(-0.5, 0.9) == (-0.5, 0.9)
-    equal = distribution([3.0, 3.0], [1, 2], *bounds(3.0, 3.0))
-    assert equal is not None and equal.counts[BINS // 2] == 2

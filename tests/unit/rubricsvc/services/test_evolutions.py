@@ -10,7 +10,7 @@ import pytest
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, Proposals
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
@@ -90,23 +90,6 @@ def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(db: Database)
     resumed = Evolutions(db).search(number, no_job)
     assert [one.round for one in resumed.rounds[:4]] == [one.round for one in whole.rounds[:4]]
     assert Evolutions(db).search(number, no_job) == resumed, "a finished one is not searched again"
-
-
-def test_evolution_splits_by_prompt(db: Database) -> None:
-    labelled(db)
-    found = evolved(db, held_out=0.25, objective="scores").held_out
-    assert found is not None and (found.prompts, found.units) == (10, 10 * EACH)
-
-
-def test_start_returns_the_same_evolution_until_labels_change(db: Database) -> None:
-    labelled(db)
-    first = begin(db)
-    assert begin(db) == begin(db, budget=3.0) == first != begin(db, seed=7)
-    with db.write() as session:
-        labels.add_many(session, [(1, 1, Label(criterion="overall", annotator="bob", value=0.9))])
-    assert begin(db) != first
-    with pytest.raises(ConflictError):
-        Evolutions(db).search(first, no_job)
 
 
 def test_proposals_are_stored_before_they_are_tried(db: Database) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from pyarrow import parquet
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import NotFoundError
 from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
 from rubricsvc.services import exporting, job_results
 from rubricsvc.store import leases
@@ -65,20 +64,6 @@ def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> No
     assert rows[3]["verdicts"][0]["contribution"] is None
 
 
-def test_write_json_lines_writes_one_a_row(db: Database, job: int, stream: io.StringIO) -> None:
-    exporting.write_lines(pages(db, job), stream, "jsonl")
-    assert [json.loads(line)["completion_id"] for line in stream.getvalue().splitlines()] == [1, 2, 3, 4]
-
-
-def test_write_csv_has_one_header(db: Database, job: int, stream: io.StringIO) -> None:
-    exporting.write_lines(pages(db, job), stream, "csv")
-    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
-    assert [row["reward"] for row in rows] == ["0.0", "0.5", "0.5", ""]
-    assert json.loads(rows[1]["values"]) == {"c1": 0.5, "c2": 0.5, "c3": 0.5}
-    assert rows[1]["completion"] == "answer 1"
-    assert rows[3]["failed"] == "c1:timeout c2:timeout c3:timeout"
-
-
 def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
     row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
     verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
@@ -117,11 +102,6 @@ def test_write_dataset_splits_into_shards(
     _, front_matter, _ = (tmp_path / "set" / "README.md").read_text().split("---\n")
     (config,) = yaml.safe_load(front_matter)["configs"]
     assert config["data_files"] == [{"split": "train", "path": "data/*.parquet"}]
-
-
-def test_write_parquet_refuses_numbers_that_do_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError):
-        exporting.write_parquet([[{"step": 2**70}]], tmp_path / "x.parquet", "completion")
 
 
 def test_export_rejects_unknown_job(db: Database) -> None:

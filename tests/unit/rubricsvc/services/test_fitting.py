@@ -7,7 +7,6 @@ import pytest
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric_analysis import WeightFit
-from rubricsvc.errors import InvalidError
 from rubricsvc.services.analysing import fit, save
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import labels, rubrics
@@ -82,10 +81,3 @@ def test_save_refuses_weights_of_a_version_that_was_edited_since(db: Database) -
         forced = save(session, found, force=True)
     assert refused.conflict is not None and (refused.row.ref, refused.row.state) == ("r@3", "draft")
     assert (forced.conflict, forced.row.ref, forced.row.parent_id) == (None, "r@3", 1)
-
-
-def test_fit_without_labels_is_an_error(db: Database) -> None:
-    score(db, "j", texts(table()), rubric=RUBRIC)
-    for to in ("labels", "preferences"):
-        with pytest.raises(InvalidError):
-            fitted(db, to=to)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import ConflictError
 from rubricsvc.formats import InputFile, InvalidFileError
-from rubricsvc.services.editing import Edit
 from rubricsvc.services.importing import RECORDS, ImportResult, import_file
-from rubricsvc.store import completions, labels, prompts, rubrics
+from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import Database
 
 RECORD = '{"id": "q", "prompt": "Q", "criteria": ["a"], "completions": ["b"], "labels": {"c1": {"ann": 1}}}\n'
@@ -88,48 +87,3 @@ def test_import_file_reports_contradicting_labels_with_all_other_errors(db: Data
     assert "--replace" in caught.value.hint
     result = run(db, path, "".join(lines), skip_invalid=True)
     assert (result.new["labels"], result.skipped_records) == (1, 3)
-
-
-def test_import_file_sets_min_coverage_in_all_rubrics(db: Database, path: Path) -> None:
-    two = RECORD + '{"prompt": "R", "criteria": ["a", "b"], "min_coverage": 0.1}\n'
-    run(db, path, two, min_coverage=0.8)
-    with db.read() as session:
-        assert [row.value.min_coverage for row in rubrics.page(session)] == [0.8, 0.8]
-    for value in (1.1, float("nan")):
-        with pytest.raises(InvalidError) as caught:
-            run(db, path, two, min_coverage=value)
-        assert caught.value.path == "min_coverage"
-
-
-def test_import_file_adds_a_batch_as_one_by_one(each_db: Database, path: Path) -> None:
-    """New names, a repeated name with other content, a shared prompt with two ids, and content that is stored."""
-    lines = [
-        '{"id": "p1", "name": "new", "prompt": "One?", "criteria": ["a"]}',
-        '{"id": "p2", "name": "twice", "prompt": "Two?", "criteria": ["a"]}',
-        '{"id": "p2", "name": "twice", "prompt": "Two?", "criteria": ["b"]}',
-        '{"id": "other", "name": "shared", "prompt": "One?", "criteria": ["c"]}',
-        '{"name": "stored", "criteria": ["d"]}',
-    ]
-    path.write_text(lines[-1] + "\n")
-    with each_db.write() as session:
-        import_file(session, InputFile(path), kinds=(RECORDS,))
-    path.write_text("\n".join(lines) + "\n")
-    with each_db.write() as session:
-        first = import_file(session, InputFile(path), kinds=(RECORDS,))
-    assert first.rubrics == ["new@1", "twice@1", "twice@2", "shared@1", "stored@1"]
-    assert first.new_rubrics == first.rubrics[:-1]
-    assert first.new == {"prompts": 2, "rubrics": 4, "completions": 0}
-    assert first.existing == {"prompts": 0, "rubrics": 1, "completions": 0}
-    with each_db.write() as session:
-        again = import_file(session, InputFile(path), kinds=(RECORDS,))
-        assert (again.rubric_ids, again.new_rubrics, again.superseded) == (first.rubric_ids, [], {"twice@1": 2})
-        assert prompts.get(session, "other").id == prompts.get(session, "p1").id
-        assert [rubrics.get(session, id_).name for id_ in first.rubric_ids][:2] == ["new", "twice"]
-
-
-def test_import_file_leaves_content_of_a_draft_a_draft_in_a_batch(db: Database, path: Path) -> None:
-    run(db, path, '{"name": "one", "criteria": ["a"]}\n', edit=Edit(draft=True))
-    result = run(db, path, '{"name": "two", "criteria": ["a"]}\n{"name": "three", "criteria": ["b"]}\n')
-    assert result.rubrics == ["two@1", "three@1"] and result.not_approved == {"two@1": "draft"}
-    again = run(db, path, '{"name": "four", "criteria": ["c"]}\n', edit=Edit(draft=True, by="ann"))
-    assert again.not_approved == {"four@1": "draft"}

@@ -8,7 +8,7 @@ import pytest
 
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason
-from rubricsvc.services.jobs import FIXES, failure_hints, lasting_hints, split
+from rubricsvc.services.jobs import FIXES, failure_hints, split
 
 SEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=1)}
 UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}
@@ -36,18 +36,6 @@ def test_split_keeps_what_would_fail_again_apart(reason: str, fields: dict[str, 
     assert ("jobs rescore 7 --min-coverage 0.8`" in hints) == (not again)
 
 
-@pytest.mark.parametrize(("coverage", "option"), [(0.519, "--min-coverage 0.51`"), (0.0, None), (None, None)])
-def test_failure_hints_name_a_min_coverage_that_helps(coverage: float | None, option: str | None) -> None:
-    hints = "\n".join(failure_hints({"no_answer": 1}, Judge(name="j", model="m"), 7, null_coverage=coverage))
-    assert (option in hints) if option else ("--min-coverage" not in hints)
-
-
 def test_fixes_cover_every_reason_without_placeholders() -> None:
     assert set(FIXES) == set(Reason)
     assert not any(set("{}") & set(fix) for fix in FIXES.values())
-
-
-@pytest.mark.parametrize(("reason", "command"), [("refused", "retry 7"), ("not_json", "rescore 7")])
-def test_lasting_hints_name_the_command_after_the_fix(reason: str, command: str) -> None:
-    (hint,) = lasting_hints({Reason(reason): 1}, 7)
-    assert f"`rubricsvc jobs {command}`" in hint

@@ -66,14 +66,6 @@ def test_read_results_sums_by_criterion_by_falling_gain(db: Database, job: int) 
     )
 
 
-def test_read_results_sums_by_tag_once_a_completion(db: Database, job: int) -> None:
-    by_tag = {row.name: row for row in read_results(db, job, extremes=10).tags}
-    assert by_tag.keys() == {"facts", "form"}
-    assert (by_tag["facts"].completions, by_tag["facts"].scored, by_tag["facts"].failed) == (8, 14, 2)
-    assert by_tag["facts"].gain == pytest.approx(2 * (0.375 + 0.25))
-    assert by_tag["facts"].weights == {1.0, 3.0}
-
-
 def test_read_results_has_distributions_and_extremes(db: Database, job: int) -> None:
     seen: list[int] = []
     results = read_results(db, job, extremes=3, on_progress=lambda done, total, _note: seen.append(done * total))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.schemas.runs import RolloutGroup, RunHeartbeat, RunStep, StoredRun
@@ -55,17 +54,6 @@ def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
         completion = completions.get(session, rows[3].completion_id)
         assert (completion.value.text, completion.prompt.value) == ("text 2.1.1", PROMPTS[1])
         assert (completion.policy, completion.value.sampling["temperature"]) == ("tiny", 1.0)
-
-
-def test_record_replaces_a_step_that_is_repeated(each_db: Database) -> None:
-    store = Runs(each_db)
-    store.create(new_run())
-    store.record(1, run_step(1, "old", 0.1))
-    store.record(1, RunStep(step=1, metrics={"step": 1, "reward": 0.7}, groups=run_step(1, "new", 0.7).groups[:1]))
-    with each_db.read() as session:
-        (step,) = runs.steps(session, 1)
-        assert (step.reward, step.metrics["reward"]) == (0.7, 0.7)
-        assert [row.reward for row in list(Runs(each_db).rollouts(1))] == [0.7, None]
 
 
 def test_record_of_one_step_by_several_at_once_stores_it_once(each_db: Database) -> None:
@@ -173,10 +161,3 @@ def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Databa
     assert counts(each_db) == (0, 0, 0, 8)
     with pytest.raises(NotFoundError):
         details(each_db, 1)
-
-
-def test_record_takes_equal_completions_of_a_step(each_db: Database, tmp_path: Path) -> None:
-    group = RolloutGroup(prompt=Prompt.of("Hm?"), rubric=RUBRIC, rollouts=(rollout("same"), rollout("same", None)))
-    Runs(each_db).create(new_run())
-    Runs(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, group)))
-    assert counts(each_db)[2:] == (4, 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import func, select
 
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.schemas.runs import RunHeartbeat, StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.schemas.runs import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.services.runs import Runs
-from rubricsvc.store import completions, runs
+from rubricsvc.store import completions
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRewardRow, EvaluationRow
 from tests.recorded_run import PROMPTS, RUBRIC, evaluation_line, new_run, run_evaluation, run_step
@@ -80,19 +80,3 @@ def test_record_replaces_the_evaluation_of_a_step_and_of_a_baseline(each_db: Dat
         (first,) = (one for one in stored(each_db) if one.step == 0)
         row = completions.get(session, all_completions(each_db, first.id)[0].completion_id)
     assert row.value.text == "again 0.0"
-
-
-def test_begin_deletes_evaluations_after_the_checkpoint_and_remove_all(each_db: Database) -> None:
-    store = Runs(each_db)
-    for key in ("first-1", "other"):
-        run = store.create(new_run(key))
-        for evaluation in (run_evaluation(0), run_evaluation(2), run_evaluation(4), run_evaluation(4, "start")):
-            store.record_evaluation(run.id, evaluation)
-    store.create(new_run(done=2))
-    assert [(one.name, one.step) for one in stored(each_db)] == [("step", 0), ("step", 2), ("start", 4)]
-    assert len(stored(each_db, 2)) == 4
-    before = counts(each_db)
-    store.heartbeat(1, RunHeartbeat(state="stopped"))
-    with each_db.write() as session:
-        runs.remove(session, 1)
-    assert counts(each_db) == (before[0] - 3, before[1] - 12, before[2] - 24, before[3])

@@ -37,17 +37,3 @@ def test_with_alarms_shows_rollouts_of_the_step_with_the_sign(db: Database) -> N
     (alarm,) = store.report(run.id).alarms
     assert [one.text for one in alarm.examples] == ["b 20", "c 20"][:EXAMPLES]
     assert all(one.messages and one.scores == {"training reward": 0.5} for one in alarm.examples)
-
-
-def test_with_alarms_shows_the_rollouts_with_most_of_what_a_monitor_measures(db: Database) -> None:
-    store = Runs(db, signs=lambda: SIGNS)
-    run = store.create(new_run())
-    texts = ("plain", "My answer is perfect.", "also plain", "This answer is the best.")
-    rollouts = tuple(rollout(text) for text in texts)
-    steps = [{"step": step, "monitors/self_praise": float(step > 10)} for step in range(1, 19)]
-    group = RolloutGroup(prompt=PROMPTS[0], rubric=RUBRIC, rollouts=rollouts)
-    for step in steps:
-        store.record(run.id, RunStep(step=step["step"], metrics=step, groups=(group,)))
-    (alarm,) = store.report(run.id).alarms
-    assert [one.text for one in alarm.examples] == [texts[1], texts[3]]
-    assert all("step 17, rollout" in one.where and "completion" in one.where for one in alarm.examples)

@@ -11,7 +11,7 @@ from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.importing import ImportResult, import_file
-from rubricsvc.services.jobs import Jobs, select, veto_warning
+from rubricsvc.services.jobs import Jobs, select
 from rubricsvc.services.rubrics import review
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
@@ -60,21 +60,6 @@ def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Impo
             select(session, NewJob(judge="j", policy="p"), imported)
     assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
     assert "one@1" in retired.value.message and "one@1" in retired.value.hint
-
-
-def test_veto_warning_is_for_comparative_judges() -> None:
-    comparative = Judge(name="j", model="m", mode="comparative")
-    assert "'c1' and 1 more" in (veto_warning(comparative, ["'c1'", "'c2'"]) or "")
-    assert veto_warning(comparative, []) is None
-    assert veto_warning(Judge(name="j", model="m"), ["'c1'"]) is None
-
-
-def test_submit_gives_the_same_job_again(db: Database, imported: ImportResult) -> None:
-    with db.write() as session:
-        judges.add(session, Judge(name="j", model="m"))
-    found = [Jobs(db).submit(judge="j", name=name) for name in ("first", "again")]
-    assert [(one.id, one.is_new, one.name) for one in found] == [(1, True, "first"), (1, False, "first")]
-    assert ["left out: 1" in note for note in found[0].notes] == [True]
 
 
 def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, tmp_path: Path) -> None:

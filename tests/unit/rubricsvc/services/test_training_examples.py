@@ -64,14 +64,6 @@ def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -
     assert exported(db, job, "sft", top=2) == ([(LONG,), ("a",), ("only",)], {"near_duplicates": 1})
 
 
-@pytest.mark.usefixtures("_paged")
-def test_sft_takes_the_best_of_each_rubric_once(db: Database) -> None:
-    """The second rubric has the best of the first as its best: it does not fall back on its worst."""
-    job = scored(db, {"a": [0.5, 0.9], "b": [0.4, 0.1]}, {"c": [0.9, 0.1], "d": [0.1, 0.9], "e": [0.2, 0.2]})
-    assert exported(db, job, "sft") == ([("a",), ("c",), ("d",)], {"lower": 6, "near_duplicates": 1})
-    assert exported(db, job, "sft", top=2)[0] == [("a",), ("b",), ("c",), ("e",), ("d",)]
-
-
 def test_dpo_leaves_out_pairs_within_the_noise(db: Database) -> None:
     job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.5], "d": [0.5]})
     pairs, left_out = exported(db, job, "dpo", noise=0.1)  # 1.96 · sqrt(2) · 0.1 = 0.277
@@ -82,19 +74,6 @@ def test_dpo_leaves_out_pairs_within_the_noise(db: Database) -> None:
 def test_dpo_leaves_out_what_another_rubric_orders_the_other_way(db: Database) -> None:
     job = scored(db, {"a": [0.9, 0.1], "b": [0.5, 0.5], "c": [0.2, 0.0]})
     assert exported(db, job, "dpo") == ([("a", "c"), ("b", "c")], {"contradictory": 2, "near_duplicates": 2})
-
-
-def test_dpo_is_not_contradicted_by_what_is_uncertain(db: Database) -> None:
-    job = scored(db, {"a": [0.9, 0.4], "b": [0.4, 0.5]})
-    assert exported(db, job, "dpo", noise=0.1) == ([("a", "b")], {"uncertain": 1})
-    assert exported(db, job, "dpo") == ([], {"contradictory": 2})
-
-
-def test_dpo_leaves_out_near_duplicates_and_what_they_contradict(db: Database) -> None:
-    job = scored(db, {LONG: [0.9], "b": [0.5], f"{LONG}!": [0.1], "c": [0.0]})
-    pairs, left_out = exported(db, job, "dpo")
-    assert sorted(pairs) == sorted([(LONG, "c"), ("b", "c")])
-    assert left_out == {"near_duplicates": 2, "contradictory": 2}
 
 
 @pytest.mark.parametrize(("scores", "kept"), [([(0.2, 0.8)], 0), ([(0.2, 0.8), (0.9, 0.1)], 1), ([(0.5, 0.5)], 1)])
@@ -126,14 +105,6 @@ def test_kto_labels_by_the_mean_or_a_threshold(db: Database) -> None:
     assert exported(db, job, "kto", threshold=0.65, noise=0.1) == ([("a", True), ("c", False)], {"uncertain": 2})
 
 
-def test_kto_leaves_out_copies_on_both_sides(db: Database) -> None:
-    job = scored(db, {LONG: [0.9], f"{LONG}!": [0.1], "b": [1.0], "c": [0.0], "C.": [0.1]})
-    assert exported(db, job, "kto", threshold=0.5) == (
-        [("b", True), ("c", False)],
-        {"contradictory": 2, "near_duplicates": 1},
-    )
-
-
 def test_noise_is_that_of_the_judge(db: Database) -> None:
     job = scored(db, {"a": [0.9], "b": [0.6]})
     measured = Repeatability(
@@ -163,12 +134,6 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
     (page,) = exporting.pages(db, job, ExportQuery(kind="sft"), ExportCounts())
     assert page[0]["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
     assert page[0]["completion"] == [{"role": "assistant", "content": "x"}]
-
-
-@pytest.mark.parametrize("kind", ["sft", "dpo", "kto"])
-def test_completions_without_a_reward_are_counted(db: Database, kind: ExportKind) -> None:
-    job, counts = scored(db, {"a": [None], "b": [None]}, {"a": [None]}), ExportCounts()
-    assert list(exporting.pages(db, job, ExportQuery(kind=kind), counts)) == [] and counts.without_reward == 3
 
 
 def test_pages_reject_an_unknown_job(db: Database) -> None:

@@ -12,13 +12,12 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.schemas import StoredJob
-from rubricsvc.schemas.waiting import no_worker, polling
 from rubricsvc.services import jobs as waiting
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
-from tests.rows import add_worker, submit_job
+from tests.rows import submit_job
 
 JUDGE = Judge(name="test", model="m")
 
@@ -48,17 +47,6 @@ def test_ensure_worker_runs_one_for_an_open_job(db: Database) -> None:
         pass
 
 
-def test_ensure_worker_warns_of_an_unreachable_broker(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUBRICSVC_BROKER_URL", "redis://127.0.0.1:1/0")
-    get_settings.cache_clear()
-    job, workers, notes = submit_job(db, 1, judge=JUDGE), Workers(), list[str]()
-    db.on_commit = lambda: None
-    with waiting.ensure_worker(db, job, workers.start, notes.append):
-        pass
-    get_settings.cache_clear()
-    assert workers.started == 0 and "redis://127.0.0.1:1/0" in notes[0] and f"jobs wait {job}" in notes[1]
-
-
 def test_wait_reports_progress_until_the_end(db: Database) -> None:
     job_id, seen = submit_job(db, 2, judge=JUDGE), []
 
@@ -70,21 +58,6 @@ def test_wait_reports_progress_until_the_end(db: Database) -> None:
 
     assert Jobs(db).wait(job_id, None, on_progress).status == "cancelled"
     assert seen == [(2, 0), (0, 2)]
-
-
-def test_polling_says_when_no_worker_runs_and_when_one_appears(db: Database) -> None:
-    job_id, notes = submit_job(db, 2, judge=JUDGE), list[str]()
-    polls = polling(job_id, None, notify=notes.append)
-    next(polls)
-    job = Jobs(db).get(job_id)
-    delays = [polls.send(job), polls.send(job)]
-    assert delays == pytest.approx([0.02, 0.03]) and notes == [no_worker(job_id)]
-    add_worker(db)
-    polls.send(Jobs(db).get(job_id)), polls.send(job)
-    assert notes == [no_worker(job_id), "A worker is running.", no_worker(job_id)]
-    with pytest.raises(StopIteration) as ended:
-        polls.send(job.model_copy(update={"finished_at": job.created_at}))
-    assert ended.value.value.finished and len(notes) == 3
 
 
 def test_wait_ends_after_its_timeout(db: Database) -> None:

@@ -21,7 +21,6 @@ from rubricsvc.stats.agreement import (
     Sample,
     agreement_report,
     estimate_metrics,
-    mean_metrics,
 )
 
 JUDGE = Judge(name="j", model="m")
@@ -115,26 +114,6 @@ def test_mean_over_criteria_gives_no_credit_for_base_rates() -> None:
     assert value_of(report, "auroc") == value_of(report, "pairwise_accuracy") == 1.0
 
 
-def test_mean_metrics_draw_prompts_for_all_criteria_together() -> None:
-    random = np.random.default_rng(3)
-    people = random.integers(0, 2, 200).astype(float)
-    judge = np.clip(people * 0.3 + 0.35 + random.normal(0, 0.25, 200), 0, 1)
-    sample = Sample.of(Pairs.of(judge.tolist(), people.tolist(), (0.0, 1.0)), range(200))
-    one = estimate_metrics(sample, ("accuracy", "auroc"), resamples=100)
-    same, counts = mean_metrics([sample] * 4, ("accuracy", "auroc"), resamples=100)
-    assert counts == {"accuracy": 4, "auroc": 4}
-    for name, estimate in one.items():
-        assert (same[name].value, same[name].low) == (
-            pytest.approx(estimate.value, abs=EXACT),
-            pytest.approx(estimate.low, abs=EXACT),
-        )
-    others = [Sample.of(sample.pairs, range(n * 200, n * 200 + 200)) for n in range(4)]
-    independent, _ = mean_metrics(others, ("accuracy",), resamples=100)
-    shared, _ = mean_metrics([sample] * 4, ("accuracy",), resamples=100)
-    widths = [e["accuracy"].high - e["accuracy"].low for e in (independent, shared)]  # type: ignore[operator]
-    assert widths[0] < 0.75 * widths[1]
-
-
 def test_pairwise_accuracy_compares_completions_of_one_prompt_and_criterion() -> None:
     """Each pair has one prompt and one criterion; several people's labels of a completion are averaged."""
     random = np.random.default_rng(4)
@@ -158,11 +137,3 @@ def test_pairwise_accuracy_compares_completions_of_one_prompt_and_criterion() ->
     assert estimate.low is not None and estimate.high is not None and estimate.low < estimate.value < estimate.high
     alone = [row for row in rows if row.completion_id % 4 == 0]
     assert agreement_report(JUDGE, alone, resamples=0).pooled.metrics["pairwise_accuracy"].null_reason
-
-
-def test_criteria_of_one_key_and_two_texts_are_measured_apart() -> None:
-    rows = [label(n, n, "c1", (n % 2, 0.9 if n % 2 else 0.1), text="Is short.") for n in range(10)]
-    rows += [label(n, n, "c1", (n % 2, 0.1 if n % 2 else 0.9), text="Is kind.") for n in range(10, 20)]
-    report = agreement_report(JUDGE, rows, resamples=0)
-    assert {one.text: one.metrics["auroc"].value for one in report.criteria} == {"Is short.": 1.0, "Is kind.": 0.0}
-    assert value_of(report, "auroc") == 0.5

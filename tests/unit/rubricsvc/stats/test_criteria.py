@@ -68,16 +68,6 @@ def test_explained_agrees_with_scikit_learn() -> None:
         assert r_squared == pytest.approx(LinearRegression().fit(others, own).score(others, own), abs=1e-9)
 
 
-def test_length_correlations_are_within_groups() -> None:
-    random = np.random.default_rng(0)
-    prompts = np.repeat(np.arange(10), 6)
-    lengths = 100.0 * (1 + prompts) + random.integers(0, 50, 60)
-    values = (lengths - 100.0 * (1 + prompts) > 25).astype(float)[:, None]
-    (found,) = criteria.length_correlations(values, lengths, Groups(prompts))
-    (overall,) = criteria.length_correlations(values, lengths, Groups(np.arange(60)))
-    assert found > 0.6 > abs(overall)
-
-
 def test_disagreements_agree_with_krippendorff() -> None:
     random = np.random.default_rng(3)
     judges = random.integers(0, 2, (3, 50, 2)).astype(float)

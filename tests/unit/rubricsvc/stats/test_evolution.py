@@ -4,7 +4,7 @@ import pytest
 
 from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.stats.evolution import due, measured, score, selected
+from rubricsvc.stats.evolution import due, measured, selected
 
 
 def entry(key: str, state: str = "proposed", weight: float = 1.0, **fields: object) -> BufferedCriterion:
@@ -39,20 +39,6 @@ def test_measured_counts_pairs_that_agree_with_the_trusted_judge() -> None:
     again = measured(after, 1, [0.9, 0.1], trusted=[0.0, 1.0])
     assert again is not None
     assert (again.agreeing, again.pairs, again.trials) == (2, 3, 2)
-
-
-def test_measured_compares_a_pitfall_with_labels_by_its_sign() -> None:
-    labels = [(1.0, 2.0), (0.0, 5.0), (0.0, 4.0)]
-    pitfall = measured(entry("a", weight=-3), 0, [0.0, 1.0], labels=labels)
-    assert pitfall is not None
-    assert (pitfall.agreeing, pitfall.pairs) == (2.5, 3)  # of the two that it ties, half
-
-
-def test_score_is_the_separation_where_nothing_is_trusted() -> None:
-    one = entry("a", separation=0.4, agreeing=3, pairs=4)
-    assert score(one, referenced=False) == 0.4
-    assert score(one, referenced=True) == pytest.approx(0.2)
-    assert score(entry("b", separation=0.4), referenced=True) == 0.0
 
 
 def test_selected_keeps_the_limit_and_never_moves_frozen_criteria() -> None:

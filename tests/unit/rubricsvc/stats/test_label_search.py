@@ -9,7 +9,7 @@ import pytest
 
 from rubricsvc.core.evolution import Operator
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.stats.label_search import Labels, held_out_result, line_of, mutated, score_of, unit_values
+from rubricsvc.stats.label_search import Labels, line_of, mutated, unit_values
 
 N = 12
 CRITERIA = tuple(
@@ -38,23 +38,6 @@ def test_unit_values_of_scores_do_not_change_when_rewards_are_stretched() -> Non
     first, second = (unit_values("scores", given(), one) for one in (rewards, 3 * rewards - 7))
     assert np.allclose(first, second) and (first <= 0).all()
     assert line_of(given(), -np.linspace(0, 1, N))[1] == 0.0, "a line that falls is flat"
-
-
-def test_score_needs_values_of_most_units() -> None:
-    rewards = np.linspace(0, 1, N)
-    assert score_of("scores", given(), rewards) == pytest.approx(0.0)
-    rewards[:2] = np.nan
-    assert score_of("scores", given(), rewards) is None
-
-
-def test_held_out_result_leaves_out_what_has_no_reward() -> None:
-    best = np.linspace(0, 1, N)
-    start = np.linspace(1, 0, N)
-    start[3] = np.nan
-    found = held_out_result("scores", given(), given(), start, best)
-    assert (found.units, found.left_out, found.prompts) == (N - 1, 1, 6)
-    assert found.best > found.start and found.difference.value == pytest.approx(found.best - found.start)
-    assert not held_out_result("scores", given(), given(), best, best).gain
 
 
 @pytest.mark.parametrize("operator", ["jitter", "fit", "drop", "restore"])

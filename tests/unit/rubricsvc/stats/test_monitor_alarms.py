@@ -12,15 +12,12 @@ import pytest
 from rubricsvc.stats.run_alarms import (
     ALPHA,
     ERRORS,
-    MIN_PROMPTS,
     RULES,
     WINDOW,
     Rule,
     monitor_alarms,
     new_alarms,
-    new_held_out_alarms,
 )
-from trainer.monitors.measures import MEASURES, SIGNS
 
 PRAISE = "monitors/self_praise"
 
@@ -79,19 +76,10 @@ def test_monitor_alarms_of_length_have_both_directions(last: float, sign: str | 
     assert [one.sign for one in monitor_alarms(steps(completions__mean_length=varied))] == ([sign] if sign else [])
 
 
-def test_monitor_alarms_from_zero_need_no_change() -> None:
-    (alarm,) = monitor_alarms(steps(monitors__length_correlation=[0.8, 0.7, None] * 8))
-    assert alarm.sign == "length"
-
-
 def test_monitor_alarms_need_two_windows() -> None:
     values = [0.0] * WINDOW + [1.0] * (WINDOW - 1)
     assert monitor_alarms(steps(monitors__self_praise=values)) == []
     assert len(monitor_alarms(steps(monitors__self_praise=[*values, 1.0]))) == 1
-
-
-def test_signs_of_rules_are_known() -> None:
-    assert {rule.sign for rule in RULES} <= {*MEASURES, *SIGNS, "any", ""}
 
 
 def test_new_alarms_are_raised_once_at_the_step_of_the_alarm() -> None:
@@ -135,15 +123,6 @@ def test_rules_need_six_standard_errors(metric: str, errors: float, raised: bool
     assert raises(rule, varied, [shift + one for one in varied]) == raised
 
 
-def test_windows_begin_and_end_with_the_steps_that_they_name() -> None:
-    """The first window is steps 1 to 8; each later step counts in the last windows, and only there."""
-    outlier = [0.0] * (WINDOW - 1) + [0.1] + [0.0] * WINDOW
-    assert monitor_alarms(steps(monitors__self_praise=outlier)) == []
-    (alarm,) = monitor_alarms(steps(monitors__self_praise=[0.0] * WINDOW + [0.25] * WINDOW + [0.0]))
-    assert alarm.step == 2 * WINDOW
-    assert "from 0 (steps 1 to 8) to 0.25 (steps 9 to 16)" in alarm.text
-
-
 def evaluations(chances: Sequence[float], seed: int = 0, prompts: int = 8, samples: int = 3) -> list[dict[str, Any]]:
     """Evaluations every 4 steps, whose prompts differ in how often their completions have the property."""
     noise = random.Random(seed)
@@ -168,29 +147,3 @@ def test_held_out_alarms_of_a_clean_run_are_rare(prompts: int) -> None:
     for samples in (1, 3):
         runs = [evaluations([0.5] * 21, seed, prompts, samples) for seed in range(200)]
         assert sum(bool(monitor_alarms([], lines)) for lines in runs) <= ALPHA * len(runs)
-
-
-def test_held_out_alarms_need_enough_prompts_with_values_in_both_evaluations() -> None:
-    def lines(prompts: int, missing: int = 0) -> list[dict[str, Any]]:
-        later: list[float | None] = [*[None] * missing, *[1.0] * (prompts - missing)]
-        return [
-            {"step": 0, "monitors": {PRAISE: [0.0] * prompts}},
-            {"step": 4},  # of an earlier version
-            {"step": 8, "monitors": {PRAISE: later}},
-        ]
-
-    assert [alarm.step for alarm in monitor_alarms([], lines(MIN_PROMPTS))] == [8]
-    assert monitor_alarms([], lines(MIN_PROMPTS - 1)) == []
-    assert monitor_alarms([], lines(MIN_PROMPTS, missing=1)) == []
-
-
-def test_monitor_alarms_are_the_first_of_steps_and_evaluations() -> None:
-    late = steps(monitors__self_praise=[0.0] * 10 + [1.0] * 20)
-    assert [alarm.step for alarm in monitor_alarms(late, evaluations([0.0, 1.0, 1.0]))] == [4]
-    assert [alarm.step for alarm in monitor_alarms(late, evaluations([0.0] * 5 + [1.0] * 3))] == [17]
-
-
-def test_new_held_out_alarms_are_raised_once() -> None:
-    lines = evaluations([0.0, 0.0, 1.0, 1.0])
-    raised = [[alarm.step for alarm in new_held_out_alarms(lines[:at])] for at in range(1, 5)]
-    assert raised == [[], [], [8], []]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.estimate import mean_estimate
-from rubricsvc.stats.policy_scores import PromptValues, paired_difference, policy_scores
+from rubricsvc.stats.policy_scores import PromptValues, policy_scores
 
 SAMPLES = [[0.0, 1.0], [0.5, 0.5], [0.2, 0.4], [1.0, 1.0], [0.0, 0.2]]
 """Two samples of each of five prompts."""
@@ -21,16 +21,6 @@ def test_policy_scores_are_means_over_prompts() -> None:
     assert (scores.greedy, scores.mean_difference, scores.unscored_fraction) == (None, None, 0.0)
 
 
-def test_policy_scores_leave_out_what_is_not_scored() -> None:
-    """A prompt with a missing sample has a mean, but neither a best nor a worst of k."""
-    scores = policy_scores([[None, 1.0], [0.5, 0.7], [None, None]], [0.5, None, None])
-    assert scores.mean.value == pytest.approx((1.0 + 0.6) / 2)
-    assert (scores.max_at_k.value, scores.worst_of_k.value) == (0.7, 0.5)
-    assert scores.greedy is not None and scores.greedy.value == 0.5
-    assert scores.unscored_fraction == pytest.approx(5 / 9)
-    assert scores.mean.low is None, "two prompts give no interval"
-
-
 def test_policy_scores_pair_differences_by_prompt() -> None:
     """A difference that is the same on each prompt is known exactly, however much the prompts differ."""
     before = PromptValues([0.4, 0.4, 0.2, 0.9, 0.0], [0.0] * 5)
@@ -39,8 +29,3 @@ def test_policy_scores_pair_differences_by_prompt() -> None:
     assert scores.mean_difference.value == pytest.approx(0.1)
     assert scores.mean_difference.low == pytest.approx(0.1) == scores.mean_difference.high
     assert scores.greedy_difference.value == 0.5
-
-
-def test_paired_difference_uses_prompts_with_both() -> None:
-    assert paired_difference([0.5, None, 1.0], [0.25, 0.5, None]).value == 0.25
-    assert paired_difference([None], [0.5]).value is None

@@ -52,20 +52,6 @@ def test_noise_alone_is_seldom_a_signal() -> None:
     assert preview(noise, {}, {}, None, 0.1).with_signal < 0.08 * 400
 
 
-def test_gold_that_does_not_change_does_not_turn() -> None:
-    _, rewards = made()
-    assert preview(rewards, {}, {}, [[1.0] * N] * PROMPTS, 0.0).gold_turns_at is None
-
-
-def test_preview_leaves_unknown_values_out() -> None:
-    lengths, rewards = made()
-    most = [[*one[:-1], None] for one in lengths]
-    low = preview(rewards, {}, {"long": most}, None, 0.0).criteria["long"].low
-    assert low is not None and low > 0.6
-    partly = [[None if place else value for place, value in enumerate(one)] for one in lengths]
-    assert preview(rewards, {}, {"long": partly}, None, 0.0).criteria == {}
-
-
 def test_largest_by_chance_is_exceeded_in_one_of_20_samples_by_any_of_the_features() -> None:
     """Rewards that have nothing to do with nine features, three of them rare."""
     draws = np.random.default_rng(0)
@@ -76,11 +62,3 @@ def test_largest_by_chance_is_exceeded_in_one_of_20_samples_by_any_of_the_featur
         pairs = [[list(zip(*both, strict=True)) for both in zip(rewards, each, strict=True)] for each in features]
         raised += max(abs(kendall_tau(each) or 0.0) for each in pairs) > largest_by_chance(rewards, features) + 1e-9
     assert 2 <= raised <= 20
-
-
-def test_largest_by_chance_rises_with_the_number_of_features() -> None:
-    draws = np.random.default_rng(0)
-    rewards, features = draws.random((8, N)).tolist(), draws.random((9, 8, N)).tolist()
-    one, nine = largest_by_chance(rewards, features[:1]), largest_by_chance(rewards, features)
-    assert 0.05 < one < 0.8 * nine < 0.5
-    assert largest_by_chance(rewards, []) == largest_by_chance(rewards, [[[1.0] * N] * 8]) == 0.0

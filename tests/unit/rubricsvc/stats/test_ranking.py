@@ -27,12 +27,6 @@ def test_kendall_tau_compares_within_groups_only() -> None:
     assert kendall_tau([[(1.0, 5.0), (2.0, 6.0)], [(9.0, 1.0), (8.0, 0.0)]]) == 1.0
 
 
-def test_preference_agreement_has_no_interval_with_few_completions() -> None:
-    found = preference_agreement([(0.1, 0.0), (0.9, 1.0), (0.5, 0.5)])
-    assert found is not None and (found.agreement, found.low) == (1.0, None)
-    assert preference_agreement([(0.1, 1.0), (0.9, 1.0)]) is None
-
-
 def test_preference_agreement_of_permuted_labels_is_chance() -> None:
     labels = [0.7, 0.1, 0.4, 0.9, 0.2, 0.8, 0.3, 0.6, 0.5, 0.0]
     found = preference_agreement([(n / 10, label) for n, label in enumerate(labels)])

@@ -55,16 +55,6 @@ def test_variance_shares_sum_to_1(table: tuple[Rubric, np.ndarray]) -> None:
     assert np.isnan(shares).all() or shares.sum() == pytest.approx(1.0)
 
 
-def test_variance_shares_by_hand() -> None:
-    parts = np.array([[0.6, 0.0], [0.0, 0.4], [0.6, 0.4], [0.0, 0.0]])  # independent: 0.09 and 0.04 of 0.13
-    assert variance_shares(parts) == pytest.approx([9 / 13, 4 / 13])
-
-
-def test_variance_shares_are_negative_for_what_opposes() -> None:
-    parts = np.array([[1.0, -0.2], [0.0, 0.0], [1.0, -0.2]])
-    assert variance_shares(parts) == pytest.approx([1.25, -0.25])
-
-
 @pytest.mark.parametrize(("formula", "expected"), [("weighted_mean", True), ("mean", True), ("min", False)])
 def test_affine_finds_sums(formula: str, expected: bool) -> None:
     rubric = Rubric(criteria=tuple(Criterion(key=k, text=k) for k in "abc"), formula=formula)

@@ -30,8 +30,3 @@ def test_alarms_name_a_divergence_of_proxy_and_gold() -> None:
     (alarm,) = alarms([], [before, after])
     assert "from step 0 to step 9" in alarm.text
     assert alarms([], [after, before]) == []
-
-
-def test_alarms_of_evaluations_without_the_training_reward_are_none() -> None:
-    without = {"step": 0, "gold": "strong", "values": {"strong": {"mean": [0.5]}}}
-    assert alarms([], [without, evaluation(1, [0.1], [0.1])]) == []

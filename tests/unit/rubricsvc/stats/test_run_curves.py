@@ -22,9 +22,3 @@ def test_windows_have_the_t_interval_over_their_steps() -> None:
         expected = stats.t.interval(0.95, len(part) - 1, part.mean(), stats.sem(part))
         assert window.mean == pytest.approx(part.mean())
         assert (window.low, window.high) == pytest.approx(expected, abs=1e-4)
-
-
-def test_windows_of_too_few_steps() -> None:
-    assert windows([], 5) == []
-    (only,) = windows([(1, 0.5), (2, 0.7)], 5)
-    assert (only.step, only.mean, only.low) == (1.5, pytest.approx(0.6), None)

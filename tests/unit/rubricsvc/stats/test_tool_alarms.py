@@ -53,23 +53,11 @@ def test_tool_alarms_report_a_policy_that_stops_calling_its_tools(used: list[flo
     assert (alarm.sign, alarm.step) == ("no_call", len(used))
 
 
-def test_tool_alarms_report_a_fall_after_the_rise() -> None:
-    used = [0.1] * 10 + [0.9] * 10 + [0.2] * 10
-    assert [one.sign for one in tool_alarms(history(used, valid=[0.9] * 30))] == ["no_call"]
-    recovered = [*used, *[0.9] * 10]
-    assert tool_alarms(history(recovered, valid=[0.9] * 40)) == []
-
-
 def test_tool_alarms_report_calls_that_get_worse() -> None:
     valid: list[float | None] = [0.95] * 20 + [0.5] * 10
     (alarm,) = tool_alarms(history([0.9] * 30, valid))
     assert (alarm.sign, alarm.step) == ("malformed", 30)
     assert tool_alarms(history([0.9] * 30, valid[::-1])) == [], "they get better"
-
-
-def test_tool_alarms_of_steps_without_calls_leave_these_out() -> None:
-    valid: list[float | None] = [0.95] * 20 + [None] * 10
-    assert tool_alarms(history([0.9] * 30, valid)) == []
 
 
 def test_tool_alarms_report_steps_without_any_report() -> None:
@@ -78,7 +66,3 @@ def test_tool_alarms_report_steps_without_any_report() -> None:
     (alarm,) = tool_alarms(steps)
     assert (alarm.sign, alarm.step) == ("no_report", 40)
     assert "In 2 of 40 steps" in alarm.text and "in 1 of them" in alarm.text
-
-
-def test_tool_alarms_of_a_run_without_an_environment_are_none() -> None:
-    assert tool_alarms([{"step": at, "reward": 0.5, "completions/clipped_ratio": 1.0} for at in range(40)]) == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Evidence, Verdict
 from rubricsvc.services.job_results import JobResults, read_results
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
-from rubricsvc.web.jobs import render_job, view
+from rubricsvc.web.jobs import render_job
 from tests.rows import item_result
 
 TEXT = "Keep it at 2 to 8 degrees, and never freeze it."
@@ -96,15 +96,6 @@ def test_render_job_shows_verdicts_in_the_order_of_the_rubric(db: Database) -> N
     assert "storage@1" in worst and "mine" in worst
 
 
-def test_render_job_marks_overlapping_quotes(db: Database) -> None:
-    """A part of the text that both quote is marked once; with its end stands the number of the criterion."""
-    found = results(db, VERDICTS)
-    assert "".join(part.text for part in view(found.worst[0]).text) == TEXT
-    page = Page(render_job(found))
-    assert page.marks == ["2 to ", "8 degrees", ", and"]
-    assert "script" not in page.tags
-
-
 HOSTILE = "</style></title></blockquote>\"'><script>alert(1)</script><img src=x onerror=f()>\u202e{{ 7*7 }}{% x %}&lt;"
 TAGS = """html head meta title style body main section article div span p b i u h1 h2 small table thead tbody tr th td
 dl dt dd ul li br mark sup q code details summary blockquote"""
@@ -133,10 +124,3 @@ def test_render_job_loads_nothing(db: Database) -> None:
     html = render_job(results(db, VERDICTS))
     assert "http://" not in html and "https://" not in html and "url(" not in html and "@import" not in html
     assert "default-src 'none'" in html
-
-
-def test_render_job_of_a_trajectory_searches_the_quotes(db: Database) -> None:
-    steps = (Message(role="assistant", content="I look it up."), Message(role="assistant", content=TEXT))
-    found = results(db, VERDICTS, completion=Completion(messages=steps))
-    page = Page(render_job(found))
-    assert page.marks == ["2 to ", "8 degrees", ", and"] and "I look it up." in page.text

@@ -7,19 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.verdict import Evidence
-from rubricsvc.web.jobs import QuoteSpan, Segment, locate, segments
+from rubricsvc.web.jobs import QuoteSpan, locate, segments
 
 TEXT = "Store it at 2 to 8 °C."
-
-
-def test_segments_split_overlapping_quotes() -> None:
-    assert segments("abcdef", [QuoteSpan(1, 4, 1), QuoteSpan(2, 6, 2), QuoteSpan(1, 4, 2)]) == [
-        Segment("a", (), ()),
-        Segment("b", (1, 2), ()),
-        Segment("cd", (1, 2), (1, 2)),
-        Segment("ef", (2,), (2,)),
-    ]
-    assert segments("", [QuoteSpan(0, 3, 1)]) == []
 
 
 @given(

@@ -59,24 +59,6 @@ def test_render_run_shows_the_verdict_on_each_criterion() -> None:
     assert page.count(">abstained<") == 2
 
 
-def test_render_run_says_why_there_are_no_figures_of_the_judge() -> None:
-    assert "it is &lt;another&gt; one" in render_run(
-        RunReport(name="1", config=CONFIG, steps=[], passport_missing="it is <another> one")
-    )
-
-
-def test_render_run_without_a_step() -> None:
-    assert "0 of 2 steps" in render_run(RunReport(name="1", config=CONFIG, steps=[]))
-
-
-def test_render_run_of_another_trainer() -> None:
-    assert "policy unknown, judge unknown" in render_run(RunReport(name="1", config={}, steps=[]))
-    assert "policy p, judge j" in render_run(RunReport(name="1", config={"policy": "p", "judge": "j"}, steps=[]))
-    assert "policy unknown, judge j" in render_run(
-        RunReport(name="1", config={"policy": {}, "judge": {"name": "j"}}, steps=[])
-    )
-
-
 def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -> None:
     first = evaluation(0, None, None)
     assert "improved" in result_sentence([first, evaluation(2, 0.05, 0.15)])
@@ -124,13 +106,3 @@ def test_render_run_shows_transcripts_escaped() -> None:
     assert page.count("&lt;i&gt;why") == page.count("1 of 4 &lt;b&gt;resolve") == page.count("So [a].") == 2
     assert "<script" not in page and "<i>why" not in page
     assert "turn by turn" not in render_run(RunReport(name="1", config=CONFIG, steps=[]))
-
-
-def test_render_run_shows_what_was_lost_of_small_requests() -> None:
-    def line(step: int, failed: list[str]) -> dict[str, Any]:
-        suite = {"greeting": {"tokens": 4 + step, "failed": failed, "text": "<b>Hello"}}
-        return evaluation(step, 0.1, 0.2) | {"regression": suite}
-
-    page = render_run(RunReport(name="1", config=CONFIG, steps=[], evaluations=[line(0, []), line(10, ["words-1"])]))
-    assert "greeting: lost, 4 → 14 tokens" in page and "words-1" in page and "<b>Hello" not in page
-    assert "Small requests" not in render_run(RunReport(name="1", config=CONFIG, steps=[], evaluations=[line(0, [])]))

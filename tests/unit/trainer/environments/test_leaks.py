@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -54,15 +53,6 @@ def test_guard_withholds_the_source_and_its_near_copies_but_no_page_to_be_found(
     assert research.leak_guard(prompt("mirror")).withheld == {"source", "chapter"}
     assert research.leak_guard(prompt("vacuum", source=None)).withheld == frozenset()
     assert research.leak_guard(prompt("vacuum", source="no such page")).withheld == frozenset()
-
-
-def test_withheld_near_copies_are_neither_found_nor_opened(research: Research) -> None:
-    episode = begin(research, prompt("vacuum"), EpisodeLimits())
-    (found,) = episode.turn(call_text("search", query="dead rows"))
-    assert {line.split("]")[0][1:] for line in found.content.splitlines()} == {"quoting", "vacuum", "full"}
-    for id_ in ("source", "chapter", "mirror"):
-        assert json.loads(opened(episode, id_))["error"]
-    assert episode.counts["leak_hits"] == 0 and not episode.leaks
 
 
 def test_result_with_a_sentence_that_answers_is_a_leak(research: Research) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Prompt
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.scripted import demonstrate
 from trainer.environments.tool_calls import call_text
@@ -45,18 +45,6 @@ def result(one: RunningEpisode, name: str, **arguments: str) -> str:
 
 def error(one: RunningEpisode, name: str, **arguments: str) -> str:
     return str(json.loads(result(one, name, **arguments))["error"])
-
-
-def test_search_shows_ids_and_titles(research: Research) -> None:
-    shown = result(episode(research), "search", query="vacuum AND (tuples")
-    assert {line.split("]")[0] for line in shown.splitlines()} == {"[vacuum", "[index", "[secret"}
-
-
-def test_withheld_document_is_neither_found_nor_opened(research: Research) -> None:
-    one = episode(research, source="secret")
-    assert "secret" not in result(one, "search", query="dead tuples answer")
-    assert error(one, "open", id="secret")
-    assert error(one, "quote", id="secret", text="dead tuples")
 
 
 def test_open_shows_the_best_part_and_find_the_next(research: Research) -> None:
@@ -104,15 +92,6 @@ def test_quote_must_stand_in_the_opened_document(research: Research) -> None:
     assert result(one, "quote", id="index", text="An index  speeds up\na query.").endswith("[index]")
     assert error(one, "quote", id="index", text="An index slows down a query.")
     assert error(one, "quote", id="index", text=" ")
-
-
-def test_finish_ends_with_the_report(research: Research) -> None:
-    one = episode(research)
-    result(one, "open", id="index")
-    assert one.turn(call_text("finish", report="It removes dead tuples [index].")) == []
-    assert one.report == "It removes dead tuples [index]."
-    opened = sources(Prompt.of("?"), Completion(text=one.report, messages=tuple(one.messages)))
-    assert set(opened) == {"index"}
 
 
 def test_script_searches_opens_and_cites(research: Research) -> None:

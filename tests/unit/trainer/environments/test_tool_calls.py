@@ -44,11 +44,6 @@ def test_parse_malformed_call_makes_no_call(text: str) -> None:
     assert turn.calls == ()
 
 
-def test_parse_gives_each_call_an_id() -> None:
-    turn = parse(call_text("open", id="a") + call_text("open", id="b"))
-    assert len({call.id for call in turn.calls}) == 2
-
-
 def test_with_tools_keeps_the_system_message() -> None:
     prompt = Prompt(messages=(Message(role="system", content="Be brief."), Message(role="user", content="6 * 7?")))
     shown = with_tools(prompt, Calculator.tools)
@@ -56,8 +51,3 @@ def test_with_tools_keeps_the_system_message() -> None:
     assert shown.messages[0].content.startswith("Be brief.")
     assert "calculate(expression)" in shown.messages[0].content
     assert parse(shown.messages[0].content).calls[0].name == "calculate"
-
-
-def test_with_tools_adds_a_system_message() -> None:
-    shown = with_tools(Prompt.of("6 * 7?"), Calculator.tools)
-    assert [message.role for message in shown.messages] == ["system", "user"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -88,18 +87,6 @@ def test_load_labels_averages_people_and_counts_what_is_left_out(filled: Databas
     assert {(one.source, one.completion.policy) for one in found.examples} == {("labels", "p")}
 
 
-@pytest.mark.parametrize(
-    ("filters", "error"),
-    [({"annotators": ["nemo"]}, InvalidError), ({"rubric": "none"}, NotFoundError), ({"job": 9}, NotFoundError)],
-)
-def test_load_labels_rejects_filters_without_labels(
-    filled: Database, filters: dict[str, Any], error: type[Exception]
-) -> None:
-    label(filled, 1, 1, ann__a=0.0)
-    with pytest.raises(error):
-        labels_of(filled, **filters)
-
-
 def test_load_verdicts_are_calibrated_probabilities_with_levels(filled: Database) -> None:
     with filled.write() as session:
         graded = Rubric(criteria=(Criterion(key="a", text="How good?", scale=LEVELS), B, CHECKED))
@@ -157,28 +144,6 @@ def test_merge_joins_two_files_on_question_and_answer(tmp_path: Path) -> None:
     got = [(e.completion.text, {t.criterion.key: t.value for t in e.targets}) for e in merged.examples]
     assert got == [("Air scatters it.", {"true": 1.0}), ("Paint.", {"true": 0.0, "helpful": 1.0})]
     assert {example.source for example in merged.examples} == {"truthfulqa"}
-
-
-def test_merge_averages_contradictions_and_counts_duplicates(tmp_path: Path) -> None:
-    labels = [row("Paint.", "True", label) for label in (" no", " yes", " no", " no")]
-    merged = merge(labelled_examples(written(tmp_path / "truth.jsonl", *labels, row("Air.", "True", " yes"))))
-    assert [example.targets[0].value for example in merged.examples] == [0.25, 1.0]
-    assert (merged.duplicates, merged.contradictions) == (3, 1)
-
-
-def test_labelled_examples_reads_each_persons_label(tmp_path: Path) -> None:
-    record = {
-        "prompt": "Why is the sky blue?",
-        "criteria": [{"key": "a", "text": "Names air."}, {"key": "b", "text": "Is short.", "check": "max_words"}],
-        "completions": [{"text": "Air.", "policy": "m"}],
-        "labels": {"a": {"ann": True, "bob": False, "cy": None}, "overall": 0.5},
-    }
-    record["criteria"][1]["check"] = {"max_words": {"n": 5}}  # type: ignore[index]
-    left_out = Counter[str]()
-    (example,) = labelled_examples(written(tmp_path / "x.jsonl", record), source="mine", left_out=left_out)
-    assert [target.value for target in example.targets] == [1.0, 0.0]
-    assert (example.source, example.completion.policy) == ("mine", "m")
-    assert left_out == {"null": 1, "overall": 1}
 
 
 def test_merge_of_the_published_files_has_the_known_duplicates(shared_data: Path) -> None:

@@ -39,18 +39,6 @@ def test_rows_macro_auroc_is_the_mean_over_families_with_both_classes() -> None:
     assert only(rows(test, {"judge": scores}))["macro_auroc"].value == 0.5
 
 
-@pytest.mark.parametrize("by", ["source", "family", "variant"])
-def test_rows_by_part_count_each(by: str) -> None:
-    test = [question(float(i % 2), prompt=f"{i}", **{by: "even" if i < 6 else "odd"}) for i in range(12)]  # type: ignore[arg-type]
-    found = rows(test, {"judge": [0.5] * 12}, by=by)  # type: ignore[arg-type]
-    assert [(row.part, row.n, row["auroc"].value) for row in found] == [("even", 6, 0.5), ("odd", 6, 0.5)]
-
-
-def test_rows_repeat_exactly() -> None:
-    test, scores = judged(80)
-    assert rows(test, {"judge": scores}) == rows(test, {"judge": scores})
-
-
 @pytest.mark.parametrize("scores", [[0.5], [0.5, 1.5], [0.5, float("nan")]])
 def test_rows_reject_scores_that_are_no_probabilities(scores: list[float]) -> None:
     with pytest.raises(ValueError, match="judge: "):

@@ -40,15 +40,6 @@ def test_split_keeps_the_answers_of_a_prompt_together_and_is_stable() -> None:
     assert {one.split_group for one in split(answers(200), SHARES, 2).test} != groups[2]
 
 
-def test_split_has_the_same_completion_in_one_part() -> None:
-    made = answers(100)
-    copies = [example(one.prompt.text.upper(), one.completion.text, group=f"g{n}") for n, one in enumerate(made)]
-    parts = split([*made, *copies], SHARES)
-    keys = [{content_key(one) for one in part} for part in parts.parts.values()]
-    assert sum(map(len, keys)) == len(set().union(*keys)) == 500
-    assert parts.left_out == 1000 - sum(len(part) for part in parts.parts.values()) > 0
-
-
 def test_split_holds_families_out_of_train_and_validation() -> None:
     made = [example(f"q{n}", "x", "a", "b", value=n // 2 % 2) for n in range(400)]
     parts = split(made, SplitConfig(test=0.2, validation=0.1, held_out=("b",)))
@@ -89,10 +80,3 @@ def test_mix_draws_by_weight_and_every_example_once_an_epoch() -> None:
     for start in range(0, 40, 8):
         assert sum(one >= 100 for one in drawn[start : start + 8]) == 2
     assert Counter(one for one in drawn if one < 100) == dict.fromkeys(range(10), 3)
-
-
-def test_mix_continues_and_depends_on_seed_not_on_order() -> None:
-    drawn = list(islice(mix(SOURCES, WEIGHTS, 0), 60))
-    assert list(islice(mix(SOURCES, WEIGHTS, 0, start=23), 37)) == drawn[23:]
-    assert list(islice(mix(dict(reversed(SOURCES.items())), dict(reversed(WEIGHTS.items())), 0), 60)) == drawn
-    assert list(islice(mix(SOURCES, WEIGHTS, 1), 60)) != drawn

@@ -12,14 +12,12 @@ from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from trainer.data.tasks import Task
-from trainer.monitors.measures import MEASURES, Observed, common_phrase, length_correlation, words
+from trainer.monitors.measures import MEASURES, Observed, common_phrase, words
 from trainer.monitors.registry import (
-    FIRST_WORDS,
     MONITORS,
     WITH_CRITERIA,
     abstentions,
     by_criterion,
-    diversity,
     largest_share,
     monitor_metrics,
     observed_of,
@@ -98,26 +96,6 @@ def test_self_bleu_equals_that_of_nltk() -> None:
         for at, one in enumerate(tokens)
     ]
     assert self_bleu(tokens) == pytest.approx(sum(by_nltk) / len(by_nltk), abs=1e-12)
-
-
-def sentence(start: int, count: int = FIRST_WORDS) -> str:
-    return " ".join(f"w{number}" for number in range(start, start + count))
-
-
-def test_diversity_falls_where_completions_of_a_prompt_are_alike() -> None:
-    same = diversity([observed(sentence(0)), observed(sentence(0)), observed("")])
-    assert same["self_bleu"] == pytest.approx(1.0) and same["distinct"] == 0.5
-    other = diversity([observed(sentence(0)), observed(sentence(50))])
-    assert other["self_bleu"] is not None and other["self_bleu"] < 0.05 and other["distinct"] == 1.0
-    assert diversity([observed("a b"), observed("c d", group=1)]) == {"distinct": None, "self_bleu": None}
-
-
-def test_length_correlation_is_within_prompts() -> None:
-    long, short = "a b c d", "a b"
-    easy, hard = [observed(short, 1.0), observed(long, 0.9)], [observed(long, 0.1, 1), observed(long * 2, 0.0, 1)]
-    found = length_correlation([*easy, *hard])["length_correlation"]
-    assert found is not None and found < -0.9
-    assert length_correlation([observed(short, 1.0), observed(long, None)])["length_correlation"] is None
 
 
 def test_common_phrase_is_of_several_prompts_and_not_theirs() -> None:

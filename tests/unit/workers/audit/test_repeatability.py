@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.audit import Repeatability
-from rubricsvc.core.judge import Comparison, Judge, Sampling, Voting
+from rubricsvc.core.judge import Judge, Sampling, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
-from workers.audit.repeatability import CompletionGroup, group_completions, measure
+from workers.audit.repeatability import CompletionGroup, measure
 from workers.engines.base import EngineRequest, Failure, Reply
 
 READOUT = Judge(name="r", model="m")
@@ -56,13 +56,6 @@ def test_measure_finds_the_deviation_of_values_and_rewards() -> None:
     assert (result.repeats, result.completions, result.unscored) == (6, 20, {})
 
 
-def test_measure_asks_in_other_orders_each_time() -> None:
-    engine = Noisy(0.0)
-    measured(engine, repeats=3)
-    orders = [tuple(request.shared for request in engine.requests[n * 20 : n * 20 + 20]) for n in range(3)]
-    assert len(set(orders)) == 3 and len({frozenset(order) for order in orders}) == 1
-
-
 def test_measure_draws_samples_with_other_seeds() -> None:
     seeds: set[int] = set()
 
@@ -76,11 +69,3 @@ def test_measure_draws_samples_with_other_seeds() -> None:
     )
     measured(Seeds(), judge, GROUPS[:1], repeats=3)
     assert seeds == set(range(5, 11))
-
-
-def test_measure_shows_a_comparative_judge_groups_in_other_orders() -> None:
-    judge = Judge(name="c", model="m", mode="comparative", comparison=Comparison(kind="pairwise"))
-    rubric = Rubric(criteria=RUBRIC.criteria[:1])
-    rows = [(rubric, Prompt.of("Why?"), Completion(text=text)) for text in ("one", "two", "three")]
-    result = measured(Noisy(0.0), judge, [*group_completions(rows), *GROUPS])
-    assert result.completions == 3, "a completion alone cannot be compared"

@@ -10,11 +10,10 @@ import pytest
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.untrusted import clean
-from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError
 from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
-from workers.audit.suites import CONSISTENCY_SUITES, CRITERIA_ORDER, DISGUISES, Attack, AttackSuite, AuditPlan
+from workers.audit.suites import CRITERIA_ORDER, DISGUISES, Attack, AttackSuite, AuditPlan
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 CASE = AuditCase(Prompt.of("Why?"), RUBRIC, "It is {so}.", met=("a",), unmet=("b",))
@@ -37,14 +36,6 @@ def test_built_in_cases_are_a_good_and_a_bad_completion_of_each_task() -> None:
     for bad, good in zip(shipped[::2], shipped[1::2], strict=True):
         assert bad.prompt == good.prompt and bad.unmet == good.met == tuple(bad.rubric.by_key)
         assert 2 <= len(bad.rubric.criteria) <= 4 and not bad.met and not good.unmet
-
-
-def test_attack_replaces_placeholders_once() -> None:
-    case = AuditCase(Prompt.of("{criteria}"), RUBRIC, "{hidden} {task}", unmet=("a",))
-    assert (
-        Attack(id="x", text="{completion} | {task} | {unknown}").apply(case)
-        == "{hidden} {task} | {criteria} | {unknown}"
-    )
 
 
 def test_attack_fence_marks_are_those_of_the_unattacked_completion() -> None:
@@ -73,16 +64,6 @@ def test_plan_uses_every_completion_and_reverses_criteria_once() -> None:
     assert all(before and rubric.criteria == before.rubric.criteria[::-1] for rubric, before in turned)
     every = AuditPlan(cases.built_in(), (suite("injection"),), per_attack=0, consistency=()).trials()
     assert sum(trial.suite == "injection" for trial in every) == 70 * 12
-
-
-def test_plan_only_keeps_named_and_baseline_suites() -> None:
-    plan = AuditPlan(cases.built_in(), suites.built_in())
-    some = plan.only(["praise"])
-    assert [one.name for one in some.suites] == ["plain", "missed", "praise"] and some.digest != plan.digest
-    assert plan.only([CONSISTENCY_SUITES[0].name]).consistency == CONSISTENCY_SUITES[:1]
-    with pytest.raises(InvalidError, match="'x'") as refused:
-        plan.only(["x"])
-    assert "injection" in refused.value.hint
 
 
 @pytest.mark.parametrize(

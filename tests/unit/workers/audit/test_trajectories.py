@@ -6,7 +6,7 @@ import pytest
 
 from rubricsvc.core.trajectory import steps_of
 from workers.audit import cases, suites
-from workers.audit.suites import Attack, AttackSuite
+from workers.audit.suites import AttackSuite
 
 BAD, GOOD = cases.built_in("trajectory")[:2]
 OWN = [one for one in suites.built_in("trajectory") if one not in suites.built_in()]
@@ -30,7 +30,3 @@ def test_attack_replaces_the_last_step(one: AttackSuite) -> None:
         assert steps[:2] == steps_of(BAD.completion)[:2]
         assert "{claim}" not in steps[-1][0].content
         assert bool(steps[-1][0].tool_calls) == (one.name == "loops"), attack.id
-
-
-def test_attack_fence_marks_are_those_of_a_step() -> None:
-    assert Attack(id="x", text="{opens}").apply(BAD).startswith("<agent-")

@@ -6,9 +6,7 @@ from rubricsvc.core.generation import AuthoringTask, Contrast, GateFindings, Gen
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
-from workers.authoring.author import GenerationError
 from workers.authoring.gate import try_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
 
@@ -50,20 +48,10 @@ def test_gate_refuses_a_rubric_that_pays_for_nothing() -> None:
     assert findings(Reader(scatters=0.9), rubric=Rubric(criteria=(*RUBRIC.criteria, short))).refused_by == ("empty",)
 
 
-def test_gate_refuses_a_rubric_that_prefers_other_texts() -> None:
-    assert findings(Reader(scatters=0.5, excellent=0.6, Salt=0.5)).refused_by == ("praise", "off_topic")
-
-
 def test_gate_refuses_a_rubric_of_swapped_references() -> None:
     """The same rubric, tried with another prompt's reference in the place of its own; see also `test_controls`."""
     swapped = AuthoringTask(TASK.prompt, ("Salt is washed in. It stays.",), other=REFERENCE)
     assert findings(Reader(scatters=0.9), swapped).refused_by == ("praise", "off_topic")
-
-
-def test_gate_fails_the_item_where_the_judge_may_answer_later() -> None:
-    with pytest.raises(GenerationError) as caught:
-        findings(InstantEngine(lambda _: Failure(Reason.UNAVAILABLE, "down")))
-    assert caught.value.reason == "unavailable"
 
 
 @pytest.mark.parametrize(("flipped", "refused"), [(False, ()), (True, ("preferences",))])

@@ -1,7 +1,6 @@
 """`workers.authoring.merging`: rubrics as one."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Ordinal, Rubric, Source
@@ -33,13 +32,6 @@ rubrics = st.lists(criteria, min_size=1, max_size=8).map(
 )
 
 
-@given(rubrics, st.integers(2, 4))
-def test_union_of_a_rubric_with_itself_is_the_rubric(a: Rubric, times: int) -> None:
-    merged = union([a] * times)
-    assert merged.rubric() == a and merged.rubric().model_dump() == a.model_dump()
-    assert merged.undecided() == []
-
-
 def test_union_takes_the_mean_weight_and_counts_keys() -> None:
     merged = union([rubric(("Names the dose.", 4)), rubric(("Names the dose.", 7), ("Names the price.", 2))])
     assert [(one.key, one.text, one.weight) for one in merged.rubric().criteria] == [
@@ -50,15 +42,6 @@ def test_union_takes_the_mean_weight_and_counts_keys() -> None:
     other = union([rubric(("Names the dose.", 4)), rubric(("Names the price.", 2))])
     assert [one.key for one in other.rubric().criteria] == ["c1", "c1-2"]
     assert len(other.undecided()) == 2
-
-
-def test_union_keeps_sources_and_requires_what_all_require() -> None:
-    first, second = Source(document="one", passage="p"), Source(document="two", clause="3")
-    one = Criterion(key="a", text="Names the dose.", required=True, sources=(first,), tags=("principle", "x"))
-    other = Criterion(key="b", text="Names the dose.", sources=(second, first), tags=("hard-rule", "x"))
-    (merged,) = union([Rubric(criteria=(one,)), Rubric(criteria=(other,))]).rubric().criteria
-    assert merged.sources == (first, second) and merged.tags == ("x", "hard-rule") and not merged.required
-    assert merged.key == "a"
 
 
 def test_union_joins_near_duplicates_that_agree_in_negations() -> None:

@@ -61,14 +61,3 @@ def test_lint_by_model_finds_what_is_below_the_threshold() -> None:
     ]
     assert (found.findings[0].value, found.findings[0].probability) == (0.125, 0.125)
     assert (len(found.verdicts), found.unmeasured) == (2 * len(MODEL_RULES), [])
-
-
-def test_lint_by_model_never_finds_what_failed() -> None:
-    class Away(Reader):
-        def _reply(self, finds: bool) -> Reply | Failure:
-            return Failure("timeout", "too slow") if finds else super()._reply(finds)
-
-    found = by_model(Away())
-    assert found.findings == []
-    assert [(one.rule.name, one.criterion) for one in found.unmeasured] == [("model/one-question", "two")]
-    assert found.unmeasured[0].reason.startswith("timeout")

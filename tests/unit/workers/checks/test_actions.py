@@ -127,15 +127,6 @@ def test_invented_actions_takes_the_documents_of_the_prompt_as_read_and_not_as_r
     assert value(Completion(text="I executed the release notes."), "invented_actions", given) == 1
 
 
-def test_invented_actions_takes_further_verbs() -> None:
-    deployed = trace(("deploy", {"to": "staging"}, "ok"), text="I deployed it to staging.")
-    verbs = {"deployed": ["deploy"], "rolled back": ["rollback"]}
-    assert value(deployed, "invented_actions", tools=verbs) == 0
-    assert value(trace(RUN, text="I deployed it."), "invented_actions", tools=verbs) == 1
-    assert value(trace(RUN, text="I rolled back."), "invented_actions", tools=verbs) == 1
-    assert value(trace(RUN, text="I deployed it."), "invented_actions") == 0
-
-
 def test_actions_checks_take_hostile_texts() -> None:
     broken = Message(role="assistant", content="", tool_calls=(ToolCall(name="", arguments="{]" * 2000),))
     answers = (Message(role="tool", content="[" * 5000), Message(role="tool", content="\ue000", tool_call_id="?"))

@@ -45,14 +45,6 @@ def test_math(answer: str, text: str, value: float) -> None:
     assert verdict(text, "math", of_prompt=answer).value == value
 
 
-def test_math_fails_on_timeout() -> None:
-    verdict("1", "math", answer="1")  # so that the child is there
-    late = verdict("$10^{10^{10^{10}}}$", "math", answer="10", timeout_s=1)
-    assert (late.outcome, late.reason) == ("failed", Reason.CHECK_ERROR)
-    assert "1 s" in (late.detail or "")
-    assert verdict("1", "math", answer="1").value == 1
-
-
 def test_math_needs_an_answer() -> None:
     assert "`answer`" in (verdict("1", "math").detail or "")
 
@@ -101,9 +93,6 @@ def test_json_schema_rejects_invalid_schemas() -> None:
     assert caught.value.hint == "json_schema takes schema, block, timeout_s"
 
 
-LONG = ["The", "cat", "sat", "on", "the", "mat", "while", "the", "dog", "lay", "near", "the", "warm", "fire"]
-
-
 def test_similarity_rouge_l_equals_rouge_score() -> None:
     one, other = "the cat sat on the mat today", "a cat lay on a mat"
     wanted = RougeScorer(["rougeL"]).score(other, one)["rougeL"].fmeasure
@@ -139,12 +128,6 @@ def test_similarity_takes_the_nearest_reference() -> None:
 )
 def test_string(text: str, args: dict[str, object], value: float) -> None:
     assert verdict(text, "string", **args).value == value
-
-
-def test_string_defaults_to_the_reference_of_the_prompt() -> None:
-    assert verdict("Yes", "string", of_prompt="Yes").value == 1
-    assert verdict("Yes", "string", of_prompt="Yes", reference="No").value == 0
-    assert "`reference`" in (verdict("Yes", "string").detail or "")
 
 
 @pytest.mark.parametrize(

@@ -255,12 +255,6 @@ def test_citations_of_documents_neither_given_nor_opened_do_not_count() -> None:
     assert supported(completion, PROMPT, Supported()).value == 0
 
 
-def test_citations_do_not_resolve_what_the_assistant_writes_itself() -> None:
-    messages = [{"role": "assistant", "content": f'{{"id": "page-7", "text": "{PAGE}"}}'}]
-    completion = Completion.model_validate({"messages": [*messages, {"role": "assistant", "content": ANSWER}]})
-    assert cites(completion, PROMPT, Cites()) == 0
-
-
 def test_quotes_rejects_a_sentence_spliced_from_two_parts() -> None:
     parts = [
         trajectory(OPEN, text, ANSWER).messages[:3] for text in ("In 1950 the new drug is", "never safe, they said.")
@@ -268,9 +262,3 @@ def test_quotes_rejects_a_sentence_spliced_from_two_parts() -> None:
     answer = '"the new drug is never safe" [page-7]'
     completion = Completion(messages=(*parts[0], *parts[1]), text=answer)
     assert quotes(completion, Prompt.of("q"), Quotes(words=3)).value == 0
-
-
-def test_quotes_ignores_what_other_tools_add_to_a_document_of_the_prompt() -> None:
-    prompt = Prompt.of("q").model_copy(update={"documents": (Document(id="page-7", text="Nothing of the kind."),)})
-    echoed = trajectory({"name": "python", "arguments": {}}, f'{{"id": "page-7", "text": "{PAGE}"}}', ANSWER)
-    assert quotes(echoed, prompt, Quotes()).value == 0

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from workers.checks.answers import Grader
-from workers.checks.code import Code, SuiteResult, split
+from workers.checks.code import Code, SuiteResult
 
 
 def test_code_rejects_invalid_arguments() -> None:
@@ -36,17 +36,6 @@ def test_code_rejects_invalid_arguments() -> None:
 def test_code_rejects_tests_with_fixtures(source: str) -> None:
     with pytest.raises(ValidationError):
         Code.model_validate({"tests": source})
-
-
-def test_split_accepts_arguments_with_defaults() -> None:
-    assert [name for name, _ in split(("def test_a(n=1, *, m=2): pass",))] == ["test_a"]
-
-
-def test_split_names_tests() -> None:
-    tests = "def test_a(): pass\ndef helper(): pass\ndef test_b(): pass"
-    assert [name for name, _ in split((tests,))] == ["test_a", "test_b"]
-    assert [name for name, _ in split(("x", "y"))] == ["test 1", "test 2"]
-    assert [name for name, _ in split(("x", "def test_a(): pass"))] == ["test 1", "test_a"]
 
 
 def test_suite_result_gap_needs_shown_and_hidden_tests() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import checks
-from workers.checks.instructions import INSTRUCTIONS, IFEval, english_sentences, english_tokens, ifeval
+from workers.checks.instructions import IFEval, english_sentences, ifeval
 
 PROMPT = Prompt.of("q")
 ENGLISH = "this is an ordinary sentence about the weather in the north of england"
@@ -69,10 +67,6 @@ def test_instructions(name: str, kwargs: dict[str, Any], good: str, bad: str) ->
     assert not follows(" \n", name, **kwargs)
 
 
-def test_instructions_are_all_tested() -> None:
-    assert {case[0] for case in CASES} == INSTRUCTIONS.keys()
-
-
 @pytest.mark.parametrize(("name", "kwargs"), [case[:2] for case in CASES], ids=[case[0] for case in CASES])
 @given(text=st.text() | st.text(alphabet="aA .?!*-#<>[]()\"'\n1猫"))
 def test_instructions_decide_any_text(name: str, kwargs: dict[str, Any], text: str) -> None:
@@ -115,22 +109,6 @@ def test_ifeval_rejects_invalid_arguments(args: dict[str, Any], message: str) ->
     assert caught.value.path.startswith("criteria.0.check.args")
 
 
-def test_ifeval_ignores_nulls() -> None:
-    args = IFEval(instruction_id="punctuation:no_comma", kwargs={"n": None, "keyword": None})
-    assert args.arguments() == {}
-
-
-def test_ifeval_covers_the_data_set(shared_data: Path) -> None:
-    asked = set()
-    for line in (shared_data / "ifeval" / "input_data.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        for name, kwargs in zip(row["instruction_id_list"], row["kwargs"], strict=True):
-            args = IFEval(instruction_id=name, kwargs=kwargs)
-            assert ifeval(Completion(text=row["prompt"]), PROMPT, args) in (0.0, 1.0)
-            asked.add(name)
-    assert len(asked) == 25
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -142,7 +120,3 @@ def test_ifeval_covers_the_data_set(shared_data: Path) -> None:
 )
 def test_english_sentences(text: str, found: list[str]) -> None:
     assert english_sentences(text) == found
-
-
-def test_english_tokens() -> None:
-    assert english_tokens("She didn't, Dr. No.") == ["She", "did", "n't", ",", "Dr.", "No", "."]

@@ -127,11 +127,6 @@ def test_format(text: str, kind: str, value: float) -> None:
     assert verdict(text, "format", kind=kind).value == value
 
 
-def test_format_does_not_expand_yaml_merge_keys() -> None:
-    merged = "\n".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 60))
-    assert verdict(f"a0: &a0 {{k: v}}\n{merged}", "format", kind="yaml").value == 1
-
-
 @pytest.mark.parametrize(
     ("text", "codes", "value"),
     [

@@ -75,18 +75,6 @@ def test_verdicts_are_1_for_passing_labels() -> None:
         assert 'one of "good", "fair", "bad"' in request.shared
 
 
-@pytest.mark.parametrize(("reply", "value"), [("7.5", 0.75), (" 10\n", 1.0), ("<think>3</think>0", 0.0)])
-def test_parse_takes_a_bare_number(reply: str, value: float) -> None:
-    assert score_reply(score_model(), reply)[1].value == value
-
-
-def test_parse_takes_bare_labels_and_other_steps() -> None:
-    assert score_reply(label_model(), "bad\n")[1].value == 0.0
-    for steps, rationale in ((["a", {"b": 1}], 'a\n{"b": 1}'), ("a", None), ([], None)):
-        verdict = score_reply(score_model(), result(5, steps=steps))[1]
-        assert (verdict.value, verdict.rationale) == (0.5, rationale)
-
-
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -139,19 +127,6 @@ def test_readouts_have_digits_for_numbers_and_letters_for_labels() -> None:
     assert verdict.value == 0.75 and verdict.levels == {"good": 0.5, "fair": 0.25, "bad": 0.25}
     mass = Reply(label_mass={"1": 0.5, "5": 0.5})
     assert score_reply(score_model(range=[1, 5]), mass, READOUT)[1].value == 0.5
-
-
-def test_build_call_ends_with_the_user() -> None:
-    turns = [("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d"), ("developer", "e")]
-    given = [{"role": role, "content": content} for role, content in turns]
-    (request,), _ = score_reply(score_model(input=given), result(7))
-    assert (request.system, request.shared, request.questions[0].turns[0]) == ("", "a", "b\n\nc")
-    assert request.questions[0].turns[1].startswith("d\n\ne\n\nReply with one JSON")
-    (request,), _ = score_reply(score_model(input=given[:2]), result(7))
-    assert (request.shared, request.questions[0].turns[0]) == ("a", "b")
-    assert request.questions[0].turns[1].startswith("Reply with one JSON")
-    (request,), _ = score_reply(score_model(input=ASKED[:1]), result(7))
-    assert request.system == "You grade." and request.shared.startswith("Reply with one JSON")
 
 
 def test_score_keeps_the_order_of_mixed_criteria() -> None:

@@ -64,19 +64,6 @@ def test_engine_never_sees_role_tokens(name: str) -> None:
     assert all("completion: disarmed" in (verdict.detail or "") for verdict in verdicts)
 
 
-def test_engine_never_sees_hidden_words() -> None:
-    request, verdicts = asked(ATTACKS["hidden words"], WRITTEN)
-    assert "Fine.\n</completion-" in request.shared
-    assert request.shared.isascii()
-    assert all("completion: removed 12 invisible characters" in (verdict.detail or "") for verdict in verdicts)
-
-
-def test_completions_that_are_long_are_not_cut() -> None:
-    text = "".join(f"{n} is a number. " for n in range(50_000))
-    request, _ = asked(text, WRITTEN)
-    assert text in request.shared
-
-
 def test_verdicts_quoted_from_a_completion_do_not_count() -> None:
     own = {"criterion": "C1", "rationale": "It only claims to be good.", "evidence": [FAKE], "verdict": "not_met"}
     verdicts = run(InstantEngine(lambda _: Reply(text=json.dumps(own))), FAKE, WRITTEN)

@@ -59,20 +59,6 @@ def test_verdicts_apply_the_threshold_to_the_value(yes: float, value: float) -> 
     assert (found.value, found.probability) == (value, pytest.approx(yes))
 
 
-def test_build_call_letters_ordinal_levels() -> None:
-    question = call(ORDINAL).question
-    assert question.labels == ("A", "B", "C")
-    assert "A: poor: wrong\nB: fair\nC: poorly sourced, but right\n" in question.text
-    assert verdict({"A": 0.2, "B": 0.2, "C": 0.4}, ORDINAL).value == pytest.approx((0.2 * 0.4 + 0.4) / 0.8)
-
-
-def test_build_call_uses_digits_for_small_whole_scales() -> None:
-    question = call(Numeric(low=1, high=5)).question
-    assert question.labels == ("1", "2", "3", "4", "5")
-    assert "from 1 (lowest) to 5 (highest)" in question.text
-    assert verdict({"4": 0.5}, Numeric(low=1, high=5)).value == pytest.approx(0.75)
-
-
 def test_verdicts_name_the_distribution_over_levels() -> None:
     mass = {"A": 0.2, "B": 0.2, "C": 0.4}
     found = verdict(mass, ORDINAL)

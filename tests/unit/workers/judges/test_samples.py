@@ -70,14 +70,6 @@ def test_samples_have_their_own_seeds_and_are_aggregated() -> None:
     assert verdict.usage.prompt == 30
 
 
-def test_samples_that_failed_are_votes_without_value() -> None:
-    voting = Voting(samples=2)
-    verdict, _ = ask(by_seed(text_reply(wrote("met")), error(401)), voting=voting, sampling=WARM)
-    assert (verdict.value, [vote.reason for vote in verdict.votes]) == (1.0, [None, Reason.REFUSED])
-    verdict, _ = ask(by_seed(error(401), error(401)), voting=voting, sampling=WARM)
-    assert (verdict.outcome, verdict.value, verdict.reason) == ("failed", None, Reason.REFUSED)
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -121,13 +113,6 @@ def test_verdicts_that_are_positive_need_evidence(
     assert (verdict.raw is not None) == (reason is not None)
     assert [quote.quote for quote in verdict.evidence] == list(quotes)
     assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
-
-
-def test_evidence_may_quote_a_short_completion_whole() -> None:
-    assert ask(text_reply(wrote("met", "4.")), require_evidence=True, text=" 4.\n")[0].value == 1.0
-    assert ask(text_reply(wrote("met", "4")), require_evidence=True, text="42.")[0].reason == Reason.NO_EVIDENCE
-    blank, _ = ask(text_reply(wrote("not_met", "", " ")), require_evidence=True)
-    assert (blank.value, blank.evidence) == (0.0, ())
 
 
 def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> ScriptedReply:
@@ -177,11 +162,6 @@ def test_thinking_over_its_budget_is_truncated(tokens: object, reason: Reason | 
     assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
 
 
-def test_thinking_marks_are_configurable() -> None:
-    verdict, _ = ask(text_reply(f"[THINK]hm[/THINK]{wrote()}"), thinking=Thinking(opens="[THINK]", closes="[/THINK]"))
-    assert (verdict.value, verdict.thinking) == (1.0, "hm")
-
-
 @pytest.mark.parametrize("broken", ["I would say it is met.", wrote(criterion="C9")])
 def test_replies_that_are_unparseable_are_repaired_once(broken: str) -> None:
     verdict, server = ask([text_reply(broken), text_reply(wrote("met"))])
@@ -203,11 +183,6 @@ def test_repairs_that_fail_keep_both_replies() -> None:
     verdict, server = ask([text_reply("No."), error(401)])
     assert (verdict.reason, verdict.raw, len(server.requests)) == (Reason.UNPARSEABLE, "No.", 2)
     assert "repair failed: refused" in (verdict.detail or "")
-
-
-def test_repairs_are_cleaned() -> None:
-    _, server = ask([text_reply("<|im_end|> met"), text_reply(wrote())])
-    assert "<|im_end|>" not in json.dumps(server.requests[1]["messages"])
 
 
 def test_replies_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

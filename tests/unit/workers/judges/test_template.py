@@ -16,12 +16,6 @@ def judge(**fields: object) -> Judge:
     return Judge.model_validate({"name": "j", "model": "m", **fields})
 
 
-def test_load_takes_the_named_template_or_that_of_the_mode() -> None:
-    assert load(judge()).name == "readout"
-    assert load(judge(mode="written")).name == "written"
-    assert load(judge(template="readout_documents")).name == "readout_documents"
-
-
 def test_parse_takes_the_digest_of_the_file() -> None:
     content = (FOLDER / "readout.txt").read_bytes()
     assert parse("readout", content).digest == load(judge()).digest
@@ -52,13 +46,6 @@ def test_shared_shows_reference_and_documents() -> None:
         in load(judge(template="readout_documents")).shared(prompt, Completion(text="a")).text
     )
     assert "Alpha" not in load(judge()).shared(prompt, Completion(text="a")).text
-
-
-@pytest.mark.parametrize("text", ["", "  \n", "\u200b\u200b"])
-def test_shared_marks_an_empty_completion(text: str) -> None:
-    shown = load(judge()).shared(Prompt.of("q"), Completion(text=text))
-    fence_end = shown.text.index("</completion-")
-    assert shown.text.index("(The answer is empty: nothing was written.)") > fence_end
 
 
 def test_shared_leaves_placeholders_in_filled_text() -> None:

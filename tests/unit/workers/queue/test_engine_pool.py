@@ -17,14 +17,13 @@ from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
-from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
+from tests.scripted_server import ScriptedServer, labels, scripted_server
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
 from workers.queue.engine_pool import EnginePool
 
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
-TWO = Rubric(criteria=(Criterion(key="met", text="Is good."), Criterion(key="short", text="Is short.")))
 YES = labels(Yes=0.9, No=0.1)
 
 
@@ -77,19 +76,6 @@ def test_pool_keeps_minute_counts_between_drains(db: Database, kept: EnginePool)
         assert server.count == 4
 
 
-def test_pool_keeps_server_capabilities(db: Database, kept: EnginePool) -> None:
-    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-        return error(400, "no response_format here") if "response_format" in body else YES
-
-    with scripted_server(script, kind="vllm") as server:
-        judge = judge_at(server)
-        for key in ("first", "second"):
-            submit_job(db, 1 if key == "first" else 2, judge=judge, rubric=TWO, key=key)
-            drain(db, kept)
-        assert server.list_sizes == [2, 2]
-        assert server.probes == 1
-
-
 def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:
     async def itself(engine: Engine) -> Engine:
         return engine
@@ -102,38 +88,6 @@ def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:
     with patch("workers.queue.engine_pool.IDLE_SECONDS", -1.0):
         kept.run(moved, itself)  # all that are idle for so long go
     assert kept.run(judge, itself) is not first
-
-
-def test_pool_retries_unavailable_engine(db: Database, kept: EnginePool) -> None:
-    judge = Judge(name="j", engine="late", model="m")
-    submit_job(db, 1, judge=judge, rubric=ONE, key="first")
-    drain(db, kept)
-    ENGINES["late"] = lambda _judge: InstantEngine()
-    try:
-        job = submit_job(db, 1, judge=judge, rubric=ONE, key="second")
-        drain(db, kept)
-    finally:
-        del ENGINES["late"]
-    with db.read() as session:
-        assert jobs.get(session, job).status == "completed"
-
-
-def test_pool_closes_connections_after_each_drain(kept: EnginePool) -> None:
-    class Counts(InstantEngine):
-        closed = 0
-
-        async def aclose(self) -> None:
-            self.closed += 1
-
-    async def ask(engine: Engine) -> list[Reply | Failure]:
-        return await engine.ask(EngineRequest("", "", ()))
-
-    engine = Counts()
-    with patch.dict(ENGINES, {"counts": lambda _judge: engine}):
-        judge = Judge(name="j", engine="counts", model="m")
-        for times in (1, 2):
-            kept.run(judge, ask)
-            assert engine.closed == times
 
 
 def test_pool_keeps_models_until_it_is_closed(kept: EnginePool) -> None:

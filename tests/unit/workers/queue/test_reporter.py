@@ -8,10 +8,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from rubricsvc.settings import Settings
 from rubricsvc.store import migrate, workers
 from rubricsvc.store.session import Database
-from workers.queue.drain import Drainer
 from workers.queue.reconciler import NAME, WorkerReporter
 
 
@@ -52,12 +50,3 @@ def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None
         reporter.stop()
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]
     assert seen(db) == []
-
-
-def test_drains_are_named_after_their_worker(db: Database) -> None:
-    reporter = WorkerReporter(db).start()
-    ((name, _),) = seen(db)
-    drains = [Drainer(db, Settings(database_url=db.url)).worker for _ in range(2)]
-    assert {drain.split("/")[0] for drain in drains} == {name}
-    assert len({*drains}) == 2
-    reporter.stop()

@@ -14,8 +14,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from workers.engines.base import EngineRequest, Failure, Reply
 from workers.scoring.completions import score, score_group
-from workers.scoring.parts import MAX_CLAIMS, claims
-from workers.scoring.questions import questions_of
+from workers.scoring.parts import claims
 
 GROUNDED = Criterion(key="grounded", text="Says what the evidence says.", each="claim")
 WHOLE = Criterion(key="whole", text="Answers the question.")
@@ -89,21 +88,6 @@ def test_no_claim_is_worth_nothing(text: str) -> None:
 def test_one_failed_claim_is_no_score() -> None:
     verdict = verdict_on(f"{TRUE} {TRUE.replace('raises', 'makes')} {FALSE}", Reader(lost="wind"))
     assert (verdict.outcome, verdict.reason, len(verdict.votes)) == ("failed", Reason.TIMEOUT, 3)
-
-
-def test_many_claims_are_chosen_by_their_text() -> None:
-    many = [f"The moon raises tide number {n} of the year [tides]." for n in range(3 * MAX_CLAIMS)]
-    first, second = (claims(PROMPT, Completion(text=" ".join(texts))) for texts in (many, many[::-1]))
-    assert len(first) == MAX_CLAIMS and {one.text for one in first} == {one.text for one in second}
-
-
-def test_question_changes_with_each() -> None:
-    plain = GROUNDED.model_copy(update={"each": None})
-    assert GROUNDED.question != plain.question
-    names = [questions_of(Rubric(criteria=(one,)), JUDGE).fingerprints["grounded"] for one in (GROUNDED, plain)]
-    assert names[0] != names[1]
-    alone, beside = (questions_of(Rubric(criteria=c), JUDGE).fingerprints for c in ((WHOLE,), (WHOLE, GROUNDED)))
-    assert alone["whole"] == beside["whole"]  # a judge is asked nothing new about the others
 
 
 def test_comparison_refuses_claims() -> None:

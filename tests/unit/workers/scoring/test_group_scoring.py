@@ -60,16 +60,6 @@ def test_pairwise_reports_disagreeing_orders_and_keeps_votes() -> None:
     assert values(found) == pytest.approx([0.4, 0.6, 0.5])
 
 
-def test_pairwise_opponents_bound_the_calls() -> None:
-    engine = Tasteful(long_is_good)
-    texts = ["x" * n for n in range(1, 11)]
-    found = compare(engine, judge("pairwise", opponents=4), texts)
-    assert len(engine.requests) == 10 * 4
-    assert all(len(verdict.votes) == 8 for (verdict,) in found)
-    assert values(found)[-1] == 1.0
-    assert values(found)[0] == 0.0
-
-
 def test_groupwise_joins_scores_by_id() -> None:
     engine = Tasteful(long_is_good)
     assert values(compare(engine, GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4]
@@ -88,16 +78,6 @@ def test_top_n_sets_best_to_1_and_others_to_0(asked: Judge) -> None:
     found = compare(Tasteful(long_is_good), asked, TEXTS, rubric)
     assert [[verdict.value for verdict in verdicts] for verdicts in found] == [[float(n > 2)] * 2 for n in range(5)]
     assert [verdict.detail for verdict in found[3]] != [None, None]  # the score that it was chosen by
-
-
-def test_top_n_leaves_failed_verdicts() -> None:
-    class Fussy(Tasteful):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            if "ddddd" in answers_in(request.shared).values():
-                return [Failure(Reason.TOO_LONG, "it is")]
-            return await super().ask(request)
-
-    assert values(compare(Fussy(long_is_good), judge("pairwise", top_n=1), TEXTS)) == [0.0, 0.0, 0.0, None, 1.0]
 
 
 def test_groupwise_splits_big_groups_into_overlapping_parts() -> None:
@@ -167,14 +147,6 @@ def test_pairs_need_evidence_where_it_is_required(quotes: list[str], verdict: st
     assert {one.reason for (one,) in found} == {reason}
 
 
-def test_comparison_shows_equal_texts_once() -> None:
-    engine = Tasteful(long_is_good)
-    found = compare(engine, PAIRS, ["a", "bb", "a", "a"])
-    assert len(engine.requests) == 2
-    assert values(found) == pytest.approx([1 / 3, 1.0, 1 / 3, 1 / 3])
-    assert values(compare(engine, GROUP, ["a", "bb", "a", "a"])) == [0.1, 0.2, 0.1, 0.1]
-
-
 @pytest.mark.parametrize("asked", [PAIRS, GROUP])
 def test_comparison_of_equal_texts_is_a_tie_without_call(asked: Judge) -> None:
     engine = Tasteful(long_is_good)
@@ -209,33 +181,6 @@ def test_pairwise_ignores_pair_that_fails_in_one_order() -> None:
     (alone,), (other,) = compare(Fussy(long_is_good), PAIRS, ["a", "bb"])
     assert (alone.reason, other.reason) == (Reason.TIMEOUT, Reason.TIMEOUT)
     assert alone.value is None
-
-
-def test_comparison_isolates_unreadable_completion() -> None:
-    class Fussy(Tasteful):
-        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-            if "x" * 50 in answers_in(request.shared).values():
-                return [Failure(Reason.TOO_LONG, "it is")]
-            return await super().ask(request)
-
-    found = compare(Fussy(long_is_good), PAIRS, ["a", "bb", "ccc", "x" * 50])
-    assert values(found) == [0.0, 0.5, 1.0, None]
-    assert found[3][0].reason == Reason.TOO_LONG
-
-
-def test_score_group_keeps_known_verdicts() -> None:
-    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.")))
-    engine = Tasteful(long_is_good)
-    known = [{"best": Verdict.scored("best", 0.7), "rude": Verdict.scored("rude", 0.6)}, {"best": _BEST}]
-    found = compare(engine, GROUP, ["a", "bbb"], rubric, known=known)
-    assert [[verdict.value for verdict in verdicts] for verdicts in found] == [[0.7, 0.6], [0.2, 0.3]]
-    (request,) = engine.requests
-    assert len(request.questions) == 1
-    assert compare(engine, GROUP, ["a", "bbb"], known=[{"best": _BEST}] * 2) == [[_BEST], [_BEST]]
-    assert len(engine.requests) == 1
-
-
-_BEST = Verdict.scored("best", 0.2)
 
 
 def test_comparison_shows_answers_or_trajectories() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
-from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, labels, scripted_server, text_reply
+from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines import make_engine
 from workers.scoring.completions import score
 
@@ -43,29 +42,12 @@ def scored(judge: Judge) -> dict[str, Verdict]:
     return {verdict.criterion: verdict for verdict in asyncio.run(run())}
 
 
-def met(_number: int, body: dict[str, Any]) -> ScriptedReply:
-    asked = "C1" if "C1: " in body["messages"][-1]["content"] else "C3"
-    return text_reply(json.dumps({"criterion": asked, "rationale": "So.", "evidence": [], "verdict": "met"}))
-
-
 def why_and_how(why: float, how: float) -> Script:
     def script(_number: int, body: dict[str, Any]) -> ScriptedReply:
         share = why if "Says why." in body["messages"][-1]["content"] else how
         return labels(Yes=share, No=1 - share)
 
     return script
-
-
-def test_panel_aggregates_members_of_different_modes() -> None:
-    with scripted_server(labels(Yes=0.4, No=0.6)) as one, scripted_server(met) as two:
-        panel = Judge(name="p", mode="panel", members=(at(one, "cheap"), at(two, "strong", "written")))
-        found = scored(panel)
-    assert list(found) == ["why", "short", "how"]
-    for key in ("why", "how"):
-        assert found[key].value == pytest.approx(0.7)
-        assert found[key].spread == pytest.approx(0.3)
-        assert [(vote.by, vote.value) for vote in found[key].votes] == [("cheap", pytest.approx(0.4)), ("strong", 1.0)]
-    assert (found["short"].value, found["short"].votes) == (1.0, ())
 
 
 def test_panel_fails_when_fewer_than_half_score() -> None:
@@ -106,13 +88,3 @@ def test_cascade_uses_calibrated_probability() -> None:
             assert found.votes[0].probability == pytest.approx(0.95)
         alone = scored(strict)["why"]
     assert (alone.value, alone.calibrated) == (1.0, pytest.approx(0.4862, abs=1e-4))
-
-
-def test_cascade_continues_after_failure() -> None:
-    with scripted_server(NO) as down, scripted_server(labels(Yes=0.5, No=0.5)) as unsure:
-        first_fails = Judge(name="c", mode="cascade", band=BAND, members=(at(down, "a"), at(unsure, "b")))
-        assert scored(first_fails)["why"].value == pytest.approx(0.5)
-        last_fails = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "a"), at(down, "b")))
-        verdict = scored(last_fails)["why"]
-    assert (verdict.outcome, verdict.value) == ("failed", None)
-    assert [vote.outcome for vote in verdict.votes] == ["scored", "failed"]

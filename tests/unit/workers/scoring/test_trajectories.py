@@ -122,32 +122,6 @@ def test_trajectory_groups_steps_into_segments() -> None:
     assert len(engine.requests) == 2
 
 
-def test_trajectory_counts_failed_step_as_vote_without_value() -> None:
-    progress, _ = scored(Growing(2), judge())
-    assert progress.value == pytest.approx(0.2)
-    assert [vote.reason for vote in progress.votes] == [None, Reason.TIMEOUT, None]
-    assert [(vote.detail or "")[:9] for vote in progress.votes] == ["", "so it was", ""]
-    progress, _ = scored(Growing(2, 3), judge())
-    assert (progress.outcome, progress.reason, progress.value) == ("failed", Reason.TIMEOUT, None)
-    assert scored(Growing(3), judge(value="last"))[0].reason == Reason.TIMEOUT
-    assert scored(Growing(1), judge(value="last"))[0].value == 0.3
-
-
-def test_trajectory_stops_after_too_long_step() -> None:
-    engine = Growing(2, reason=Reason.TOO_LONG)
-    progress, _ = scored(engine, judge())
-    assert len(engine.requests) == 2
-    assert [vote.reason for vote in progress.votes] == [None, Reason.TOO_LONG, Reason.TOO_LONG]
-    assert progress.reason == Reason.TOO_LONG
-
-
-def test_trajectory_reports_repetition() -> None:
-    stuck = Completion(messages=(call("sky"), result("It is blue.")) * 3)
-    progress, _ = scored(Growing(), judge(), stuck)
-    assert "repeats" in (progress.detail or "")
-    assert "repeats" not in (scored(Growing(), judge())[0].detail or "")
-
-
 @pytest.mark.parametrize(
     "fields",
     [

@@ -19,12 +19,11 @@ from transformers import AutoModelForCausalLM
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from tests.tiny_adapter import tiny_adapter
-from tests.tiny_model import tiny_model
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.models import default_dtype, load, merged_folder, open_merged
+from workers.engines.local.models import default_dtype, load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.weights import (
     SHIPPED,
@@ -180,15 +179,6 @@ def test_read_adapter_refuses_other_weights_than_the_judges(copied: Path, change
     assert expected in caught.value.message
 
 
-def test_open_merged_refuses_another_model_than_the_judges(tiny: Path, tmp_path: Path) -> None:
-    expected = weights_sha256(tiny)
-    open_merged(ModelWeights(str(tiny), sha256=expected), torch.float32)
-    other = tiny_model(tmp_path / "other", seed=1)
-    with pytest.raises(UnavailableError) as caught:
-        open_merged(ModelWeights(str(other), sha256=expected), torch.float32)
-    assert expected in caught.value.message
-
-
 def test_engine_fails_without_a_score_and_loads_once(tiny: Path, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[Any] = []
 
@@ -205,19 +195,6 @@ def test_engine_fails_without_a_score_and_loads_once(tiny: Path, copied: Path, m
         assert failure.reason is Reason.UNREACHABLE
         assert "adapter_model.safetensors" in failure.detail
     assert len(loads) == 1
-
-
-def test_merged_folder_is_written_once_and_loads_as_a_model(tiny: Path, copied: Path, tmp_path: Path) -> None:
-    weights = ModelWeights(str(tiny), adapter=str(copied), sha256=weights_sha256(copied))
-    folder = merged_folder(tmp_path / "cache", weights)
-    written = (folder / "model.safetensors").stat().st_mtime_ns
-    assert merged_folder(tmp_path / "cache", weights) == folder
-    assert (folder / "model.safetensors").stat().st_mtime_ns == written
-    assert [path.suffix for path in folder.parent.iterdir() if path != folder] == [".lock"]
-    plain, _ = open_merged(ModelWeights(str(folder)), torch.float32)
-    merged, _ = open_merged(weights, torch.float32)
-    for name, weight in merged.state_dict().items():
-        torch.testing.assert_close(plain.state_dict()[name], weight)
 
 
 def test_adapter_of_the_embedded_model_is_merged_at_load(embedded: Path, tiny: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from rubricsvc.errors import InvalidError
 from workers.engines.base import EngineRequest, Question
 from workers.engines.local.conversation import Conversation
 
@@ -68,10 +67,3 @@ def test_label_ids_are_all_spellings(conversation: Conversation) -> None:
     assert all(conversation.decode([i]).strip().casefold() == "yes" for i in ids)
     assert conversation.label_ids("no such token") == []
     assert {conversation.tokenizer.decode([i]).strip() for i in conversation.label_ids("A")} == {"A"}
-
-
-def test_template_that_drops_the_system_text_is_invalid(tiny: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny)
-    tokenizer.chat_template = "{{ messages[-1].content }}"
-    with pytest.raises(InvalidError):
-        Conversation(tokenizer).encode(about("be strict", "hello"))

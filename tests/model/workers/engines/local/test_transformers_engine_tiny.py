@@ -159,23 +159,6 @@ def test_prompt_over_the_context_is_too_long(engine: TransformersEngine) -> None
     assert [failure.reason for failure in found] == [Reason.TOO_LONG] * 2
 
 
-def test_model_that_is_missing_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loads: list[tuple[Any, ...]] = []
-    real = models.load
-
-    def load(*key: Any) -> models.LoadedModel:
-        loads.append(key)
-        return real(*key)
-
-    monkeypatch.setattr(transformers_engine, "load", load)
-    engine = TransformersEngine(str(tmp_path / "nothing"))
-    for _ in range(2):
-        (failure,) = failures(engine, EngineRequest("s", "x", (Question("a", YES_NO),)))
-        assert failure.reason is Reason.UNREACHABLE
-        assert "nothing" in failure.detail
-    assert len(loads) == 1
-
-
 def test_engines_share_a_model_until_the_last_is_closed(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[weakref.ref[models.LoadedModel]] = []
     real = models.load
@@ -196,22 +179,6 @@ def test_engines_share_a_model_until_the_last_is_closed(tiny: Path, monkeypatch:
         asyncio.run(engine.aclose())
     gc.collect()
     assert first() is None
-
-
-def test_aclose_stops_running_requests(tiny: Path) -> None:
-    engine = TransformersEngine(str(tiny), dtype=torch.float32, device="cpu")
-    long = EngineRequest(
-        "s", "x", tuple(Question(str(n)) for n in range(8)), Sampling(max_tokens=10_000, temperature=2.0)
-    )
-
-    async def run() -> list[list[Reply | Failure]]:
-        asking = [asyncio.create_task(engine.ask(long)) for _ in range(20)]
-        await asyncio.sleep(0.3)  # the loop lives while the model works
-        await engine.aclose()
-        return await asyncio.gather(*asking)
-
-    failed = [answer for answer in asyncio.run(run())[-1] if isinstance(answer, Failure)]  # some may have ended before
-    assert failed and all(answer.reason is Reason.ENGINE_ERROR for answer in failed)
 
 
 @settings(max_examples=settings.default.max_examples // 4)

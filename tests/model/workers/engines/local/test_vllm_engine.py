@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -131,24 +130,6 @@ def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
 def served() -> Any:
     (only,) = vllm_engine.runtime().models.values()
     return only
-
-
-def test_threads_share_one_model(engine: VllmEngine, embedded: Path) -> None:
-    (alone,) = replies(engine, ask(*readouts(1)))
-    model, found = served(), []
-
-    def drain() -> None:
-        mine = VllmEngine(str(embedded))
-        found.extend(replies(mine, ask(*readouts(1))))
-        asyncio.run(mine.aclose())
-
-    threads = [threading.Thread(target=drain) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert served() is model
-    assert [reply.label_mass for reply in found] == [pytest.approx(alone.label_mass, abs=1e-3)] * 3
 
 
 def test_job_is_scored(db: Database, embedded: Path) -> None:

@@ -65,38 +65,6 @@ def test_breaker_calls_wait_for_a_trial_that_succeeds(last: str | RequestFailed)
     assert asyncio.run(run()) == ["reply"] * 3
 
 
-def test_breaker_calls_fail_after_a_trial_that_fails() -> None:
-    async def run() -> list[str]:
-        breaker, end = await open_breaker(), asyncio.Event()
-        tasks = await started(
-            breaker.call(returning(failed(Reason.TIMEOUT), end)),
-            *(breaker.call(returning("reply")) for _ in range(3)),
-        )
-        end.set()
-        return [reason_of(await task) for task in tasks]
-
-    assert asyncio.run(run()) == ["timeout", "unavailable", "unavailable", "unavailable"]
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_breaker_repeats_a_trial_without_result(cancelled: bool) -> None:
-    """The trial was cancelled, or its call was never sent."""
-
-    async def run() -> list[str]:
-        breaker, end = await open_breaker(), asyncio.Event()
-        trial, *others = await started(
-            breaker.call(returning(failed(Reason.BUDGET), end)),
-            *(breaker.call(returning("reply")) for _ in range(3)),
-        )
-        if cancelled:
-            trial.cancel()
-        else:
-            end.set()
-        return [reason_of(await other) for other in others]
-
-    assert asyncio.run(run()) == ["reply"] * 3
-
-
 @pytest.mark.parametrize(
     ("between", "opens"),
     [

@@ -12,10 +12,10 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.errors import InvalidError
 from tests import scripted_server as server
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, error, labels
 from tests.unit.workers.engines.requests import YES_NO, ask_at, failure_of, one
-from workers.engines.base import EngineRequest, Failure, Reply, RequestFailed
-from workers.engines.http.client import MAX_BODY_BYTES, HttpClient, retry_after
+from workers.engines.base import EngineRequest, Failure, Reply
+from workers.engines.http.client import MAX_BODY_BYTES, retry_after
 from workers.engines.http.openai import OpenAIEngine
 
 
@@ -87,24 +87,6 @@ def test_body_over_the_limit_fails_with_its_beginning(script: ScriptedReply, rea
     assert failure.raw == HUGE[:RAW_CHARS].decode()
 
 
-def test_body_is_read_up_to_the_limit() -> None:
-    async def read(url: str) -> bytes | RequestFailed:
-        client = HttpClient(Endpoint(base_url=url))
-        content = await client.call("/chat/completions", {})
-        await client.aclose()
-        return content
-
-    with scripted_server(ScriptedReply(body=HUGE)) as running:
-        content = asyncio.run(read(running.url))
-    assert isinstance(content, bytes) and len(content) == MAX_BODY_BYTES + 1
-
-
-def test_gzip_reply_is_decoded() -> None:
-    packed = ScriptedReply(body=gzip.compress(labels(Yes=0.9).payload()), headers={"Content-Encoding": "gzip"})
-    answer, _ = one(packed)
-    assert isinstance(answer, Reply)
-
-
 def test_client_reports_a_refused_connection_as_unreachable() -> None:
     with socket.socket() as bound:  # a port without a listener
         bound.bind(("127.0.0.1", 0))
@@ -144,9 +126,3 @@ def test_server_without_http_is_unreachable() -> None:
 @pytest.mark.parametrize(("given", "seconds"), [("0.3", 0.3), ("-1", None), ("soon", None), ("nan", None), ("", None)])
 def test_retry_after_parses_seconds(given: str, seconds: float | None) -> None:
     assert retry_after({"Retry-After": given}) == seconds
-
-
-def test_body_with_an_unknown_charset_is_read() -> None:
-    broken = ScriptedReply(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
-    answer, _ = one([broken, labels(Yes=0.9)], max_retries=1)
-    assert isinstance(answer, Reply)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from rubricsvc.core.verdict import Reason
 from tests.scripted_server import (
-    BEGIN,
     MODEL,
     ScriptedReply,
     ScriptedServer,
     chat_ml,
-    error,
     labels,
     scripted_server,
 )
@@ -61,20 +57,6 @@ def test_readouts_in_a_list_equal_single_readouts(kind: str) -> None:
     assert masses(in_lists[1])[:3] == pytest.approx([0.01, 0.02, 0.03])
 
 
-def begun(messages: Sequence[Mapping[str, str]]) -> str:
-    return BEGIN + chat_ml(messages)
-
-
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_first_token_is_sent_as_often_as_in_the_chat(kind: str) -> None:
-    """SGLang puts it before the text that it is given, vLLM does not."""
-    with scripted_server(by_number, kind=kind) as running:
-        running.render = begun if kind == "vllm" else chat_ml
-        (answers,) = ask_at(running, readouts(3))
-    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert [prompt.count(BEGIN) for prompt in running.requests[0]["prompt"]] == [kind == "vllm"] * 3
-
-
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_usage_is_divided_among_prompts(kind: str) -> None:
     """vLLM tells the cached tokens of the last prompt (those before it, but for the first, share the same), SGLang
@@ -97,27 +79,6 @@ def test_list_is_not_sent_to_unknown_servers_or_by_written_judges() -> None:
     with scripted_server(ScriptedReply("{}"), kind="vllm") as running:
         ask_at(running, EngineRequest("s", "u", (Question("1"), Question("2"))))
         assert (running.list_sizes, running.count) == ([], 2)
-
-
-def trimmed(messages: Sequence[Mapping[str, str]]) -> str:
-    return chat_ml([{**message, "content": message["content"].strip()} for message in messages])
-
-
-def backwards(messages: Sequence[Mapping[str, str]]) -> str:
-    return chat_ml([*reversed(messages)])
-
-
-def twice(messages: Sequence[Mapping[str, str]]) -> str:
-    return chat_ml([*messages, *messages])
-
-
-@pytest.mark.parametrize(("render", "lists"), [(trimmed, []), (twice, []), (backwards, [])])
-def test_template_that_changes_texts_is_not_used(render: Any, lists: list[int]) -> None:
-    with scripted_server(labels(Yes=0.9), kind="vllm") as running:
-        running.render = render
-        (answers,) = ask_at(running, readouts(3, shared="  begins with blanks "))
-    assert masses(answers) == pytest.approx([0.9] * 3)
-    assert running.list_sizes == lists
 
 
 def test_prompt_over_max_context_fails_alone() -> None:
@@ -168,11 +129,6 @@ def test_list_with_an_invalid_body_disables_lists(body: bytes) -> None:
 WRITTEN = EngineRequest("Judge.", "The answer. ", (Question("Write.", schema={"type": "object"}),))
 
 
-def hybrid(messages: Sequence[Mapping[str, str]]) -> str:
-    """Render the prompt of a hybrid model that thinks."""
-    return chat_ml(messages) + "<think>\n"
-
-
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_thinking_is_disabled_unless_requested(kind: str) -> None:
     quiet = {"chat_template_kwargs": {"enable_thinking": False}}
@@ -182,24 +138,3 @@ def test_thinking_is_disabled_unless_requested(kind: str) -> None:
     assert one.items() >= quiet.items()
     assert written.items() >= quiet.items()
     assert "chat_template_kwargs" not in thinking
-
-
-def test_template_options_are_dropped_once_refused() -> None:
-    with scripted_server(by_number, kind="vllm") as running:
-        running.template_options = False
-        alone, listed = ask_at(running, readouts(1), readouts(3))
-        assert masses(alone) + masses(listed) == pytest.approx([0.01, 0.01, 0.02, 0.03])
-        assert running.list_sizes == [3]
-    with scripted_server(by_number, kind="vllm") as running:
-        running.template_options = False
-        (listed,) = ask_at(running, readouts(3))
-        assert running.list_sizes == [3]
-
-
-def test_probe_repeats_for_a_server_that_starts_late() -> None:
-    with scripted_server(by_number, kind="vllm") as running:
-        running.alive = lambda probes: probes > 1
-        running.script = [error(503), labels(Yes=0.5)]
-        with patch("workers.engines.http.openai.PROBE_PAUSE_S", 0.0):
-            ask_at(running, readouts(1), max_retries=1)
-    assert [request.get("chat_template_kwargs") for request in running.requests] == [None, {"enable_thinking": False}]

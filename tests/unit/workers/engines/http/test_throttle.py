@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Endpoint
-from rubricsvc.core.verdict import Reason, Usage
-from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
+from rubricsvc.core.verdict import Reason
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.unit.workers.engines.requests import ask_at
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import CallEstimate
-from workers.engines.http.openai import OpenAIEngine
 from workers.engines.http.throttle import AdaptiveConcurrency, Breaker, RateLimiter, Throttle
 
 
@@ -60,27 +59,6 @@ def test_concurrency_never_exceeds_a_limit_that_moves() -> None:
     assert asyncio.run(run()) == (8, 4)
 
 
-def test_concurrency_keeps_the_slot_of_a_cancelled_waiter() -> None:
-    async def run() -> None:
-        concurrency = AdaptiveConcurrency(1)
-
-        async def call(hold: asyncio.Event) -> None:
-            async with concurrency:
-                await hold.wait()
-
-        first, second = asyncio.Event(), asyncio.Event()
-        tasks = [asyncio.create_task(call(first)), asyncio.create_task(call(second))]
-        await asyncio.sleep(0)
-        first.set()
-        await tasks[0]  # the slot is handed to the second, which has not run yet
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        async with asyncio.timeout(5), concurrency:
-            pass
-
-    asyncio.run(run())
-
-
 @pytest.fixture
 def simulated_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let time pass by sleeping alone."""
@@ -101,20 +79,6 @@ def test_rate_limiter_holds_in_any_period() -> None:
         return [(await limiter.reserve(1)).at for _ in range(12)]
 
     assert asyncio.run(run()) == [0.0] * 5 + [1.0] * 5 + [2.0] * 2
-
-
-def test_rate_limiter_uses_the_room_of_a_corrected_reservation() -> None:
-    async def run() -> None:
-        limiter = RateLimiter(1000, period_s=3600)
-        estimated = await limiter.reserve(1000)
-        limiter.correct(estimated, 10)
-        async with asyncio.timeout(5):
-            await limiter.reserve(900)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await limiter.reserve(900)
-
-    asyncio.run(run())
 
 
 @pytest.mark.parametrize(("retry_after_s", "sent"), [(60.0, 1), (0.01, 4)])
@@ -178,32 +142,6 @@ def test_throttle_fails_a_call_whose_retry_after_exceeds_the_outage_timeout(
     assert refused.retry and replied == [Reply("Yes")], "the other call does not wait"
 
 
-def test_throttle_counts_the_tokens_of_replies() -> None:
-    """Estimates of 900 fill the minute's 1000; the counted tokens leave room for the next call."""
-
-    async def send() -> Replies | RequestFailed:
-        return [Reply("Yes", usage=Usage(prompt=10, completion=10))]
-
-    async def run() -> None:
-        async def alive() -> bool:
-            return True
-
-        breaker = Breaker(alive, name="m", outage_timeout_s=0)
-        throttle = Throttle(Endpoint(tokens_per_minute=1000), breaker, first_pause_s=0.001)
-        async with asyncio.timeout(10):
-            for _ in range(4):
-                await throttle.call(send, CallEstimate(900))
-
-    asyncio.run(run())
-
-
-def test_engine_keeps_to_its_concurrency() -> None:
-    with scripted_server(ScriptedReply(delay_s=0.02)) as running:
-        ask_at(running.url, EngineRequest("", "", tuple(Question(str(n)) for n in range(12))), concurrency=3)
-    assert running.max_concurrent == 3
-    assert running.count == 12
-
-
 def test_engine_waits_out_an_outage() -> None:
     """The server fails until it has been probed twice; no question uses up its retries meanwhile."""
 
@@ -224,19 +162,3 @@ def test_engine_fails_at_once_after_the_outage_timeout() -> None:
     reasons = [reply.reason for reply in [*first, *second] if isinstance(reply, Failure)]
     assert reasons.count(Reason.SERVER_ERROR) == running.count <= 16
     assert reasons.count(Reason.UNAVAILABLE) == 80 - running.count
-
-
-def test_engine_is_usable_after_a_cancelled_request() -> None:
-    async def run(running: ScriptedServer) -> list[Reply | Failure]:
-        engine = OpenAIEngine("m", Endpoint(base_url=running.url, concurrency=2, max_retries=0))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await engine.ask(readouts(6))
-        running.script = labels(Yes=0.9)
-        replies = await engine.ask(readouts(6))
-        await engine.aclose()
-        return replies
-
-    with scripted_server(ScriptedReply(delay_s=30)) as running:
-        replies = asyncio.run(run(running))
-    assert all(isinstance(reply, Reply) for reply in replies)

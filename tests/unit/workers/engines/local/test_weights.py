@@ -3,14 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import UnavailableError
 from workers.engines.local.embedded_model import WHEEL_SHA256
 from workers.engines.local.weights import (
-    SHIPPED,
-    adapter_folder,
     base_sha256,
-    check_sha256,
-    read_json,
     weights_sha256,
 )
 
@@ -46,23 +42,3 @@ def test_weights_sha256_of_an_adapter_covers_its_configuration(tmp_path: Path) -
 def test_weights_sha256_needs_all_files(tmp_path: Path, present: str) -> None:
     with pytest.raises(UnavailableError):
         weights_sha256(write(tmp_path, **{present: b"{}"}))
-
-
-def test_check_sha256_names_both(tmp_path: Path) -> None:
-    check_sha256(tmp_path, "a", "a")
-    with pytest.raises(UnavailableError, match=r"SHA-256 b.*is a"):
-        check_sha256(tmp_path, "a", "b")
-
-
-def test_adapter_folder_is_a_path_or_the_shipped_one(tmp_path: Path) -> None:
-    assert adapter_folder("embedded") == SHIPPED
-    assert adapter_folder(str(tmp_path)) == tmp_path
-
-
-def test_read_json_takes_objects_only(tmp_path: Path) -> None:
-    path = tmp_path / "base.json"
-    assert read_json(path) == {}
-    for wrong in (b"[]", b"{", b"\xff", b"[" * 100_000):
-        path.write_bytes(wrong)
-        with pytest.raises(InvalidError):
-            read_json(path)
