@@ -1,8 +1,9 @@
-"""The training loop: it learns, resumes exactly, and stops instead of training on noise."""
+"""The training loop with rewards of this process."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +17,14 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.stats.run_alarms import monitor_alarms
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
+from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
+from trainer.loop import train
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policy_update import TrainState, update
@@ -224,3 +228,16 @@ def test_train_with_top_p_starts_at_ratio_one_and_stays_finite(top_p: float) -> 
     once = tiny_config(steps=1, sampling=sampling)
     first = loop.train(tiny_policy(), TASKS, REWARDS, once).steps[0]
     assert (first["clip_ratio"], first["loss"]) == (0, pytest.approx(0.0, abs=1e-6))
+
+
+def long_config() -> TrainConfig:
+    return tiny_config(steps=30, sampling={"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 16})
+
+
+def test_train_warns_of_a_collapse_in_the_step_that_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        history = train(tiny_policy(), TASKS, CallableRewards(share_of_a), long_config())
+    raised = monitor_alarms(history.steps)
+    assert {"self-BLEU" in one.text for one in raised} == {True, False}, "and others: the policy writes one letter"
+    assert all(f"step {one.step}: {one.text}" in caplog.text for one in raised)
+    assert all(16 <= (one.step or 0) < 30 for one in raised)

@@ -1,25 +1,40 @@
-"""Rounds of proposals on groups of completions: what is tried, what is active, and what a failure leaves as it was."""
+"""What a run does beside its steps."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+import torch
 
 from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
+from rubricsvc.formats import load
 from rubricsvc.services.evolutions import RunEvolutions
+from rubricsvc.store.judges import CHECKS
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
+from tests.model.trainer.tiny import PROMPTS, TASKS, share_of_a, tiny_config, tiny_policy
 from tests.scripted_server import scripted_server, text_reply
-from trainer.config import EvolveConfig
+from trainer import checkpoint
+from trainer.config import ControlName, EvolveConfig, TrainConfig
+from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
 from trainer.evolution import OnlineEvolution
-from trainer.rewards.source import JudgeRewards, ScoredRollout
+from trainer.history import Metrics
+from trainer.loop import train
+from trainer.policies.policy import Policy
+from trainer.rewards.source import CallableRewards, ControlRewards, JudgeRewards, ScoredRollout
+from trainer.warm_up import FOLDER, is_warmed_up, warm_up, warmed_up_model
 from workers.engines.base import EngineRequest, Failure, Reply
 
 BASE = Rubric(criteria=[Criterion(key="sun", text=uses("sun"), weight=4), Criterion(key="rain", text=uses("rain"))])
@@ -175,3 +190,121 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
         assert run.states()["hail"] == ("active", None)
         by_key = {entry.key: entry for entry in run.buffers.open(1, (TASK.prompt, BASE)).entries}
         assert (by_key["evolved-1"].agreement, by_key["evolved-2"].agreement) == (0.0, 1.0)
+
+
+REWARDS = CallableRewards(share_of_a)
+
+
+def shown(*texts: str) -> list[Task]:
+    return [replace(task, demonstrations=tuple(Completion(text=text) for text in texts)) for task in TASKS]
+
+
+def config(out: Path, **changes: Any) -> TrainConfig:
+    demonstrations = {"path": "shown.jsonl", "steps": 6, "lr": 1e-2, **changes}
+    return tiny_config(out=out, demonstrations=demonstrations, checkpoint_every=2)
+
+
+def likelihood(policy: Policy, tasks: Sequence[Task]) -> float:
+    return policy.logprobs(demonstrated(policy, tasks, 1, 0), 1.0)[0].sum().item()
+
+
+def test_warm_up_learns_the_best_demonstrations(tmp_path: Path) -> None:
+    settings, tasks = config(tmp_path), shown("aaaa", "bbbb")
+    assert not is_warmed_up(settings)
+    assert warm_up(settings, tiny_policy, tasks, REWARDS)
+    assert is_warmed_up(settings)
+    policy = tiny_policy()
+    before = [likelihood(policy, shown(text)) for text in ("aaaa", "bbbb")]
+    policy.model = policy.model.from_pretrained(warmed_up_model(settings))
+    best, other = (likelihood(policy, shown(text)) - was for text, was in zip(("aaaa", "bbbb"), before, strict=True))
+    assert best > 1 and best > other
+
+
+def test_warm_up_continues_where_it_was_stopped(tmp_path: Path) -> None:
+    steps: list[int] = []
+    stop = Event()
+
+    def on_step(step: Metrics) -> None:
+        steps.append(step["step"])
+        if step["step"] == 2:
+            stop.set()
+
+    settings, tasks = config(tmp_path), shown("aaaa")
+    assert not warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step, stop=stop)
+    assert not is_warmed_up(settings)
+    assert warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step)
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert checkpoint.steps(tmp_path / FOLDER) == [6]
+
+
+TEXTS = ["a", "ab", "abc", "abcd", "b", "ba", "bad", "baad"]
+TASK_OF = [TASKS[0]] * 4 + [TASKS[1]] * 4
+COMPLETIONS = [Completion(text=text, policy="p") for text in TEXTS]
+
+
+def rewards_of(name: ControlName, seed: int = 0, missing: str = "") -> list[float | None]:
+    source = CallableRewards(lambda prompt, text: None if text == missing else share_of_a(prompt, text))
+    scored = ControlRewards(source, name, seed).score(TASK_OF, COMPLETIONS)
+    return [one.reward.value for one in scored]
+
+
+def test_shuffled_rewards_are_those_of_the_prompt_in_another_order() -> None:
+    real = [share_of_a(PROMPTS[0], text) for text in TEXTS]
+    found = rewards_of("shuffled")
+    assert found != real
+    assert Counter(found[:4]) == Counter(real[:4]) and Counter(found[4:]) == Counter(real[4:])
+    assert rewards_of("shuffled", missing="abc")[2] is None
+
+
+def test_frozen_rewards_leave_the_policy_as_it_is() -> None:
+    policy, start = tiny_policy(), tiny_policy()
+    train(policy, TASKS, CallableRewards(share_of_a), tiny_config(steps=2, control={"reward": "frozen"}))
+    pairs = zip(policy.model.parameters(), start.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize("name", ["random", "shuffled"])
+def test_control_learns_less_than_the_reward(name: ControlName) -> None:
+    """The share of the letter a: learned from the reward, and not from one that says nothing."""
+
+    def learned(**control: object) -> float:
+        config = tiny_config(steps=30, **({"control": control} if control else {}))
+        policy = tiny_policy()
+        train(policy, TASKS, CallableRewards(share_of_a), config)
+        rollouts = policy.sample(PROMPTS, 16, config.sampling, seed=7)
+        return sum(share_of_a(PROMPTS[0], text) for text in rollouts.texts) / len(rollouts.texts)
+
+    assert learned() > learned(reward=name) + 0.1
+
+
+GRADER = {
+    "type": "multi",
+    "name": "both",
+    "graders": {
+        "same": {
+            "type": "string_check",
+            "name": "same",
+            "input": "{{sample.output_text}}",
+            "reference": "{{item.answer}}",
+            "operation": "like",
+        },
+        "near": {
+            "type": "text_similarity",
+            "name": "near",
+            "input": "{{sample.output_text}}",
+            "reference": "{{item.answer}}",
+            "evaluation_metric": "fuzzy_match",
+        },
+    },
+    "calculate_output": "2 * same + near",
+}
+
+
+def test_judge_rewards_grade_each_prompt_by_its_item(tmp_path: Path) -> None:
+    rows = [{"messages": [{"role": "user", "content": f"{n}?"}], "answer": str(n) * 4} for n in (1, 2)]
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join(json.dumps({"item": row, "grader": GRADER}) for row in rows))
+    tasks = [Task(r.prompt, r.rubric) for r in load(path, format="openai_grader") if r.prompt and r.rubric]
+    with JudgeRewards(CHECKS) as rewards:
+        scored = rewards.score(tasks, [Completion(text="1111")] * 2)
+    assert [result.reward.value for result in scored] == pytest.approx([3.0, 0.0])

@@ -1,14 +1,29 @@
-"""AdamW on master weights: torch's AdamW, without the updates that bfloat16 would lose."""
+"""Optimiser, metrics and sizes."""
 
 from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.reward import Reward
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from tests.model.trainer.tiny import RUBRIC, tiny_config
+from tests.tiny_model import tiny_model
+from trainer import history, metrics
 from trainer.config import OptimConfig
+from trainer.data.tasks import Task
+from trainer.history import History
 from trainer.optim import MasterAdamW
+from trainer.policies.policy import Policy
+from trainer.rewards.source import ScoredRollout
+from trainer.sizes import check_sizes
 
 
 def linear(dtype: torch.dtype = torch.float32, seed: int = 0) -> nn.Linear:
@@ -76,3 +91,108 @@ def test_restore_continues_exactly() -> None:
         descend(model if each is optimizer else other, each)
     assert torch.equal(model.weight, other.weight)
     assert all(torch.equal(tensor, resumed.state()[name]) for name, tensor in optimizer.state().items())
+
+
+NAN = math.nan
+
+
+def test_reward_metrics_average_over_scored() -> None:
+    rewards = torch.tensor([[0.0, 1.0, NAN], [0.5, 0.5, 0.5], [NAN, NAN, 1.0]], dtype=torch.float64)
+    assert metrics.reward_metrics(rewards, std_floor=0.8) == pytest.approx(
+        {
+            "reward": 3.5 / 6,
+            "reward_std": (math.sqrt(0.5) + 0.0) / 2,
+            "frac_reward_zero_std": 2 / 3,
+            "frac_reward_std_floored": 1 / 3,
+            "unscored_fraction": 1 / 3,
+        }
+    )
+
+
+def test_verdict_metrics_count_failures_and_leave_them_out_of_means() -> None:
+    nothing, vetoed = Reward(None, 0.0, "weighted_mean"), Reward(0.0, 1.0, "weighted_mean", vetoed_by="a")
+    scored = [
+        ScoredRollout(nothing, (Verdict.scored("a", 1.0), Verdict.failed("b", "timeout"))),
+        ScoredRollout(vetoed, (Verdict.scored("a", 0.5), Verdict.scored("b", 0.25), Verdict.abstained("c"))),
+    ]
+    counts = {"verdicts": 4, "failed_verdicts": 1, "judge/failed/timeout": 1, "vetoed_fraction": 0.5}
+    assert metrics.verdict_metrics(scored, by_criterion=False) == counts
+    assert metrics.verdict_metrics(scored, by_criterion=True) == {
+        **counts,
+        **{"rewards/a/mean": 0.75, "rewards/b/mean": 0.25},
+    }
+
+
+def test_history_continues_after_checkpoint(tmp_path: Path) -> None:
+    log = History(tmp_path)
+    assert log.add({"step": 1, "reward": NAN, "lr": 0.5}) == {"step": 1, "reward": None, "lr": 0.5}
+    for step in (2, 3):
+        log.add({"step": step})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "rew')  # killed while writing
+    assert [step["step"] for step in history.read(tmp_path)] == [1, 2, 3]
+    again = History(tmp_path, last_step=2)
+    again.add({"step": 3, "second": True})
+    assert history.read(tmp_path) == [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
+
+
+@pytest.mark.parametrize("line", ["garbage", "{}", "[]", '{"step": "1"}', "\udcff"])
+def test_read_names_damaged_line(tmp_path: Path, line: str) -> None:
+    History(tmp_path).add({"step": 1})
+    with (tmp_path / "metrics.jsonl").open("a", errors="surrogateescape") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(InvalidError, match=r"metrics.jsonl, line 2"):
+        history.read(tmp_path)
+
+
+CONTEXT = 64
+
+
+def check(folder: Path, texts: list[str], **fields: Any) -> list[str]:
+    """Return the problems of a run, one a line."""
+    model = folder / "model"
+    if not model.is_dir():
+        tiny_model(model, context=CONTEXT)
+        (model / "model.safetensors").unlink()  # no weights are read
+    config = tiny_config(policy={"model": str(model), "dtype": "float32"}, **fields)
+    tasks = [Task(Prompt.of(text), RUBRIC, f"id-{place}") for place, text in enumerate(texts)]
+    try:
+        check_sizes(config, tasks)
+    except InvalidError as error:
+        return error.message.splitlines()
+    return []
+
+
+def test_check_sizes_returns_the_memory_of_weights_and_optimiser(tmp_path: Path) -> None:
+    """16 bytes a weight for float32 masters, and 4 for each copy of a float32 policy: itself, and its start for KL."""
+    model = tiny_model(tmp_path / "whole", context=CONTEXT)
+    weights = sum(one.numel() for one in Policy.load(str(model)).model.parameters())
+    for every, copies in ((5, 2), (0, 1)):
+        config = tiny_config(policy={"model": str(model), "dtype": "float32"}, optim={"kl_every": every})
+        memory = check_sizes(config, [])
+        assert memory.needed == weights * (16 + 4 * copies) < memory.available
+
+
+def test_check_sizes_names_all_long_prompts_and_the_tokens_that_fit(tmp_path: Path) -> None:
+    texts = ["yes", "is " * 10, "is " * 14]
+    (problem,) = check(tmp_path, texts, sampling={"max_new_tokens": 40})
+    assert "sampling.max_new_tokens: 40 beside 2 of 3 prompts" in problem and "id-1, id-2" in problem
+    fit = int(problem.partition("at most ")[2].split()[0])
+    assert check(tmp_path, texts, sampling={"max_new_tokens": fit}) == []
+    assert check(tmp_path, texts, sampling={"max_new_tokens": fit + 1}) != []
+    (problem,) = check(tmp_path, texts, sampling={"max_new_tokens": CONTEXT})
+    assert f"at most {CONTEXT - 1} fit" in problem
+
+
+def test_check_sizes_agrees_with_the_policy(tmp_path: Path) -> None:
+    """What passes is sampled, and what does not is refused by the policy as well."""
+    policy = Policy.load(str(tiny_model(tmp_path / "whole", context=CONTEXT)), dtype="float32")
+    prompt = Prompt.of("is the answer right")
+    length = len(policy.token_ids(prompt))
+    for new, fits in ((CONTEXT - length, True), (CONTEXT - length + 1, False)):
+        assert (check(tmp_path, [prompt.text], sampling={"max_new_tokens": new}) == []) == fits
+        if fits:
+            policy.token_ids(prompt, new)
+        else:
+            with pytest.raises(InvalidError):
+                policy.token_ids(prompt, new)

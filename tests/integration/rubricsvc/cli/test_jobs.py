@@ -1,4 +1,4 @@
-"""`rubricsvc jobs` with a judge that answers at once; the queue and the scoring are real."""
+"""``jobs`` from submit to export."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
+from rubricsvc.cli.output import UNAVAILABLE
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.migrate import open_database
 from tests.cli import Cli, add_judge
+from tests.rows import item_result
 from tests.scripted_server import labels, scripted_server
 from workers.queue.drain import Drainer
 
@@ -152,3 +157,73 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     assert "already" in ready("jobs", "rescore", 1, "--rubric", "first@1").err
     first_job, _ = ready("jobs", "list", "--json").lines
     assert (first_job["progress"]["done"], first_job["progress"]["total"]) == (2, 2)
+
+
+def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    lines = ready("jobs", "export", 1).lines
+    assert [(line["prompt"], line["completion"]) for line in lines] == [("What is one?", "1"), ("What is two?", "2")]
+    for name in ("rewards.parquet", "rewards.csv", "rewards.jsonl"):
+        assert ready("jobs", "export", 1, "--out", tmp_path / name).code == 0
+    assert parquet.read_table(tmp_path / "rewards.parquet").column("completion").to_pylist() == ["1", "2"]
+    assert (tmp_path / "rewards.csv").read_text().startswith("job_id,")
+    assert json.loads((tmp_path / "rewards.jsonl").read_text().splitlines()[0]) == lines[0]
+    assert ready("jobs", "export", 1, "--format", "datasets", "--out", tmp_path / "set").code == 0
+    assert parquet.read_table(tmp_path / "set" / "data").num_rows == 2
+    again = ready("jobs", "export", 1, "--format", "datasets", "--out", tmp_path / "set")
+    assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 2
+
+
+@pytest.mark.parametrize("name", ["rewards.xlsx", "rewards.json", "rewards.jsonl.gz"])
+def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str) -> None:
+    assert ready("jobs", "submit", "--judge", "quick").code == 0
+    for options in ((), ("--kind", "dpo")):
+        ran = ready("jobs", "export", 1, "--out", tmp_path / name, *options)
+        assert ran.code == 2 and ".parquet" in ran.err and not (tmp_path / name).exists()
+    assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
+    assert len((tmp_path / name).read_text().splitlines()) == 2
+
+
+RUBRIC = {
+    "name": "dose",
+    "prompt": "What is the dose?",
+    "criteria": [
+        {"key": "dose", "text": "States the dose.", "weight": 3},
+        {"key": "source", "text": "Names a source.", "weight": 1, "required": True},
+    ],
+}
+VALUES = {"good": (1.0, 1.0), "half": (0.5, 1.0), "vetoed": (1.0, 0.0), "silent": (None, 1.0)}
+
+
+@pytest.fixture
+def job(cli: Cli) -> Cli:
+    """A job over four completions: rewards 1, 0.625 and 0 (vetoed), and one without."""
+    assert cli("rubrics", "import", "-", stdin=json.dumps(RUBRIC)).code == 0
+    lines = [{"prompt": "What is the dose?", "text": t, "policy": t[0], "id": f"own-{t}"} for t in VALUES]
+    assert cli("completions", "import", "-", stdin="\n".join(map(json.dumps, lines))).code == 0
+    add_judge(cli)
+    assert cli("jobs", "submit", "--judge", "quick").code == 0
+    rubric = Rubric.model_validate({"criteria": RUBRIC["criteria"]})
+    db = open_database(get_settings().database_url)
+    with db.write() as session:
+        for lease, values in zip(
+            leases.claim(session, 1, limit=9, worker="w", seconds=60), VALUES.values(), strict=True
+        ):
+            verdicts = [
+                Verdict.failed(key, "timeout") if value is None else Verdict.scored(key, value)
+                for key, value in zip(rubric.by_key, values, strict=True)
+            ]
+            leases.record(session, [item_result(lease, rubric, verdicts)])
+        jobs.finish(session)
+    db.close()
+    return cli
+
+
+def test_report_writes_one_page(job: Cli, tmp_path: Path) -> None:
+    ran = job("jobs", "report", 1, "--out", tmp_path / "job.html")
+    page = (tmp_path / "job.html").read_text(encoding="utf-8")
+    assert ran.code == 0 and ran.out == "" and str(tmp_path / "job.html") in ran.err
+    assert page.startswith("<!doctype html>") and page.count("<article") == 4
+    assert job("jobs", "report", 1, "--completions", 1).out.count("<article") == 3
+    assert job("jobs", "report", 9, "--out", tmp_path / "none.html").code == UNAVAILABLE
+    assert not (tmp_path / "none.html").exists()

@@ -1,16 +1,25 @@
-"""`judges add`, `update`, `init` and `show`."""
+"""``judges`` and ``agreement`` of a database."""
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rubricsvc.formats.documents import dump_passport
 from rubricsvc.settings import get_settings
+from rubricsvc.stats.calibration_fit import MIN_LABELS, MIN_PROMPTS
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge, stored
+from tests.instant_engine import InstantEngine
+from tests.made_passport import made_passport
 from tests.rows import invalidate
-from tests.scripted_server import ScriptedReply, error, scripted_server
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
+from workers.engines import ENGINES
+from workers.engines.base import EngineRequest, Failure, Reply
 
 
 @pytest.mark.parametrize(
@@ -99,3 +108,190 @@ def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: 
     assert cli("judges", "update", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
     assert [row["error"] for row in cli("judges", "list", "--json").lines] == [None, None]
     assert cli("jobs", "submit", "--judge", "old").code == 0
+
+
+@pytest.fixture
+def passport(tmp_path: Path) -> Path:
+    path = tmp_path / "passport.json"
+    with path.open("w") as stream:
+        dump_passport(made_passport(), stream)
+    return path
+
+
+def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> None:
+    add_judge(cli, "quick", "--passport", passport)
+    whole = made_passport().model_dump(mode="json")
+    shown = cli("judges", "show", "quick", "--json").json
+    assert shown["has_passport"] is True
+    assert cli("judges", "passport", "quick", "--json").json == whole
+    assert cli("judges", "list", "--json").json["has_passport"] is True
+    text = cli("judges", "show", "quick").out
+    assert "auroc 0.940 [0.93, 0.95] (bag of words 0.820);" in text and "Texts in languages" in text
+    add_judge(cli, "quick")
+    assert cli("judges", "passport", "quick", "--json").json == whole
+
+
+def test_passport_prints_tables(cli: Cli, passport: Path) -> None:
+    add_judge(cli, "quick", "--passport", passport)
+    out = cli("judges", "passport", "quick").out
+    assert all(
+        text in out
+        for text in ("bag of words", "CC-BY-4.0", "0.275", "Texts in languages", "0.090 [0.08, 0.10]", "0.0042")
+    )
+
+
+def sees_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
+    """Answer the test questions of ``judges add``."""
+    met = "greets the user" in body["messages"][-1]["content"]
+    if body.get("logprobs"):
+        return labels(Yes=0.75, No=0.25) if met else labels(Yes=0.04, No=0.96)
+    return text_reply(json.dumps(written("met" if met else "not_met")))
+
+
+def written(verdict: str) -> dict[str, Any]:
+    return {"criterion": "C1", "rationale": "So it is.", "evidence": [], "verdict": verdict}
+
+
+def test_add_asks_the_judge_first(cli: Cli) -> None:
+    with scripted_server(sees_greetings) as server:
+        ran = cli("judges", "add", "good", "--url", server.url, "--model", "m", "--json")
+        assert len(server.requests) == 2
+    assert ran.code == 0, ran.err
+    assert ran.json["name"] == "good" and "P(yes) 0.75" in ran.err and "P(yes) 0.04" in ran.err
+    assert "warning" not in ran.err
+    assert stored(cli, "good")["endpoint"]["base_url"] == server.url
+    assert [row["name"] for row in cli("judges", "list", "--json").lines] == ["good"]
+
+
+@pytest.mark.parametrize("mode", ["readout", "written"])
+def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -> None:
+    agrees = labels(Yes=0.75, No=0.25) if mode == "readout" else text_reply(json.dumps(written("met")))
+    with scripted_server(agrees) as server:
+        ran = cli("judges", "add", "yes", "--url", server.url, "--model", "m", "--mode", mode)
+        assert ran.code == 0 and "warning: yes" in ran.err and "hint: " in ran.err
+        assert stored(cli, "yes")["mode"] == mode
+        probed = cli("judges", "probe", "yes", "--json")
+    assert (probed.code, probed.json["distinguished"], probed.json["difference"]) == (4, False, 0.0)
+    assert "warning: yes" in probed.err
+
+
+def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
+    with scripted_server(sees_greetings) as server:
+        endpoint = {"base_url": server.url, "price": {"prompt": 1000.0, "completion": 0.0}}
+        judge = {"name": "good", "model": "m", "endpoint": endpoint}
+        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge))
+        assert ran.code == 0 and "22 tokens, $0.02" in ran.err
+        ran = cli("judges", "probe", "good", "--json")
+        table = cli("judges", "probe", "good")
+    assert (ran.code, table.code, ran.json["distinguished"]) == (0, 0, True)
+    assert ran.json["difference"] == pytest.approx(0.71)
+    assert ran.json["usage"] == {"prompt": 20, "cached": None, "completion": 2, "cost": pytest.approx(0.02)}
+    assert [(one["criterion"], one["value"]) for one in ran.json["verdicts"]] == [
+        ("met", pytest.approx(0.75)),
+        ("not_met", pytest.approx(0.04)),
+    ]
+    assert "0.71" in table.out and "P(yes) 0.75 (met)" in table.err
+    assert cli("judges", "probe", "good").code == 3, "the server has stopped"
+    assert cli("judges", "probe", "unknown").code == 3
+
+
+class Noisy(InstantEngine):
+    """Answers 0.5, give or take the same amount."""
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        shares = [random.choice((0.45, 0.55)) for _ in request.questions]
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for share in shares]
+
+
+@pytest.fixture
+def noisy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setitem(ENGINES, "instant", lambda judge: Noisy())
+    add_judge(cli, "j")
+    return cli
+
+
+def test_repeatability_is_stored_with_the_judge(noisy: Cli) -> None:
+    ran = noisy("judges", "repeatability", "j", "--repeats", 4, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["source"] == "built-in cases" and ran.json["completions"] == 24
+    assert 0.03 < ran.json["criteria"]["binary"]["value"] < 0.07
+    assert 0.015 < ran.json["reward"]["value"] < 0.06 and ran.json["reward"]["low"] is not None
+    shown = noisy("judges", "show", "j", "--json").json
+    assert shown["repeatability"] == {name: value for name, value in ran.json.items() if name != "judge"}
+
+
+PROMPTS = 40
+
+
+class Sure(InstantEngine):
+    """Right four times in five, and always sure: the completion says what it will find."""
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        share = 0.98 if "looks good" in request.shared else 0.02
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
+
+
+@pytest.fixture
+def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Two people's labels on one criterion of forty prompts' completions; a judge has scored all of them."""
+    monkeypatch.setitem(ENGINES, "sure", lambda _judge: Sure())
+    draw = random.Random(0)
+    lines = []
+    for n in range(PROMPTS):
+        good = n % 2
+        looks = good if draw.random() < 0.8 else 1 - good
+        record = {
+            "id": f"q{n}",
+            "prompt": f"Question {n}?",
+            "criteria": [{"key": "good", "text": "Is good."}],
+            "completions": [{"id": f"own{n}", "text": "This looks good." if looks else "This looks bad."}],
+            "labels": {"good": {"ann": good, "bob": good if n % 10 else 1 - good}, "overall": {"ann": 0.25 + good / 2}},
+        }
+        lines.append(json.dumps(record))
+    (tmp_path / "labels.jsonl").write_text("\n".join(lines))
+    assert cli("labels", "import", tmp_path / "labels.jsonl").code == 0
+    add_judge(cli, "sure", engine="sure")
+    return cli
+
+
+def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
+    assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
+    ran = labelled("judges", "agreement", "sure", "--json", "--resamples", 50)
+    assert ran.code == 0, ran.err
+    overall = ran.json["pooled"]
+    assert (ran.json["labels"], ran.json["annotators"], overall["pairs"], overall["annotator_pairs"]) == (
+        120,
+        2,
+        80,
+        40,
+    )
+    assert 0.6 < overall["metrics"]["accuracy"]["value"] < 0.95
+    assert overall["metrics"]["accuracy"]["low"] < overall["metrics"]["accuracy"]["value"]
+    assert overall["inter_annotator"]["accuracy"]["value"] == pytest.approx(0.9)
+    assert ran.json["calibrated"] is False and len(ran.json["worst"]) == 20
+    assert ran.json["reward"]["metrics"]["pearson"]["value"] > 0.3
+
+    ran = labelled("judges", "calibrate", "sure", "--json")
+    assert ran.code == 0, ran.err
+    (family,) = ran.json["families"]
+    assert ran.json["judge"] == "sure-calibrated" and family["family"] == "binary"
+    assert family["after"]["brier"] < family["before"]["brier"] and family["after"]["ece"] < family["before"]["ece"]
+    judges = {row["name"]: row["judge"]["calibration"] for row in labelled("judges", "list", "--json").lines}
+    assert judges["sure"] is None and judges["sure-calibrated"]
+
+    assert labelled("jobs", "submit", "--judge", "sure-calibrated", "--wait").code == 0
+    after = labelled("judges", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["pooled"]["metrics"]
+    assert after["ece"]["value"] < overall["metrics"]["ece"]["value"]
+    (first, *_) = labelled("verdicts", "list", "--job", 2, "--json").lines
+    assert first["verdict"]["probability"] in (pytest.approx(0.98), pytest.approx(0.02))
+    assert first["verdict"]["value"] != pytest.approx(first["verdict"]["probability"])
+    again = labelled("judges", "calibrate", "sure-calibrated", "--as", "twice", "--json")
+    assert again.json["families"] == ran.json["families"], "fitted from what the model gave, not from what came of it"
+
+
+def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
+    help_text = " ".join(labelled("judges", "calibrate", "--help").out.split())
+    assert f"at least {MIN_PROMPTS} prompts" in help_text and f"at least {MIN_LABELS} labels" in help_text
+    labelled("jobs", "submit", "--judge", "sure", "--limit", 3, "--wait")
+    ran = labelled("judges", "calibrate", "sure")
+    assert ran.code == 2 and "rubricsvc labels import" in ran.err and "rubricsvc jobs submit" in ran.err

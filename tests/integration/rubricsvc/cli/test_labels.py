@@ -1,9 +1,11 @@
-"""`rubricsvc labels`: import, list and export."""
+"""``labels``, ``completions`` and ``graders``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,3 +80,63 @@ def test_export_of_a_job_has_the_labels_of_its_completions(labelled: Cli, tmp_pa
     assert len(lines) == 5 and {line["completion_id"] for line in lines} == {1}
     assert len(labelled("labels", "list", "--job", 2, "--json").lines) == 5
     assert labelled("labels", "export", "--job", 9).code == 3
+
+
+def lines(*records: Mapping[str, object]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_import_list_and_show(cli: Cli, rubric_file: Path) -> None:
+    cli("rubrics", "import", rubric_file)
+    stdin = lines(
+        {"prompt_id": "one", "completion": "1", "policy": "p", "step": 4},
+        {"prompt": "What is two?", "text": "2", "policy": "q"},
+        {"prompt": "What is three?", "text": ""},
+    )
+    ran = cli("completions", "import", "-", "--json", stdin=stdin)
+    assert ran.code == 0
+    assert ran.json["new"] == {"prompts": 1, "rubrics": 0, "completions": 3}
+    assert cli("completions", "import", "-", "--json", stdin=stdin).json["new"]["completions"] == 0
+    rows = cli("completions", "list", "--json").lines
+    assert [(row["prompt_id"], row["completion"]["policy"], row["completion"]["text"]) for row in rows] == [
+        (1, "p", "1"),
+        (2, "q", "2"),
+        (3, "", ""),
+    ]
+    assert [row["completion"]["text"] for row in cli("completions", "list", "--policy", "q", "--json").lines] == ["2"]
+    assert [row["completion"]["text"] for row in cli("completions", "list", "--prompt", "one", "--json").lines] == ["1"]
+    assert cli("completions", "show", rows[0]["id"], "--json").json["completion"]["step"] == 4
+
+
+def test_import_lists_unknown_prompts_with_their_lines(cli: Cli) -> None:
+    stdin = lines({"prompt": "Q", "text": "a"}, {"prompt_id": "none", "text": "b"}, {"prompt": "Q"})
+    ran = cli("completions", "import", "-", stdin=stdin)
+    assert ran.code == 2
+    assert "<stdin>:2: prompt_id: " in ran.err and "<stdin>:3:" in ran.err
+    assert cli("completions", "list", "--json").out == ""
+    ran = cli("completions", "import", "-", "--skip-invalid", "--json", stdin=stdin)
+    assert ran.code == 0 and ran.json["new"]["completions"] == 1 and len(ran.json["skipped"]) == 2
+
+
+STRING = {
+    "type": "string_check",
+    "name": "exact",
+    "input": "{{sample.output_text}}",
+    "reference": "{{item.answer}}",
+    "operation": "eq",
+}
+
+
+def written(path: Path, grader: Any) -> Path:
+    path.write_text(json.dumps(grader))
+    return path
+
+
+@pytest.mark.usefixtures("new_machine")
+def test_run_needs_no_judge_or_database_without_models(cli: Cli, tmp_path: Path) -> None:
+    file, item = written(tmp_path / "g.json", STRING), written(tmp_path / "item.json", {"answer": "4"})
+    ran = cli("graders", "run", file, "--item", item, "--sample", "-", stdin="4\n")
+    assert ran.code == 0 and "reward 1" in ran.out, ran.err
+    ran = cli("graders", "run", "-", "--item", '{"answer": "5"}', "--sample", "4", "--json", stdin=json.dumps(STRING))
+    assert (ran.code, ran.json["reward"], ran.json["metadata"]["type"]) == (0, 0.0, "string_check")
+    assert not (tmp_path / "books").exists()

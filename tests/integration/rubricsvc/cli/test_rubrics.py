@@ -1,13 +1,18 @@
-"""`rubricsvc rubrics`, and `prompts`."""
+"""``rubrics``: import, lint, test, analyse and fit."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, Ran
+from tests.rubric_writer import completion_in
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
+from tests.tested_rubric import RUBRIC, reader
 
 
 @pytest.mark.usefixtures("new_machine")
@@ -89,3 +94,170 @@ def test_show_prints_sources_and_yaml_reads_them_back(cli: Cli, tmp_path: Path) 
     file.write_text(cli("rubrics", "show", "sourced", "--yaml").out)
     assert cli("rubrics", "import", file, "--json").json["new"]["rubrics"] == 0
     assert cli("rubrics", "show", "sourced", "--provenance").code != 0
+
+
+BROKEN = """name: one
+prompt: What is the dose?
+criteria:
+  - {key: sign, text: Fails to mention the dose., weight: 5}
+  - {key: two, text: Names the drug and explains its effect.}
+  - {key: copy, text: Names the drug and explains its effect.}
+  - {key: short, text: Is short., check: {words: {max: 50}}}
+"""
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    return path
+
+
+def rules(lines: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(line["rule"], line["criterion"]) for line in lines if "rule" in line]
+
+
+def test_lint_prints_findings_and_exits_with_1_on_errors(cli: Cli, broken: Path) -> None:
+    ran = cli("rubrics", "lint", broken, "--json")
+    assert ran.code == 1
+    found = rules(ran.lines)
+    assert found[:2] == [("sign", "sign"), ("empty-passes", "short")]
+    about_two = {(rule, key) for rule in ("two-questions", "near-duplicate") for key in ("two", "copy")}
+    assert set(found[2:]) == {("dominant-weight", "sign"), *about_two}
+    assert ran.lines[0]["name"] == "one" and all(line["rubric"] == "one" for line in ran.lines[1:])
+    text = cli("rubrics", "lint", broken)
+    assert text.code == 1 and "\none\n" in text.out and "fix: " in text.out
+
+
+SOUND = """name: dose
+prompt: What is the dose?
+criteria:
+  - {key: amount, text: Says that the dose is 400 mg., weight: 2}
+  - {key: fault, text: Recommends twice the dose., weight: -3}
+  - {key: short, text: Has at most 50 words., check: {words: {min: 1, max: 50}}}
+"""
+
+
+def critic(_number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Doubt the sign of the first criterion, and be away when asked about readers."""
+    question = request["messages"][-1]["content"].rpartition("</completion-")[2]
+    if "two careful readers" in question:
+        return error(503)
+    doubts = "whose sign fits" in question and "400 mg" in completion_in(request)
+    return labels(No=0.8, Yes=0.2) if doubts else labels(Yes=0.97, No=0.02)
+
+
+def with_model(cli: Cli, *options: object, script: Any = critic, stdin: str = SOUND, **fields: Any) -> tuple[Ran, int]:
+    """Lint with a scripted judge; return what was printed and the number of requests."""
+    price = {"prompt": 1.0, "completion": 2.0}
+    with scripted_server(script) as server:
+        endpoint = {"base_url": server.url, "max_retries": 0, "price": price}
+        judge = {"name": "critic", "model": "scripted", "endpoint": endpoint, **fields}
+        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+        return cli("rubrics", "lint", "-", "--with-model", "critic", *options, stdin=stdin), server.count
+
+
+def test_lint_with_model_prints_findings_and_what_was_not_measured(cli: Cli) -> None:
+    ran, requests = with_model(cli, "--json")
+    assert (ran.code, requests) == (0, 12), ran.err
+    assert rules(ran.lines) == [("model/sign", "amount")]
+    (finding,) = [line for line in ran.lines if "rule" in line]
+    assert (finding["judge"], finding["value"], finding["rubric"]) == ("critic", pytest.approx(0.2), "dose")
+    assert [(one["not_measured"], one["criterion"]) for one in ran.lines if "not_measured" in one] == [
+        ("model/same-verdict", "amount"),
+        ("model/same-verdict", "fault"),
+    ]
+
+
+@pytest.fixture
+def rubric(tmp_path: Path) -> Path:
+    file = tmp_path / "fridge.yaml"
+    file.write_text(RUBRIC, encoding="utf-8")
+    return file
+
+
+def add_judge(cli: Cli, url: str, name: str = "reader", **fields: Any) -> None:
+    judge = {"name": name, "model": "scripted", "endpoint": {"base_url": url, "max_retries": 0}, **fields}
+    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+
+
+def test_test_passes_where_the_judge_finds_what_is_expected(cli: Cli, rubric: Path) -> None:
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--json")
+        text = cli("rubrics", "test", rubric, "--judge", "reader")
+    assert (ran.code, text.code, ran.json["outcome"]) == (0, 0, "passed"), ran.err
+    careful, hasty = ran.json["examples"]
+    assert [one["passed"] for one in careful["verdicts"]] == [True] * 4
+    assert (careful["reward_passed"], careful["reward"], hasty["reward_passed"]) == (
+        True,
+        pytest.approx(0.9, abs=0.1),
+        True,
+    )
+    assert (ran.json["stored"], ran.json["faults"]) == (None, None)
+    assert "not measured" not in text.out and "FAIL" not in text.out
+
+
+def test_test_fails_where_a_verdict_differs(cli: Cli, rubric: Path) -> None:
+    rubric.write_text(RUBRIC.replace("verdicts: {wait: false, away: true}", "verdicts: {wait: true, away: true}"))
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--json")
+    assert (ran.code, ran.json["outcome"]) == (1, "failed")
+    found = {one["criterion"]: one["passed"] for one in ran.json["examples"][1]["verdicts"]}
+    assert found == {"wait": False, "away": True}
+
+
+def test_test_counts_planted_faults_by_rule(cli: Cli, rubric: Path) -> None:
+    def careless(number: int, request: dict[str, Any]) -> ScriptedReply:
+        about_who = "manufacturer" in request["messages"][-1]["content"].rpartition("</completion-")[2]
+        return labels(Yes=0.97, No=0.02) if about_who else reader(number, request)
+
+    for script, who, code in ((reader, 1.0, 0), (careless, 0.0, 1)):
+        with scripted_server(script) as server:
+            add_judge(cli, server.url, script.__name__)
+            ran = cli("rubrics", "test", rubric, "--judge", script.__name__, "--min-catch", "0.9", "--json")
+        report = {one["criterion"]: one for one in ran.json["faults"]["criteria"]}
+        assert {key: one["caught"]["value"] for key, one in report.items()} == {
+            "wait": 1.0,
+            "who": who,
+            "away": 1.0,
+            "short": 1.0,
+        }
+        assert ran.code == code
+        assert ran.json["faults"]["false_alarms"]["hits"] == 0
+    kinds = {(one["criterion"], one["kind"]) for one in ran.json["faults"]["faults"]}
+    assert kinds == {
+        ("wait", "deleted"),
+        ("wait", "negated"),
+        ("who", "deleted"),
+        ("away", "planted"),
+        ("short", "check"),
+    }
+
+
+def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> None:
+    failing = RUBRIC.replace("reward: {max: 0.2}", "reward: {min: 0.5}")
+    rubric.write_text(failing)
+    assert cli("rubrics", "import", rubric, "--draft").code == 0
+    assert cli("rubrics", "submit", "fridge@1").code == 0
+    untested = cli("rubrics", "approve", "fridge@1")
+    assert untested.code == 2 and "rubricsvc rubrics test fridge@1 --judge" in untested.err
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        assert cli("rubrics", "test", "fridge@1", "--judge", "reader").code == 1
+        failed = cli("rubrics", "approve", "fridge@1")
+        assert failed.code == 2 and "hasty" in failed.err
+        rubric.write_text(RUBRIC)
+        assert cli("rubrics", "import", rubric, "--parent", "fridge@1", "--draft").code == 0
+        assert cli("rubrics", "submit", "fridge@2").code == 0
+        ran = cli("rubrics", "test", "fridge@2", "--judge", "reader", "--json")
+    assert (ran.code, ran.json["stored"]) == (0, 2)
+    assert cli("rubrics", "approve", "fridge@2").code == 0
+    assert "careful" in cli("rubrics", "show", "fridge").out
+    steps = cli("rubrics", "history", "fridge", "--json").lines
+    assert [(one["rubric"], one["test"]) for one in steps if "test" in one] == [
+        ("fridge@1", "failed"),
+        ("fridge@2", "passed"),
+    ]
+    assert "test passed" in cli("rubrics", "history", "fridge@2").out

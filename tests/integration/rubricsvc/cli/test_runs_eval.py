@@ -1,4 +1,4 @@
-"""`runs start` with [eval], `runs evaluations` and `runs baselines`: a tiny model, and judges that answer at once."""
+"""What ``runs start`` measures beside training."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from rubricsvc.core.audit import Audit, Rate, SuiteResult
+from rubricsvc.core.judge import Judge
 from rubricsvc.schemas.runs import EQUAL_COMPUTE
 from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
+from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
+from tests.integration.test_client import running
 from tests.tiny_model import tiny_model
+from trainer.config import ServiceJudge
+from trainer.run.inputs import audit_at_service as status_at_service
 
 CONFIG = """
 steps = 3
@@ -93,3 +98,28 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     assert all(set(one.scores) == {"reward", "quick"} for one in columns.values())
     assert all([v.criterion for v in one.verdicts] == ["c1"] for one in (*columns.values(), *report.widest))
     assert report.highest and all(one.verdicts for one in report.highest)
+
+
+JUDGE = Judge(name="j", model="m")
+
+
+def audit(*, rate: float, fingerprint: str = "f") -> Audit:
+    found = Rate(n=10, hits=round(10 * rate), value=rate)
+    suite = SuiteResult(name="s", measure="met", rate=found, max_rate=0.1, passed=rate <= 0.1)
+    return Audit(digest="d", fingerprint=fingerprint, suites=(suite,))
+
+
+def test_status_at_service_has_the_newest_audit(db: Database) -> None:
+    with running(db) as url:
+        judge = ServiceJudge(service=url, name="j")
+        assert status_at_service(judge).audit is None
+        with db.write() as session:
+            judges.add(session, JUDGE)
+        assert status_at_service(judge).record == {"judge_audit": None}
+        with db.write() as session:
+            for rate in (0.0, 0.5):
+                judges.add_audit(session, 1, audit(rate=rate))
+        found = status_at_service(judge)
+    assert found.audit is not None and found.audit.id == 2
+    assert found.message.startswith("judge j did not pass audit 2 of 20") and found.message.endswith(": s")
+    assert found.record["judge_audit"]["rates"] == {"s": 0.5}

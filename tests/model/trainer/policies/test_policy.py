@@ -1,7 +1,8 @@
-"""The policy: sharing a prompt in a group equals a plain forward pass of each completion."""
+"""Policies: tokens, attention and cache."""
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaConfig
+from transformers.cache_utils import DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
+from trainer.policies import tokens
+from trainer.policies.decoding import ROOM, GrowingLayer, grouped_attention, growing_cache
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 
@@ -117,3 +123,153 @@ def test_save_then_load(tmp_path: Path) -> None:
     again = Policy.load(str(tmp_path), dtype="bfloat16", device="cpu")
     assert again.model.dtype == torch.bfloat16
     assert sampled(again).texts == sampled(policy).texts
+
+
+def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 6, length, 8), (2, 2, context, 8), (2, 2, context, 8))
+    query, key, value = (torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes)
+    return query, key, value
+
+
+@pytest.mark.parametrize(
+    ("length", "context", "masked"), [(1, 7, True), (3, 7, True), (7, 7, True), (1, 7, False), (7, 7, False)]
+)
+def test_grouped_attention_equals_scaled_dot_product_attention(length: int, context: int, masked: bool) -> None:
+    query, key, value = tensors(length, context)
+    mask = torch.ones(2, 1, length, context, dtype=torch.bool).tril(context - length)
+    mask[1, ..., :2] = False
+    mask[1, 0, :, 0] |= ~mask[1, 0].any(-1)  # no row without anything to look at
+    module = torch.nn.Module()
+    module.num_key_value_groups = 3  # type: ignore[assignment]
+    arguments = (module, query, key, value, mask if masked else None)
+    expected, _ = sdpa_attention_forward(*arguments, scaling=0.3)
+    got, _ = grouped_attention(*arguments, scaling=0.3)
+    torch.testing.assert_close(got, expected)
+    weights = torch.linspace(-1, 1, got.numel(), dtype=torch.float64).view_as(got)
+    for mine, theirs in zip(
+        torch.autograd.grad((got * weights).sum(), (query, key, value)),
+        torch.autograd.grad((expected * weights).sum(), (query, key, value)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs)
+
+
+CONFIG = LlamaConfig(num_hidden_layers=1)
+
+
+def states(tokens: int, batch: int = 2) -> torch.Tensor:
+    return torch.randn(batch, 3, tokens, 4)
+
+
+@torch.no_grad()
+def test_layer_holds_what_a_plain_layer_holds() -> None:
+    growing, plain = GrowingLayer(), DynamicLayer()
+    for tokens in [5, *[1] * (ROOM + 3), 7, 1]:
+        keys, values = states(tokens), states(tokens)
+        for ours, theirs in zip(growing.update(keys, values), plain.update(keys, values), strict=True):
+            assert torch.equal(ours, theirs)
+    assert growing.get_seq_length() == plain.get_seq_length() == ROOM + 16
+
+
+@torch.no_grad()
+def test_chosen_rows_share_nothing_with_those_that_they_come_from() -> None:
+    cache = growing_cache(CONFIG)
+    for tokens in (5, 1):
+        cache.update(states(tokens), states(tokens), 0)
+    chosen = copy.copy(cache)
+    chosen.layers = [copy.copy(layer) for layer in cache.layers]
+    chosen.batch_select_indices(torch.tensor([1, 0, 1]))
+    before = cache.layers[0].keys.clone()
+    chosen.update(states(1, batch=3), states(1, batch=3), 0)
+    assert torch.equal(cache.layers[0].keys, before)
+    cache.update(new := states(1), states(1), 0)
+    assert torch.equal(cache.layers[0].keys, torch.cat([before, new], dim=-2))
+
+
+def logits(rows: int = 5, vocabulary: int = 7, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return 3 * torch.randn(rows, 3, vocabulary, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("chunk", [1, 20, 10**6])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_token_logprobs_entropy_and_gradient(monkeypatch: pytest.MonkeyPatch, chunk: int, temperature: float) -> None:
+    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    mine, plain = logits().requires_grad_(), logits().requires_grad_()
+    ids = torch.arange(15).view(5, 3) % 7
+    weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
+    logp, entropy = tokens.token_logprobs(mine, ids, temperature)
+    expected = (plain / temperature).log_softmax(-1)
+    torch.testing.assert_close(logp, expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1))
+    torch.testing.assert_close(entropy, -(expected.exp() * expected).sum(-1))
+    assert not entropy.requires_grad
+    (logp * weights).sum().backward()
+    (expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1) * weights).sum().backward()
+    torch.testing.assert_close(mine.grad, plain.grad)
+
+
+@pytest.mark.parametrize("chunk", [1, 20, 10**6])
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 0.3), (0.7, 0.9), (1.3, 0.999)])
+def test_token_logprobs_over_nucleus_equals_brute_force(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, temperature: float, top_p: float
+) -> None:
+    """Values, entropy and gradient are those of the softmax over the kept tokens alone."""
+    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    mine, plain = logits(vocabulary=11).requires_grad_(), logits(vocabulary=11).requires_grad_()
+    drawn = [
+        tokens.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.Generator().manual_seed(t))
+        for t in range(3)
+    ]
+    ids = torch.stack([token for token, _ in drawn], dim=1)
+    nucleus = torch.stack([kept for _, kept in drawn if kept is not None], dim=1)
+    weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
+    logp, entropy = tokens.token_logprobs(mine, ids, temperature, nucleus)
+    (logp * weights).sum().backward()
+    logp = logp.detach()
+    expected = torch.zeros((), dtype=torch.float64)
+    for row in range(5):
+        for place in range(3):
+            scaled = plain[row, place] / temperature
+            order = scaled.detach().softmax(-1).argsort(descending=True)
+            mass = scaled.detach().softmax(-1)[order].cumsum(-1)
+            kept = order[: int((mass < top_p).sum()) + 1]
+            value = scaled[ids[row, place]] - scaled[kept].logsumexp(-1)
+            shares = scaled[kept].detach().softmax(-1)
+            assert float(logp[row, place]) == pytest.approx(float(value.detach()), abs=1e-9)
+            assert float(entropy[row, place]) == pytest.approx(float(-(shares * shares.log()).sum()), abs=1e-9)
+            expected = expected + value * weights[row, place]
+    expected.backward()
+    torch.testing.assert_close(mine.grad, plain.grad)
+
+
+def test_token_logprobs_reads_bfloat16_in_float32() -> None:
+    rough = logits().bfloat16().requires_grad_()
+    ids = torch.zeros(5, 3, dtype=torch.long)
+    logp, _ = tokens.token_logprobs(rough, ids, 1.0)
+    assert logp.dtype == torch.float32
+    torch.testing.assert_close(logp, rough.float().log_softmax(-1)[..., 0])
+    logp.sum().backward()
+    assert rough.grad is not None
+    assert rough.grad.dtype == torch.bfloat16
+
+
+def frequencies(row: Tensor, temperature: float, top_p: float, draws: int = 20_000) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    sampled, _ = tokens.sample_tokens(row.expand(draws, -1), temperature, top_p, generator)
+    return torch.bincount(sampled, minlength=len(row)) / draws
+
+
+def test_sample_tokens_follows_distribution() -> None:
+    row = torch.tensor([2.0, -1.0, 0.5, -torch.inf, 1.0])
+    observed = frequencies(row, temperature=0.8, top_p=1.0)
+    assert observed[3] == 0
+    torch.testing.assert_close(observed, (row / 0.8).softmax(-1), atol=0.015, rtol=0)  # 0.015 is over 4 sigma
+
+
+@pytest.mark.parametrize(("top_p", "kept"), [(0.3, [1]), (0.5, [1]), (0.55, [1, 3]), (0.81, [1, 2, 3])])
+def test_sample_tokens_nucleus_is_smallest_set_with_mass(top_p: float, kept: list[int]) -> None:
+    probs = torch.tensor([0.05, 0.5, 0.2, 0.25])
+    expected = torch.zeros(4)
+    expected[kept] = probs[kept] / probs[kept].sum()
+    torch.testing.assert_close(frequencies(probs.log(), 1.0, top_p), expected, atol=0.015, rtol=0)

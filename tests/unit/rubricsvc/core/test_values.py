@@ -1,21 +1,26 @@
-"""What the values refuse, and that equal content has equal fingerprints."""
+"""Values and the messages of invalid ones."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
+from rubricsvc.core import strict_json
 from rubricsvc.core.fingerprint import canonical_json, digest
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Mode, Sampling, Thinking, TrajectoryOptions, Voting
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Message, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric, Source
+from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Usage, Verdict
+from rubricsvc.errors import InvalidError
+from tests.made_passport import made_passport
 
 A = Criterion(key="a", text="Says a.", weight=2)
 
@@ -285,3 +290,116 @@ def test_sources_are_no_part_of_the_question() -> None:
     assert sourced.question == bare.question
     assert Rubric(criteria=(sourced,)).digest != Rubric(criteria=(bare,)).digest
     assert Rubric.model_validate(Rubric(criteria=(sourced,)).model_dump(mode="json")).criteria == (sourced,)
+
+
+def test_dump_writes_text_as_it_is_on_one_line() -> None:
+    data = {"a": ["é\n\u2028", None, 0.1]}
+    line = strict_json.dump(data)
+    assert "é" in line and "\n" not in line and strict_json.parse(line) == data
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_dump_rejects_numbers_that_json_lacks(value: float) -> None:
+    with pytest.raises(ValueError):
+        strict_json.dump([value])
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = Field(default=9, le=9)
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+class Home(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]] = Field(default=[], min_length=1)
+    secret: str = ""
+
+    @field_validator("secret")
+    @classmethod
+    def _check(cls, value: str) -> str:
+        if value == "bad":
+            raise ValueError("must be good")
+        return value
+
+
+def errors_of(data: dict[str, object]) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        Home.model_validate(data)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "code", "quoted"),
+    [
+        ({}, ("name",), "missing", ""),
+        ({"name": 5}, ("name",), "string_type", "5"),
+        ({"name": "a", "pets": []}, ("pets",), "too_short", "1"),
+        ({"name": "a", "nme": "b"}, ("nme",), "extra_forbidden", "'name'"),
+        ({"name": "a", "secret": "bad"}, ("secret",), "value_error", "'bad'"),
+        ({"name": "a", "pets": [{"kind": "cow"}]}, ("pets", 0, "kind"), "union_tag_invalid", "'cat', 'dog'"),
+        ({"name": "a", "pets": [{"lives": 1}]}, ("pets", 0, "kind"), "union_tag_not_found", ""),
+        # without the name of the union's member
+        ({"name": "a", "pets": [{"kind": "cat", "lives": 10}]}, ("pets", 0, "lives"), "less_than_equal", "10"),
+    ],
+)
+def test_field_messages_give_path_code_and_value(
+    data: dict[str, object], path: tuple[str | int, ...], code: str, quoted: str
+) -> None:
+    (one,) = field_messages(errors_of(data), model=Home, data=data)
+    assert (one.path, one.code) == (path, code)
+    assert quoted in one.message
+
+
+def test_first_error_prefers_unknown_fields() -> None:
+    assert first_error(errors_of({"nmae": "a"}), model=Home)[0] == "nmae"
+
+
+def test_first_error_does_not_quote_secrets() -> None:
+    path, message = first_error(errors_of({"name": "a", "secret": "bad"}), quoted=False)
+    assert path == "secret" and "bad" not in message
+
+
+READOUT: dict[str, Any] = {"name": "j", "engine": "transformers_local", "model": "m"}
+
+
+def test_passport_survives_json() -> None:
+    passport = made_passport()
+    assert Passport.model_validate_json(passport.model_dump_json()) == passport
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"version": 2}, ("version",)),
+        ({"weights_sha256": "ad"}, ("weights_sha256",)),
+        ({"judge": "j"}, ("judge",)),
+        ({"description": "\0"}, ("description",)),
+    ],
+)
+def test_passport_rejects_other_fields(change: dict[str, object], path: tuple[str, ...]) -> None:
+    data = json.loads(made_passport().model_dump_json()) | change
+    with pytest.raises(ValidationError) as caught:
+        Passport.model_validate_json(json.dumps(data))
+    assert [error["loc"] for error in caught.value.errors()] == [path]
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        Judge(**READOUT, weights_sha256="0" * 64),
+        Judge(**READOUT, template="readout_short"),
+        Judge(**READOUT | {"mode": "written"}),
+        Judge(name="p", mode="panel", members=(Judge(name="a", model="m"), Judge(name="b", model="m"))),
+    ],
+    ids=["weights", "template", "mode", "panel"],
+)
+def test_check_judge_rejects_another_judge(judge: Judge) -> None:
+    with pytest.raises(InvalidError) as caught:
+        made_passport().check_judge(judge)
+    assert caught.value.path == "passport"

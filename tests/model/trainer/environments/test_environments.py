@@ -1,9 +1,10 @@
-"""A completion to which a tool leaked the answer: no reward, no question to the judge, and a line in the log."""
+"""Environments with leaks and notes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,22 @@ import pytest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.shingles import shingles
-from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, ending, scripted  # noqa: F401
-from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config
+from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, scripted
+from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config, tiny_policy
 from trainer.config import TrainConfig
+from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
-from trainer.environments.episodes import EpisodeLimits
+from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.leaks import LEAK, LeakGuard
+from trainer.environments.tool_calls import call_text
+from trainer.environments.tools import Calculator
 from trainer.metrics import rollout_metrics
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.recording.recorder import LEAKS, log_leaks
 from trainer.rewards.outages import StepScorer
-from trainer.rewards.source import ScoredRollout
+from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.warm_up import warm_up, warmed_up_model
 
 RESULT = "evil"
 
@@ -77,3 +82,37 @@ def test_step_of_leaks_alone_asks_no_judge() -> None:
     leaked = Completion(text="x", sampling={"leaks": [{"source": "page"}]})
     scored, how = StepScorer(source, config()).score([TASKS[0]], [leaked])
     assert ([one.reward.value for one in scored], source.sizes, how["score_attempts"]) == ([None], [], 0)
+
+
+LIMITS = EpisodeLimits(notes=True)
+
+
+def acting_policy() -> Policy:
+    policy = tiny_policy(context=2048)
+    policy.acting = Acting(Calculator(), LIMITS, max_tokens=300)
+    return policy
+
+
+def noted(word: str) -> Completion:
+    episode = begin(Calculator(), Prompt.of("?"), LIMITS)
+    for text in (call_text("calculate", expression="2 * 3"), call_text("note", text=word), f"it is {word}"):
+        episode.turn(text)
+    assert episode.report
+    return Completion(text=episode.report, messages=tuple(episode.messages))
+
+
+def test_run_with_notes_learns_every_context(tmp_path: Path) -> None:
+    tasks = [replace(task, demonstrations=(noted("six"),)) for task in TASKS]
+    demonstrations = {"path": "shown.jsonl", "steps": 3, "lr": 1e-2}
+    settings = tiny_config(out=tmp_path, demonstrations=demonstrations)
+    policy = acting_policy()
+    rollouts = demonstrated(policy, tasks, 1, 0)
+    assert rollouts.context_BT is not None
+    contexts = [rollouts.written_BT & (rollouts.context_BT == number) for number in (0, 1)]
+    before, _ = policy.logprobs(rollouts, 1.0)
+    assert warm_up(settings, acting_policy, tasks, CallableRewards(lambda prompt, text: 1.0))
+    policy.model = policy.model.from_pretrained(warmed_up_model(settings))
+    after, _ = policy.logprobs(rollouts, 1.0)
+    for mask in contexts:
+        assert mask.any(-1).all()
+        assert (after - before)[mask].mean() > 0.1

@@ -1,4 +1,4 @@
-"""The formulas of GRPO, against plain Python, and their properties."""
+"""Losses and their gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.algorithms import grpo
+from trainer.algorithms import grpo, supervised
 
 NAN = math.nan
 rewards = st.one_of(st.floats(-10, 10), st.just(NAN))
@@ -110,3 +110,15 @@ def test_loss_weights_tokens_of_a_server_by_their_probability() -> None:
     assert half.value.item() == pytest.approx(plain.value.item() / 2, rel=1e-12)
     capped = grpo.loss(logp, old, gains, mask, tokens=tokens, sampled_logp_BT=old - 5)
     assert capped.value.item() == pytest.approx(plain.value.item() * grpo.MAX_CORRECTION, rel=1e-12)
+
+
+def test_loss_is_the_mean_over_tokens_in_parts_as_a_whole() -> None:
+    logp = torch.tensor([[-1.0, -2.0, -9.0], [-3.0, -9.0, -9.0]], requires_grad=True)
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    whole = supervised.loss(logp, mask, tokens=3)
+    assert whole.value.item() == 2.0
+    parts = [supervised.loss(logp[i : i + 1], mask[i : i + 1], tokens=3).value for i in range(2)]
+    torch.testing.assert_close(torch.stack(parts).sum(), whole.value)
+    torch.autograd.backward(whole.value)
+    assert logp.grad is not None
+    torch.testing.assert_close(logp.grad, torch.where(mask, -1 / 3, 0.0))

@@ -1,0 +1,209 @@
+"""``rubrics generate`` and ``propose``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli, add_judge
+from tests.rubric_writer import RUBRIC, is_question, writer
+from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
+
+
+def samples(cli: Cli) -> list[tuple[int, int]]:
+    rows = cli("completions", "list", "--limit", 1000, "--json").lines
+    contents = [cli("completions", "show", row["id"], "--json").json for row in rows]
+    return sorted((one["prompt_id"], one["completion"]["sampling"]["sample"]) for one in contents)
+
+
+def test_generate_then_score(cli: Cli, rubric_file: Path) -> None:
+    assert cli("rubrics", "import", rubric_file).code == 0
+    add_judge(cli)
+    with scripted_server(text_reply("One.")) as server:
+        args = ("completions", "generate", "--url", server.url, "-n", 2, "--policy", "mine")
+        first = cli(*args, "--json")
+        again = cli(*args, "--json")
+    assert (first.code, first.json["stored"], first.json["prompts"]) == (0, 4, 2), first.err
+    assert "jobs submit" in first.err and "--rubric" not in first.err
+    assert (again.code, again.json["stored"], again.json["existing"], server.count) == (0, 0, 4, 4)
+    assert samples(cli) == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    ran = cli("jobs", "submit", "--judge", "quick", "--policy", "mine", "--wait", "--json")
+    assert (ran.code, ran.json["summary"]["rewards"]) == (0, 4)
+
+
+def test_generate_continues_after_a_kill(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(f'{{"id": "q{n}", "prompt": "What is {n}?"}}\n' for n in range(30)))
+    with scripted_server(text_reply("It is a number.", delay_s=0.05)) as server:
+        args = ["completions", "generate", "--url", server.url, "--prompts", str(file), "-n", "4", "--concurrency", "4"]
+        process = subprocess.Popen([sys.executable, "-m", "rubricsvc", *args], env=dict(os.environ))
+        while not 20 <= server.count < 100:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait(10)
+        before = len(samples(cli))
+        assert 0 < before < 120
+        ran = cli(*args, "--json")
+    assert (ran.code, ran.json["stored"], ran.json["existing"]) == (0, 120 - before, before)
+    assert Counter(samples(cli)) == Counter({(prompt, n): 1 for prompt in range(1, 31) for n in range(4)})
+    assert server.count <= 120 + 8, "what was in flight when the process was killed is asked for again"
+
+
+PROMPTS = [
+    {"id": "sky", "prompt": "Why is the sky blue?", "reference": "It is blue because air scatters light. So it is."},
+    {"id": "sea", "prompt": "Why is the sea salty?", "reference": "It is salty because rivers bring salt. So it is."},
+]
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in PROMPTS))
+    return file
+
+
+def add_writer(cli: Cli, url: str, name: str = "writer", **endpoint: Any) -> None:
+    judge = {"name": name, "model": "scripted", "endpoint": {"base_url": url, "max_retries": 0, **endpoint}}
+    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+
+
+def off_topic_writer(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Meet only what names the air: the first prompt's reference, and not the second's."""
+    if not is_question(request):
+        return writer(number, request)
+    content = request["messages"][-1]["content"].replace("because", "").replace("air scatters", "because")
+    return writer(number, {**request, "messages": [{"content": content}]})
+
+
+def test_generate_writes_tries_and_reports(cli: Cli, prompts: Path) -> None:
+    with scripted_server(off_topic_writer) as server:
+        add_writer(cli, server.url)
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
+        asked = server.count
+        again = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
+    assert (ran.code, again.code, server.count) == (0, 0, asked), ran.err
+    made = ran.json["summary"]["generation"]
+    expected = {"prompts": 2, "rubrics": 2, "drafts": 2, "checks": 2, "negatives": 2, "asked_again": 0, "cost": None}
+    assert ran.json["kind"] == "generate" and {**made, **expected} == made
+    assert made["refused_by"] == {"praise": 1, "off_topic": 1} and made["empty_reward_max"] < 0.1
+    items = cli("jobs", "items", 1, "--json").lines
+    assert [(item["prompt_external_id"], item["rubric"]) for item in items] == [
+        ("sky", "sky-one-shot@1"),
+        ("sea", "sea-one-shot@1"),
+    ]
+    found = cli("rubrics", "show", "sky-one-shot@1", "--provenance").json
+    assert (found["method"], found["model"], found["gate"]["refused_by"]) == ("one-shot", "scripted", [])
+    assert found["gate"]["probes"].keys() >= {"empty", "off_topic", "reference", "shuffled", "truncated", "praise"}
+    assert cli("jobs", "list", "--json").lines[0]["kind"] == "generate"
+
+
+def test_generate_exits_with_1_and_retry_asks_only_for_what_is_missing(cli: Cli, prompts: Path) -> None:
+    broken = True
+
+    def script(number: int, request: dict[str, Any]) -> ScriptedReply:
+        if broken and "sea salty" in request["messages"][1]["content"] and not is_question(request):
+            return ScriptedReply(status=503)
+        return writer(number, request)
+
+    with scripted_server(script) as server:
+        add_writer(cli, server.url, outage_timeout_s=0.0)
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
+        made = ran.json["summary"]["generation"]
+        assert (ran.code, ran.json["status"], made["rubrics"]) == (1, "completed_with_failures", 1), ran.err
+        assert sum(made["reasons"].values()) == 1
+        broken, before = False, server.count
+        retried = cli("jobs", "retry", 1, "--wait", "--json")
+    made = retried.json["summary"]["generation"]
+    assert (retried.code, made["rubrics"], made["asked_again"]) == (0, 2, 0), retried.err
+    assert server.count > before
+    written = [request["messages"][1]["content"] for request in server.requests[before:] if not is_question(request)]
+    assert len(written) == 1 and "sea salty" in written[0]
+
+
+SUMMARY = {
+    "prompts", "rubrics", "drafts", "refused_by", "checks", "negatives", "empty_reward_max", "cost", "asked_again",
+}  # fmt: skip
+PROMPT = {"id": "sky", "prompt": "Why is the sky blue?"}
+GOOD, BAD = "It is blue because air scatters light.", "It is blue, I think."
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"name": "look_up", "arguments": {"word": "sky"}}]}
+STYLE = "# Honesty\nSay what you do not know.\n\n# Length\nNever write more than two hundred words.\n"
+
+
+def scripted(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Write one rubric for all methods, with a source where the method needs one; group what is to be merged."""
+    if is_question(request):
+        return writer(number, request)
+    asked = request["messages"][1]["content"]
+    if "Find the criteria that ask the same" in asked:
+        return text_reply('{"same": [[1, 2]]}')
+    if "<clause-" not in asked:
+        other = {"text": "Says that the air is the first cause.", "weight": 7}
+        contrasted = [other, *RUBRIC["criteria"][1:]] if "Better answers" in asked else RUBRIC["criteria"]
+        return text_reply(json.dumps({"criteria": contrasted}))
+    passages = [("Honesty", "what you do not know"), ("Length", "Never write more"), ("Honesty", "Say what you do")]
+    sourced = [
+        {**one, "sources": [{"document": clause, "passage": passage}]}
+        for one, (clause, passage) in zip(RUBRIC["criteria"], passages, strict=True)
+    ]
+    return text_reply(json.dumps({"criteria": sourced}))
+
+
+@pytest.fixture
+def server(cli: Cli, tmp_path: Path) -> Iterator[ScriptedServer]:
+    """A model that writes, a prompt with a one-shot rubric, and completions of three policies, one of them an agent."""
+    answers = [
+        {"prompt_id": "sky", "text": GOOD, "policy": "new"},
+        {"prompt_id": "sky", "text": BAD, "policy": "old"},
+        {"prompt_id": "sky", "messages": [CALL, {"role": "assistant", "content": GOOD}], "policy": "agent"},
+    ]
+    (tmp_path / "style.md").write_text(STYLE)
+    with scripted_server(scripted) as server:
+        judge = {"name": "writer", "model": "scripted", "endpoint": {"base_url": server.url, "max_retries": 0}}
+        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+        assert generate(cli, "-", stdin=json.dumps(PROMPT))["rubrics"] == 1
+        imported = cli("completions", "import", "-", stdin="".join(json.dumps(one) + "\n" for one in answers))
+        assert imported.code == 0, imported.err
+        yield server
+
+
+def generate(cli: Cli, *args: object, code: int = 0, stdin: str = "") -> dict[str, Any]:
+    ran = cli("rubrics", "generate", "--judge", "writer", *args, "--wait", "--json", stdin=stdin)
+    assert ran.code == code, ran.err
+    found: dict[str, Any] = ran.json["summary"]["generation"]
+    assert found.keys() >= SUMMARY and found["asked_again"] == 0
+    return found
+
+
+def provenance(cli: Cli, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = cli("rubrics", "show", name, "--provenance").json
+    return found
+
+
+def criteria(cli: Cli, ref: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cli("rubrics", "show", ref, "--json").json["rubric"]["criteria"]
+    return found
+
+
+def test_merge_keeps_each_criterion_once_and_names_its_parents(cli: Cli, server: ScriptedServer) -> None:
+    generate(cli, "--method", "contrastive", "--better", "new", "--worse", "old")
+    asked = server.count
+    found = generate(cli, "--method", "merge", "--no-gate")
+    assert (found["rubrics"], found["checks"], found["negatives"], server.count) == (1, 1, 1, asked + 1)
+    assert provenance(cli, "sky-merge")["parents"] == ["sky-one-shot@1", "sky-contrastive@1"]
+    assert [one["weight"] for one in criteria(cli, "sky-merge@1")] == [6.0, 1.0, -4.0]
+    same = ("--rubric", "sky-one-shot@1", "--rubric", "sky-one-shot", "--rubric", "sky-merge")
+    short = cli("rubrics", "generate", "--judge", "writer", "--method", "merge", "--no-gate", *same[:2], "--wait")
+    assert short.code == 1 and "second rubric" in short.err
+    one = generate(cli, "--method", "merge", "--no-gate", *same[:4], code=1)
+    assert one["reasons"] == {"no_rubrics": 1}
+    assert generate(cli, "--method", "merge", "--no-gate", *same)["rubrics"] == 1

@@ -1,0 +1,179 @@
+"""Small arithmetic: estimates, shingles, comparisons."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rubricsvc.core.comparison import (
+    ANCHORS,
+    align_scores,
+    overlapping_parts,
+    pairings,
+    top_n,
+    win_rate,
+)
+from rubricsvc.core.contributions import by_gain, contributions
+from rubricsvc.core.estimate import MIN_CLUSTERS, mean_estimate, ratio_estimate
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.shingles import containment, copy_groups, shingles
+from rubricsvc.core.student import t_quantile, t_tail
+from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
+
+
+@pytest.mark.parametrize("prompts", [5, 6, 12, 60])
+@pytest.mark.parametrize("samples", [1, 4])
+def test_mean_estimate_of_equal_prompts_is_scipys_t_interval_of_their_means(prompts: int, samples: int) -> None:
+    values = np.random.default_rng(prompts).uniform(size=(prompts, samples))
+    found = mean_estimate(values.ravel().tolist(), np.repeat(np.arange(prompts), samples).tolist())
+    expected = stats.ttest_1samp(values.mean(1), 0.0).confidence_interval()
+    assert found.value == pytest.approx(values.mean())
+    assert found.low is not None and found.high is not None
+    assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=4e-4)
+
+
+def test_mean_estimate_covers_the_true_mean_where_prompts_differ() -> None:
+    """Shared noise of a prompt: an interval that took completions as independent would cover far less than 95 %."""
+    random, covered = np.random.default_rng(0), 0
+    prompts = np.repeat(np.arange(20), 8)
+    for _ in range(400):
+        values = 0.1 + random.normal(0, 0.2, 20)[prompts] + random.normal(0, 0.1, 160)
+        found = mean_estimate(values.tolist(), prompts.tolist())
+        assert found.low is not None and found.high is not None
+        covered += found.low <= 0.1 <= found.high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+@pytest.mark.parametrize("prompts", range(1, MIN_CLUSTERS))
+def test_mean_estimate_of_few_prompts_has_no_interval(prompts: int) -> None:
+    found = mean_estimate([0.0, 1.0] * prompts, [n // 2 for n in range(2 * prompts)])
+    assert (found.value, found.low, found.high) == (0.5, None, None) and found.null_reason
+
+
+def test_ratio_estimate_covers_the_true_ratio() -> None:
+    random, covered = np.random.default_rng(0), 0
+    for _ in range(400):
+        of = 1.0 + random.normal(0, 0.6, 12)
+        found = ratio_estimate((0.5 * of + random.normal(0, 0.3, 12)).tolist(), of.tolist())
+        assert found.value is not None
+        covered += found.low is None or found.high is None or found.low <= 0.5 <= found.high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_t_tail_and_t_quantile_equal_those_of_scipy() -> None:
+    for freedom in (1, 2, 3, 4, 7, 24, 25, 300):
+        assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-11)
+        for t in (-3.0, 0.0, 0.5, 2.0, 5.0):
+            assert t_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), abs=1e-13, rel=1e-9)
+
+
+def test_t_quantile_of_many_degrees_is_nearly_the_normal_one() -> None:
+    assert t_quantile(10**9) == pytest.approx(stats.norm.ppf(0.975), rel=2e-4)
+
+
+WORDS = [f"word{number}" for number in range(200)]
+SECTION, REST = " ".join(WORDS[:60]), " ".join(WORDS[60:])
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("one", 1), ("one two", 1), (SECTION, 56), ("a a a a a a a", 1)])
+def test_shingles_are_the_different_runs_of_words(text: str, count: int) -> None:
+    assert len(shingles(text)) == count
+
+
+def test_containment_is_the_share_of_the_part() -> None:
+    assert containment(shingles(SECTION), shingles(f"{REST} {SECTION}")) == 1.0
+    assert containment(shingles(f"{SECTION} {REST}"), shingles(SECTION)) == pytest.approx(56 / 196)
+    assert containment(shingles(""), shingles(SECTION)) == 0.0
+
+
+def test_copy_groups_names_the_first_of_texts_that_repeat_one_another() -> None:
+    longer = f"{SECTION} {WORDS[60]}"  # 56 of its 57 shingles are the section's
+    texts = [SECTION, "short", f"{SECTION.upper()}!", longer, f"{SECTION} {REST}", "short", "*", "!"]
+    assert copy_groups(texts) == [0, 1, 0, 0, 4, 1, 6, 7]
+
+
+def gains(rubric: Rubric, *values: float | str | None) -> list[float | None]:
+    return [part.gain for part in contributions(rubric, verdicts(*values))]
+
+
+def test_contributions_of_a_weighted_sum_are_the_weighted_shortfalls() -> None:
+    own = rubric(5, 10, -8)
+    assert gains(own, 0.5, 0.0, 1.0) == pytest.approx([2.5 / 15, 10 / 15, 8 / 15])  # unclipped: the reward is 0
+    parts = contributions(own, verdicts(0.5, 0.0, 1.0))
+    assert [part.contribution for part in parts] == pytest.approx([2.5 / 15, 0.0, -8 / 15])
+    assert [part.criterion.key for part in by_gain(parts)][:2] == ["c1", "c2"]
+    assert by_gain(contributions(own, verdicts(1.0, 1.0, 0.0))) == []
+
+
+def test_contributions_use_the_formula_itself() -> None:
+    assert gains(rubric(1, 1, 1, formula="min"), 0.2, 0.5, 0.9) == pytest.approx([0.3, 0.0, 0.0])
+    assert gains(rubric(1, 1, formula="geometric_mean"), 0.25, 1.0) == pytest.approx([0.5, 0.0])
+    one_left = rubric(1, 1, formula="multichallenge_all")
+    assert gains(one_left, 1.0, 0.3) == [0.0, 1.0]
+    assert gains(one_left, 0.3, 0.3) == [0.0, 0.0]  # neither alone would do
+
+
+def test_contributions_of_a_part_that_was_not_judged_are_unknown() -> None:
+    partly = rubric(1, 1, min_coverage=0.5)
+    assert gains(partly, 0.0, "timeout") == [1.0, None]
+    lenient = contributions(rubric(1, 1), verdicts(0.0, "timeout"), min_coverage=0.5)
+    assert [part.gain for part in lenient] == [1.0, None]
+    parts = contributions(rubric(1, 1), verdicts(0.0, None))
+    assert [(part.gain, part.contribution) for part in parts] == [(None, None), (None, None)]
+    assert [part.verdict and part.verdict.outcome for part in parts] == ["scored", "abstained"]
+    assert contributions(rubric(1), [])[0].verdict is None
+
+
+def test_pairings_pair_all_by_default() -> None:
+    assert pairings(4) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    assert pairings(3, opponents=9) == pairings(3)
+    assert pairings(1) == []
+
+
+@given(st.integers(2, 40), st.integers(1, 40))
+def test_pairings_with_few_opponents_are_balanced(count: int, opponents: int) -> None:
+    pairs = pairings(count, opponents)
+    met = Counter(place for pair in pairs for place in pair)
+    assert len(set(pairs)) == len(pairs)
+    assert all(a < b for a, b in pairs)
+    assert len(met) == count
+    (each,) = set(met.values())
+    wanted = min(opponents, count - 1)
+    assert each == wanted or (each == wanted + 1 and count % 2 == 1 and wanted % 2 == 1)
+
+
+@given(st.integers(1, 200), st.integers(2, 26))
+def test_overlapping_parts_cover_all_and_share_the_first(count: int, size: int) -> None:
+    found = overlapping_parts(count, size)
+    shared = set.intersection(*map(set, found))
+    assert set().union(*found) == set(range(count))
+    assert max(map(len, found)) <= size
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+    assert len(found) == 1 or shared == set(range(min(ANCHORS, size - 1)))
+
+
+def test_align_scores_shifts_a_strict_part() -> None:
+    found = align_scores([{0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.3, 1: 0.5, 3: 0.1}])
+    assert found == pytest.approx({0: 0.4, 1: 0.6, 2: 0.8, 3: 0.2})
+    assert align_scores([{0: 0.1, 1: 1.0}]) == {0: 0.1, 1: 1.0}
+    assert align_scores([]) == {}
+
+
+def test_win_rate_is_the_mean_over_all_pairs() -> None:
+    assert win_rate([(1.0, 1), (0.0, 1)]) == 0.5
+    assert win_rate([(1.0, 3), (0.0, 1)]) == 0.75
+    assert win_rate([(1.0, 1)], ties=1) == 0.75
+    assert win_rate([], ties=2) == 0.5
+    assert win_rate([]) is None
+
+
+def test_top_n_gives_1_to_the_best() -> None:
+    assert top_n({0: 0.2, 1: 0.9, 2: 0.4}, 2) == {0: 0.0, 1: 1.0, 2: 1.0}
+    assert top_n({0: 0.4, 1: 0.9, 2: 0.4}, 2) == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert top_n({0: 0.4}, 5) == {0: 1.0}
+    assert top_n({}, 1) == {}
