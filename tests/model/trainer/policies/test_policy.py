@@ -165,8 +165,8 @@ def states(tokens: int, batch: int = 2) -> torch.Tensor:
 @torch.no_grad()
 def test_layer_holds_what_a_plain_layer_holds() -> None:
     growing, plain = GrowingLayer(), DynamicLayer()
-    for tokens in [5, *[1] * (ROOM + 3), 7, 1]:
-        keys, values = states(tokens), states(tokens)
+    for length in [5, *[1] * (ROOM + 3), 7, 1]:
+        keys, values = states(length), states(length)
         for ours, theirs in zip(growing.update(keys, values), plain.update(keys, values), strict=True):
             assert torch.equal(ours, theirs)
     assert growing.get_seq_length() == plain.get_seq_length() == ROOM + 16
@@ -175,8 +175,8 @@ def test_layer_holds_what_a_plain_layer_holds() -> None:
 @torch.no_grad()
 def test_chosen_rows_share_nothing_with_those_that_they_come_from() -> None:
     cache = growing_cache(CONFIG)
-    for tokens in (5, 1):
-        cache.update(states(tokens), states(tokens), 0)
+    for length in (5, 1):
+        cache.update(states(length), states(length), 0)
     chosen = copy.copy(cache)
     chosen.layers = [copy.copy(layer) for layer in cache.layers]
     chosen.batch_select_indices(torch.tensor([1, 0, 1]))

@@ -59,12 +59,10 @@ def test_checks_in_words_labels_are_the_results_of_the_checks(
     asked: list[tuple[Example, tuple[Question, ...]]],
 ) -> None:
     """Asked of `workers.checks.run`, which scores checked criteria in the service."""
-    for example, questions in asked[:150]:
-        rubric = Rubric(
-            criteria=tuple(Criterion(key=f"c{n}", text=q.text, check=q.check) for n, q in enumerate(questions))
-        )
+    for example, those in asked[:150]:
+        rubric = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=q.text, check=q.check) for n, q in enumerate(those)))
         for verdict, question, target in zip(
-            checks.run(rubric, example.prompt, example.completion), questions, example.targets, strict=True
+            checks.run(rubric, example.prompt, example.completion), those, example.targets, strict=True
         ):
             assert verdict.value is not None, verdict.detail
             assert target.value == (1 - verdict.value if question.negated else verdict.value)
