@@ -51,7 +51,6 @@ every = {every}
 samples = 4
 checks = true
 gold = "checks"
-regression = true
 baselines = {baselines}
 """
 

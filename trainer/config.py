@@ -281,8 +281,7 @@ class EvalConfig(DataSource):
     (``checks``). The best checkpoint is chosen by ``gold``: the name of one of these; unset, the first judge, else the
     checks, else the reward. With ``baselines`` those that are named, or all, are run after the training
     (`trainer.evaluation.baselines`). ``other`` are prompts of another collection for two of them. With
-    ``stop_on_divergence`` a run stops where its reward diverges from gold (`rubricsvc.stats.divergence`). With
-    ``regression`` policies are also asked small things that no run trains on (`trainer.evaluation.evaluator`).
+    ``stop_on_divergence`` a run stops where its reward diverges from gold (`rubricsvc.stats.divergence`).
     """
 
     share: float | None = Field(default=None, gt=0.0, lt=1.0)
@@ -295,7 +294,6 @@ class EvalConfig(DataSource):
     baselines: bool | tuple[BaselineName, ...] = False
     other: OtherPromptsConfig | None = None
     stop_on_divergence: bool = False
-    regression: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -530,9 +530,6 @@ def _show_evaluations(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None
     if measures := measure_rows(ordered):
         print_data("")
         print_table(("mean", *map(column_of, ordered)), [[name, *map(_cell, row)] for name, row in measures])
-    if suites := [(column_of(line), line["regression"]) for line in ordered if "regression" in line]:
-        passed = (f"{name}: {sum(not one['failed'] for one in suite.values())}" for name, suite in suites)
-        echo(f"small requests passed, of {len(suites[0][1])}: {', '.join(passed)}")
     if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
         echo(f"leak_hits: {sum(guarded)}")
 

@@ -251,42 +251,6 @@ def _best_and_last(steps: Steps, name: str) -> tuple[_Mean, _Mean] | None:
     return (max(means, key=lambda one: one.value), means[-1]) if len(means) > TOOL_WINDOW else None
 
 
-LOST = 2
-"""Requests more lost than gained that raise an alarm: one may flip by chance."""
-
-
-class Regression(NamedTuple):
-    """A request of the suite with its results: ``tokens``, ``failed`` (empty where it passed) and ``text``."""
-
-    name: str
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
-
-    @property
-    def change(self) -> int:
-        """-1 if it is lost, 1 if it is gained, else 0."""
-        return bool(self.before["failed"]) - bool(self.after["failed"])
-
-
-def regressions(lines: Sequence[Mapping[str, Any]]) -> list[Regression]:
-    """Return the requests in the first and the last evaluation with the suite; empty with fewer than two."""
-    known = [line["regression"] for line in lines if "regression" in line]
-    if len(known) < 2:
-        return []
-    first, last = known[0], known[-1]
-    return [Regression(name, first[name], last[name]) for name in last if name in first]
-
-
-def regression_alarm(lines: Sequence[Mapping[str, Any]]) -> Alarm | None:
-    """Return the alarm of a policy that lost small requests; None without one."""
-    found = regressions(lines)
-    if -sum(one.change for one in found) < LOST:
-        return None
-    lost = ", ".join(f"{one.name} ({', '.join(one.after['failed'])})" for one in found if one.change < 0)
-    text = f"Of {len(found)} small requests that no run trains on, the policy lost those that it passed: {lost}."
-    return Alarm(text=text)
-
-
 LARGE_KL = 0.2
 """Nats a token from the starting policy."""
 UNSCORED = 0.05
@@ -317,5 +281,6 @@ def alarms(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]
             found.append(Alarm(text=f"{where}: {text}.", step=hit[-1]))
     found += [*tool_alarms(steps), *monitor_alarms(steps, lines)]
     divergence = first_divergence(lines)
-    of_gold = Alarm(text=divergence.text, step=divergence.step, sign="any") if divergence is not None else None
-    return [*found, *(one for one in (of_gold, regression_alarm(lines)) if one is not None)]
+    if divergence is not None:
+        found.append(Alarm(text=divergence.text, step=divergence.step, sign="any"))
+    return found

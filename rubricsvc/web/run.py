@@ -17,7 +17,6 @@ from rubricsvc.schemas.runs import (
     in_order,
     measure_rows,
 )
-from rubricsvc.stats.run_alarms import regressions
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.run_charts import (
     band_note,
@@ -59,7 +58,6 @@ def render_run(report: RunReport) -> str:
             (band_note(report.steps, part), drawn("mean value", criterion_points(report.steps, part))) for part in parts
         ],
         figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
-        regressions=regressions(report.evaluations),
         columns=[column_of(line) for line in evaluations],
         behaviour=measure_rows(evaluations),
         measures=MEASURES,

@@ -6,17 +6,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from importlib.resources import files
 from itertools import groupby, product
 from statistics import fmean
 from threading import Event
 from typing import Any, NamedTuple
 
-import yaml
-from pydantic import Field, TypeAdapter
-
-from rubricsvc.core.base import Name, Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
@@ -25,7 +19,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
-from trainer.config import EvalConfig, SamplingConfig, TrainConfig, stream_seed
+from trainer.config import EvalConfig, TrainConfig, stream_seed
 from trainer.data.tasks import Task
 from trainer.history import Metrics
 from trainer.monitors.registry import metrics_by_prompt, observed_of
@@ -33,63 +27,6 @@ from trainer.policies.policy import Policy
 from trainer.rewards.outages import StepScorer, StopRequested
 from trainer.rewards.source import RewardSource, ScoredRollout, items_at, judge_of, of_evaluation
 from workers import checks
-
-OVER_BUDGET = "over its budget"
-"""What a completion with too many tokens fails, beside its checks."""
-
-
-class SmallTask(Value):
-    """A request with its budget of tokens, and what its completion must meet."""
-
-    name: Name
-    prompt: str
-    max_tokens: int = Field(ge=1)
-    checks: tuple[Check, ...] = Field(min_length=1)
-
-    @property
-    def rubric(self) -> Rubric:
-        """The checks as a rubric; a check's key is its name, with a number where there are several."""
-        criteria = (
-            Criterion(key=f"{check.name}-{number}", text=check.name, check=check)
-            for number, check in enumerate(self.checks, 1)
-        )
-        return Rubric(criteria=tuple(criteria))
-
-
-@cache
-def suite() -> tuple[SmallTask, ...]:
-    """Return the requests of ``regression.yaml``."""
-    content = files(__package__).joinpath("regression.yaml").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[SmallTask, ...]).validate_python(yaml.safe_load(content))
-
-
-def most_tokens() -> int:
-    """Return the tokens after which completions are cut off: one more than the largest budget."""
-    return 1 + max(task.max_tokens for task in suite())
-
-
-def regression(policy: Policy, greedy: SamplingConfig, step: int) -> Metrics:
-    """Return what a policy makes of each request: tokens, what it fails (empty: it passes), and its text.
-
-    Args:
-        policy: The policy.
-        greedy: Greedy sampling, but for its ``max_new_tokens``: budgets are those of the requests.
-        step: Training steps of the policy.
-    """
-    tasks, found = suite(), dict[str, Any]()
-    greedy = greedy.model_copy(update={"max_new_tokens": most_tokens()})
-    prompts = [Prompt.of(task.prompt) for task in tasks]
-    rollouts = policy.sample(prompts, 1, greedy, seed=0)
-    sampled = zip(
-        tasks, prompts, rollouts.completions(policy.name, step, greedy), rollouts.lengths.tolist(), strict=True
-    )
-    for task, prompt, completion, tokens in sampled:
-        verdicts = checks.run(task.rubric, prompt, completion)
-        failed = [verdict.criterion for verdict in verdicts if verdict.value is not None and verdict.value < 1]
-        failed += [OVER_BUDGET] if tokens > task.max_tokens else []
-        found[task.name] = {"tokens": int(tokens), "failed": failed, "text": completion.text}
-    return found
-
 
 TOOL_USE = "tool_use"
 """Share of completions that call a tool."""
@@ -152,7 +89,7 @@ GREEDY_TOP_P = 1e-9
 """A nucleus of one token: the most probable one."""
 
 _ADDRESSES: Any = {"judges": {"__all__": {"endpoint", "service", "timeout_s"}}}
-_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines", "other", "stop_on_divergence", "regression"}
+_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines", "other", "stop_on_divergence"}
 
 
 @dataclass
@@ -242,8 +179,6 @@ class Evaluator:
         """Raise an InvalidError if a prompt leaves no room for its completion."""
         for task in self.tasks:
             policy.token_ids(task.prompt, self._config.sampling.max_new_tokens)
-        for small in suite() if self.settings.regression else ():
-            policy.token_ids(Prompt.of(small.prompt), most_tokens())
 
     def evaluate(
         self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: PromptTable | None = None
@@ -289,7 +224,6 @@ class Evaluator:
             "criteria": _plain_each(criteria(self.tasks, judged)),
             "monitors": self._monitored([one for one in completions if not one.greedy]),
             **_leak_hits(completions),
-            **self._regression(policy, step),
             "eval_time": time.perf_counter() - begun,
             "setup": self.setup,
         }
@@ -302,7 +236,7 @@ class Evaluator:
         sampling = self._config.sampling
         most = sampling.prompts_per_step * sampling.group_size
         size = max(1, most // samples)
-        how = self._greedy if greedy else sampling
+        how = sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P}) if greedy else sampling
         shown = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0}) if greedy else sampling
         for first, part in product(range(0, len(self.tasks), size), range(0, samples, most)):
             self._progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
@@ -312,17 +246,6 @@ class Evaluator:
             places, lengths = rollouts.prompt_of_B.tolist(), rollouts.lengths.tolist()
             for at, one in enumerate(rollouts.completions(name, step, shown)):
                 yield EvalCompletion(first + places[at], one, int(lengths[at]), greedy)
-
-    @property
-    def _greedy(self) -> SamplingConfig:
-        return self._config.sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P})
-
-    def _regression(self, policy: Policy, step: int) -> Metrics:
-        """Return the results of the regression suite, if it is asked for."""
-        if not self.settings.regression:
-            return {}
-        self._progress(f"evaluating after {step} steps: regression suite")
-        return {"regression": regression(policy, self._greedy, step)}
 
     def _progress(self, text: str) -> None:
         """Report what is done now, unless a stop was requested: what is left is done after a resume."""

@@ -15,7 +15,7 @@ from trainer.recording.recorder import EvaluationRecorder
 from trainer.rewards.source import CallableRewards, RewardSource, ScoredRollout
 
 HELD_OUT = [Task(Prompt.of(text), RUBRIC, text) for text in ("say b", "sing", "a word", "spell it", "hi", "more")]
-NAMES = ("every", "samples", "greedy", "gold", "stop_on_divergence", "regression")
+NAMES = ("every", "samples", "greedy", "gold", "stop_on_divergence")
 EVAL = {"share": 0.5, "every": 2, "samples": 3, "judges": ["gold"]}
 
 
