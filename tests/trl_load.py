@@ -2,7 +2,7 @@
 
     python -m tests.trl_load OPTIONS_AS_JSON
 
-The options are ``model``, ``out`` and ``data``: by trainer a file of JSON lines, a Parquet file, or a folder.
+The options are ``model``, ``out`` and ``data``: by trainer a file of JSON lines or of Parquet.
 The last line of the output is, by trainer, the number of examples, the texts of the first one as it was tokenised, and
 TRL's log, as JSON.
 """
@@ -23,8 +23,6 @@ TRAINERS = {"sft": (SFTTrainer, SFTConfig), "dpo": (DPOTrainer, DPOConfig), "kto
 
 def loaded(path: Path) -> Dataset:
     """Return the examples as `datasets` reads them."""
-    if path.is_dir():
-        return load_dataset(str(path), split="train")
     return load_dataset({".jsonl": "json", ".parquet": "parquet"}[path.suffix], data_files=str(path), split="train")
 
 

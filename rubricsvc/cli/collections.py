@@ -16,7 +16,6 @@ from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     from rubricsvc.collections import Page
-    from rubricsvc.collections.sources import Pages
 
 app = output.group("Collections of documents, to search and to quote.")
 
@@ -58,19 +57,19 @@ def add(
         pages, source = sources.Pages(len(listed), listed), f"pydoc_data.topics of Python {platform.python_version()}"
     options = {"replace": replace, "skip_invalid": skip_invalid}
     with output.progress_bar("documents") as bar:
-        info = collections.add(folder, name, _counted(pages, bar), faults, source=source, **options)
+
+        def counted() -> Iterator[Page]:
+            for number, page in enumerate(pages.pages, start=1):
+                yield page
+                if number % 100 == 0 or number == pages.total:
+                    bar.update(number, max(number, pages.total), "")
+
+        info = collections.add(folder, name, counted(), faults, source=source, **options)
     for message in faults.messages:
         echo(f"skipped {message}")
     if faults.count > len(faults.messages):
         echo(f"… and {faults.count - len(faults.messages)} more")
     show(info._asdict() | {"skipped": faults.count}, as_json)
-
-
-def _counted(pages: Pages, bar: output.ProgressBar) -> Iterator[Page]:
-    for number, page in enumerate(pages.pages, start=1):
-        yield page
-        if number % 100 == 0 or number == pages.total:
-            bar.update(number, max(number, pages.total), "")
 
 
 @app.command("list")

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Annotated, Any
 
 import typer
-from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import counted, echo, show
@@ -18,10 +17,9 @@ from rubricsvc.formats.errors import FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.services.editing import Edit
-from rubricsvc.services.importing import ImportResult, import_file
+from rubricsvc.services.importing import ImportResult
 from rubricsvc.settings import get_settings
 from rubricsvc.store.base import name_of
-from workers import checks
 
 _FORMATS = ", ".join(FORMATS)
 
@@ -58,14 +56,6 @@ def input_file(file: str) -> InputFile:
 def edit_of(by: str | None = None, **fields: Any) -> Edit:
     """Return an edit with these fields by this person, by default the user of the operating system."""
     return Edit(name_of("--by", by) if by is not None else os_user(), policy=get_settings().require_approval, **fields)
-
-
-def import_into(
-    session: Session, file: InputFile, format: str | None, *, kinds: Collection[str], skip_invalid: bool
-) -> ImportResult:
-    """Import a file in the session's transaction."""
-    options: dict[str, Any] = {"check": checks.validate, "edit": edit_of(), "skip_invalid": skip_invalid}
-    return import_file(session, file, format, kinds=kinds, **options)
 
 
 def import_and_report(

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.importing import SkipInvalid, import_into, input_file, report
+from rubricsvc.cli.importing import SkipInvalid, input_file, report
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, estimate_cells, open_output, print_data, show
 from rubricsvc.cli.service import local_service, service
-from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError
 from rubricsvc.queries import ItemFilters, JobFilters, ReportQuery, RescoreQuery
 from rubricsvc.schemas import NewJob, Page, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, JobComparison, PairedBy
+from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy
 from rubricsvc.schemas.waiting import no_worker
-from rubricsvc.services.importing import COMPLETIONS, RECORDS
+from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
@@ -63,24 +62,18 @@ def submit(
             end(s, s.jobs.submit(new), wait, as_json)
         return
     with local_service() as local:
-        source = input_file(file)
-        with local.db.write() as session, _import_hint(file):
-            kinds = (RECORDS, COMPLETIONS)
-            imported = import_into(session, source, format, kinds=kinds, skip_invalid=skip_invalid)
-            submitted = local.jobs.submit_in(session, new, imported)
+        source, kinds = input_file(file), (RECORDS, COMPLETIONS)
+        options: dict[str, Any] = {"check": local.imports.check, "edit": local.imports.edit}
+        try:
+            with local.db.write() as session:
+                imported = import_file(session, source, format, kinds=kinds, skip_invalid=skip_invalid, **options)
+                submitted = local.jobs.submit_in(session, new, imported)
+        except NotApprovedError as error:  # nothing of the file is imported then
+            first = f"import the file first (`rubricsvc rubrics import {file}`)"
+            error.hint = f"use --allow-drafts, or {first}; then {error.hint}"
+            raise
         report(imported)
         end(local, local.jobs.submitted(submitted), wait, as_json)
-
-
-@contextmanager
-def _import_hint(file: str) -> Iterator[None]:
-    """Name the file in the hint of a rubric that is not approved: nothing of the file is imported then."""
-    try:
-        yield
-    except NotApprovedError as error:
-        first = f"import the file first (`rubricsvc rubrics import {file}`)"
-        error.hint = f"use --allow-drafts, or {first}; then {error.hint}"
-        raise
 
 
 @command(app, "list")
@@ -178,7 +171,7 @@ def export(
     *,
     format: Annotated[
         ExportFormat | None,
-        typer.Option(help="Format; `datasets` is a folder for Hugging Face.", show_default="by the ending of --out"),
+        typer.Option(help="Format.", show_default="by the ending of --out"),
     ] = None,
     out: Out = None,
 ) -> None:
@@ -199,12 +192,10 @@ def export(
             with open_output(out) as stream:
                 exporting.write_lines(pages, stream, form)
         elif out is None:
-            what = "a file" if form == "parquet" else "a folder"
-            raise InvalidError(f"{form} is written to {what}", hint="name it with --out")
+            raise InvalidError("parquet is written to a file", hint="name it with --out")
         else:
-            with output.replaced(out, folder=form == "datasets") as part:
-                title = f"Job {job_id}" if form == "datasets" else None
-                exporting.write_parquet(pages, part, query.kind, title=title)
+            with output.replaced(out) as part:
+                exporting.write_parquet(pages, part, query.kind)
     left_out = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.left_out.items() if count)
     echo(f"{counted(counts.rows, 'row')}; left out: {left_out or 'none'}")
     if counts.without_reward:
@@ -216,7 +207,6 @@ def export(
 
 
 MOST_ROWS = 20
-_REASONS = {"not_in_job": "not in", "unfinished": "not finished in", "no_reward": "no reward in"}
 
 
 @app.command()
@@ -242,40 +232,15 @@ def compare(
     for job in (found.a, found.b):
         show(job)
         print_data("")
-    show(_summary(found))
+    record = output.fields_of(found, "differs", "paired", "paired_by", "prompts")
+    record["left_out"] = ", ".join(f"{row.count} {row.reason} in {row.job_ids}" for row in found.left_out)
+    for name in ("mean_difference", "kendall_tau", "spearman", "kendall_tau_within_prompts"):
+        record[name] = " ".join(estimate_cells(getattr(found, name), digits=4))
+    show(record)
     for heading, rows in (("Criteria", found.criteria[:MOST_ROWS]), ("Moved most", found.moved)):
         if rows:
             print_data(f"\n{heading}:")
             show(Page(data=rows, next=None))
-    for row in found.left_out:
-        if row.reason == "unfinished":
-            echo(f"hint: wait for the rest: `rubricsvc jobs wait {row.job_ids[0]}`")
-        elif row.reason == "no_reward":
-            echo(f"hint: `rubricsvc jobs export {row.job_ids[0]}` shows null_reason")
-
-
-def _summary(found: JobComparison) -> dict[str, Any]:
-    prompts = counted(found.prompts, "prompt")
-    left_out = (
-        f"{row.count} {_REASONS[row.reason]} job {' and '.join(map(str, row.job_ids))}" for row in found.left_out
-    )
-    return {
-        "differs": ", ".join(found.differs) or "nothing: the same judge, rubrics and completions",
-        "paired": prompts if found.paired_by == "prompt" else f"{counted(found.paired, 'completion')} of {prompts}",
-        "left out": ", ".join(left_out),
-        "mean difference (B - A)": _estimate(found.mean_difference),
-        "Kendall's tau-b": _estimate(found.kendall_tau),
-        "Spearman's rho": _estimate(found.spearman),
-        "Kendall's tau-b within prompts": _estimate(found.kendall_tau_within_prompts),
-        "verdicts that cross 0.5": sum(row.flips for row in found.criteria),
-    }
-
-
-def _estimate(found: Estimate) -> str:
-    if found.value is None:
-        return f"- ({found.null_reason})"
-    value, interval = estimate_cells(found, digits=4)
-    return f"{value} {interval or f'({found.null_reason})'}"
 
 
 def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:
@@ -373,11 +338,6 @@ def start_worker(db: Database, judge: Judge, *, keep_models: bool = False) -> Ab
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
     from workers.queue.in_process import embedded_worker
 
-    check_engine(judge)
-    return embedded_worker(get_settings(), db, keep_models=keep_models)
-
-
-def check_engine(judge: Judge) -> None:
-    """Make a judge's engine and close it, so that its errors are raised before a worker needs it."""
     fetch_if_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
+    return embedded_worker(get_settings(), db, keep_models=keep_models)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.output import After, Json, Limit, echo, group, print_data, show_page
+from rubricsvc.cli.output import After, Json, Limit, echo, group, print_data, show_list
 from rubricsvc.store import keys
-from rubricsvc.store.tables import KeyRow
 
 app = group("API keys of the service.")
 
@@ -30,15 +29,15 @@ def create(
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List keys without their secrets."""
+    rows: list[dict[str, Any]] = []
     with database() as db, db.read() as session:
-        rows = keys.page(session, after=after, limit=limit + 1)
-        show_page(rows, _row, limit, as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
-
-
-def _row(row: KeyRow) -> dict[str, Any]:
-    moments = {name: getattr(row, f"{name}_at") for name in ("created", "last_used", "expires", "revoked")}
-    days = {name: moment and f"{moment:%Y-%m-%d}" for name, moment in moments.items()}
-    return {"id": row.id, "name": row.name, "key": f"…{row.suffix}", **days}
+        for row in keys.page(session, after=after, limit=limit + 1):
+            moments = {name: getattr(row, f"{name}_at") for name in ("created", "last_used", "expires", "revoked")}
+            days = {name: moment and f"{moment:%Y-%m-%d}" for name, moment in moments.items()}
+            rows.append({"id": row.id, "name": row.name, "key": f"…{row.suffix}", **days})
+    show_list(rows[:limit], as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
+    if len(rows) > limit:
+        echo(f"more rows follow: continue with --after {rows[limit - 1]['id']}, or raise --limit")
 
 
 @app.command()

@@ -140,14 +140,9 @@ def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -
     return asyncio.run(run())
 
 
-def uses_embedded(judge: Judge) -> bool:
-    """Return whether the judge or one of its members uses the embedded model."""
-    return any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
-
-
 def fetch_if_embedded(judge: Judge) -> None:
     """Fetch the embedded model if the judge or one of its members uses it."""
-    if uses_embedded(judge):
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         fetch_embedded()
 
 

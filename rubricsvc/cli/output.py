@@ -178,21 +178,6 @@ def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: s
         echo(empty)
 
 
-def show_page(
-    rows: Sequence[Any], to_record: Callable[[Any], dict[str, Any]], limit: int, as_json: bool, *, empty: str
-) -> None:
-    """Print the first ``limit`` rows, and on stderr how to list further ones; a row more than that says they exist.
-
-    A table has the beginning of long texts, JSON has all of them.
-    """
-    records = [to_record(row) for row in rows[:limit]]
-    if not as_json:
-        records = [{k: shorten(v) if isinstance(v, str) else v for k, v in record.items()} for record in records]
-    show_list(records, as_json, empty=empty)
-    if len(rows) > limit:
-        echo(f"more rows follow: continue with --after {records[-1]['id']}, or raise --limit")
-
-
 def print_table(
     columns: Sequence[str],
     rows: Iterable[Iterable[Any]],

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.db import database
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     Json,
@@ -21,22 +20,17 @@ from rubricsvc.cli.output import (
     group,
     open_output,
     print_data,
-    print_json,
     progress_bar,
     show,
 )
 from rubricsvc.cli.service import service
-from rubricsvc.core.states import APPROVED
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import Paging
 from rubricsvc.settings import get_settings
-from rubricsvc.store import prompts, rubrics
-from rubricsvc.store.tables import PromptRow
 
 if TYPE_CHECKING:
-    from rubricsvc.collections.tasks import Task
     from rubricsvc.formats import Record
-
 
 _CAPABILITY = "find-links, changes or define; repeatable."
 
@@ -58,7 +52,8 @@ def synthesize(
     """
     from rubricsvc.collections import open_collection
     from rubricsvc.collections.tasks import CAPABILITIES, synthesize
-    from rubricsvc.formats.native import dump
+    from rubricsvc.formats import Record
+    from rubricsvc.formats.native import dump, rubric_name
 
     unknown = [name for name in capability or () if name not in CAPABILITIES]
     if unknown:
@@ -71,7 +66,7 @@ def synthesize(
             on_page = partial(bar.update, note="")
             for task in synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, on_page=on_page):
                 counts[task.prompt.tags[0]] += 1
-                yield _record(task)
+                yield Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
 
     with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
         dump(records(), stream)
@@ -82,21 +77,9 @@ def synthesize(
     echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))
 
 
-def _record(task: Task) -> Record:
-    from rubricsvc.core.base import MAX_NAME_LENGTH
-    from rubricsvc.formats import Record
-    from rubricsvc.formats.native import rubric_name
-
-    return Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
-
-
 app = group("Prompts of the policy.")
 
 app.command()(synthesize)
-
-
-def _row(row: PromptRow) -> dict[str, Any]:
-    return {"id": row.id, "external_id": row.external_id, "messages": len(row.value.messages)}
 
 
 @command(app, "list")
@@ -112,15 +95,10 @@ def show_(
     ref: Annotated[str, typer.Argument(help="Id, or the id in the imported file.")], as_json: Json = False
 ) -> None:
     """Show one prompt with its rubrics."""
-    with database() as db, db.read() as session:
-        row = prompts.get(session, ref)
-        versions = rubrics.for_prompt(session, row.id, allow_drafts=True)
-        names = {
-            "rubrics": [one.ref for one in versions if one.state == APPROVED],
-            "drafts": [one.ref for one in versions if one.state != APPROVED],
-        }
-        if as_json:
-            print_json(_row(row) | names | {"prompt": row.content})
-        else:
-            show(_row(row) | names | {"reference": row.value.reference})
-            print_data(f"\n{clean(row.value.text)}")
+    with service() as s:
+        found = s.prompts.get(ref)
+        versions = s.rubrics.page(prompt_id=found.id).data
+    show(found, as_json, columns=("id", "external_id", "digest"))
+    if not as_json:
+        show({"rubrics": [f"{one.name}@{one.version} ({one.state})" for one in versions]})
+        print_data(f"\n{clean(found.prompt.text)}")

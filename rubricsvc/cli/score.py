@@ -22,6 +22,7 @@ from rubricsvc.cli.output import (
     MinCoverage,
     cell,
     exit_with,
+    fields_of,
     print_data,
     print_json,
     print_table,
@@ -95,24 +96,23 @@ def score_and_print(
     as_json: bool,
 ) -> None:
     """Score completions of one prompt, print verdicts and rewards, and exit: with 1 if a reward is missing."""
-    scored = score_lines(judge, rubric, prompt, lines, min_coverage)
-    with exit_with(WITH_FAILURES if any(one.reward.value is None for one in scored) else OK):
-        print_scored(rubric, judge, scored, as_json)
-
-
-def score_lines(
-    judge: Judge,
-    rubric: Rubric,
-    prompt: Prompt,
-    lines: Sequence[tuple[str, CompletionLine]],
-    min_coverage: float | None = None,
-) -> list[Scored]:
-    """Return the verdicts and rewards of named completions of one prompt."""
     verdicts = score_all(judge, rubric, prompt, [line.completion for _, line in lines])
-    return [
+    scored = [
         Scored(name, found, reward_or_null(rubric, found, min_coverage=min_coverage))
         for (name, _), found in zip(lines, verdicts, strict=True)
     ]
+    asked = fields_of(judge, "name", "engine", "model", "digest")
+    with exit_with(WITH_FAILURES if any(one.reward.value is None for one in scored) else OK):
+        if as_json:
+            for one in scored:
+                fields = asdict(one.reward)
+                plain = [plain_verdict(verdict) for verdict in one.verdicts]
+                record = {"name": one.name, "reward": fields.pop("value"), **fields}
+                print_json(record | {"judge": asked, "verdicts": plain})
+        elif len(scored) == 1:
+            _print_one(rubric, scored[0])
+        else:
+            _print_several(rubric, scored)
 
 
 def completions_of(judge: Judge, files: Sequence[str], of_all: Sequence[str]) -> list[tuple[str, CompletionLine]]:
@@ -207,25 +207,6 @@ class Scored(NamedTuple):
     name: str
     verdicts: list[Verdict]
     reward: Reward
-
-
-def print_scored(rubric: Rubric, judge: Judge, scored: Sequence[Scored], as_json: bool) -> None:
-    """Print verdicts and rewards: of several completions side by side, and as JSON a line for each."""
-    if as_json:
-        for one in scored:
-            print_json({"name": one.name, **plain_score(judge, one)})
-    elif len(scored) == 1:
-        _print_one(rubric, scored[0])
-    else:
-        _print_several(rubric, scored)
-
-
-def plain_score(judge: Judge, scored: Scored) -> dict[str, Any]:
-    """Return the reward of a completion, how it was computed, the judge and the verdicts, as plain data."""
-    fields = asdict(scored.reward)
-    asked = {name: getattr(judge, name) for name in ("name", "engine", "model", "digest")}
-    verdicts = [plain_verdict(verdict) for verdict in scored.verdicts]
-    return {"reward": fields.pop("value"), **fields, "judge": asked, "verdicts": verdicts}
 
 
 def _print_one(rubric: Rubric, scored: Scored) -> None:

@@ -309,23 +309,3 @@ def writer(path: Path, schema: Any) -> Iterator[Callable[[list[Row]], None]]:
                 raise _misfit(error) from error
 
         yield write
-
-
-def write_card(folder: Path, title: str, command: str) -> None:
-    """Write the README by which ``datasets.load_dataset`` reads a folder of Parquet files."""
-    (folder / "README.md").write_text(_CARD.format(title=title, command=command), encoding="utf-8")
-
-
-_CARD = """\
----
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/*.parquet
----
-
-# {title}
-
-Exported by `rubricsvc {command}`; `docs/exports.md` of rubricsvc describes the columns.
-"""

@@ -138,7 +138,7 @@ class Item(Wire):
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
-ExportFormat = Literal["jsonl", "csv", "parquet", "datasets"]
+ExportFormat = Literal["jsonl", "csv", "parquet"]
 ExportKind = Literal["completion", "sft", "dpo", "kto"]
 _OPTIONS = {"top": ("sft",), "min_margin": ("dpo",), "noise": ("dpo", "kto"), "threshold": ("kto",)}
 """What kinds an option belongs to."""

@@ -26,7 +26,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.shingles import copy_groups
-from rubricsvc.formats.containers import neutralized, write_card, writer
+from rubricsvc.formats.containers import neutralized, writer
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportKind, ExportQuery
 from rubricsvc.services import job_results
 from rubricsvc.store import jobs, labels
@@ -44,8 +44,6 @@ Row = dict[str, Any]
 Pages = Iterable[list[Row]]
 
 GROUPS_PER_PAGE = 100
-ROWS_PER_SHARD = 50_000
-"""Rows of one Parquet file of a folder."""
 _Z = NormalDist().inv_cdf(0.975)
 _ROUNDING = 1e-12
 
@@ -354,29 +352,16 @@ def write_lines(made: Pages, stream: TextIO, form: ExportFormat) -> None:
         table.writerow({name: neutralized(value) for name, value in cells.items()})
 
 
-def write_parquet(made: Pages, out: Path, kind: ExportKind, *, title: str | None = None) -> None:
-    """Write one Parquet file with a row group for each page; with a ``title`` a folder that ``datasets`` reads.
+def write_parquet(made: Pages, out: Path, kind: ExportKind) -> None:
+    """Write one Parquet file with a row group for each page.
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed.
         InvalidError: A row does not fit the types of the columns.
     """
-    schema = _schema(kind)
-    if title is None:
-        with writer(out, schema) as write:
-            for page in made:
-                write(page)
-        return
-    (out / "data").mkdir(parents=True)
-    remaining = iter(made)
-    for number, page in enumerate(remaining):
-        with writer(out / "data" / f"train-{number:05}.parquet", schema) as write:
-            rows = len(page)
+    with writer(out, _schema(kind)) as write:
+        for page in made:
             write(page)
-            while rows < ROWS_PER_SHARD and (following := next(remaining, None)) is not None:
-                write(following)
-                rows += len(following)
-    write_card(out, title, "jobs export --format datasets")
 
 
 def _schema(kind: ExportKind) -> Any:

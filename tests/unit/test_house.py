@@ -292,7 +292,7 @@ def test_commands_print_after_write_transactions() -> None:
     while len(printing) > before:
         before = len(printing)
         printing |= {name for name, callees in calls.items() if callees & printing}
-    assert {"echo", "print_data", "show", "show_page", "report"} <= printing
+    assert {"echo", "print_data", "show", "show_list", "report"} <= printing
     bad = {
         f"{path.name}:{statement.lineno}: {', '.join(names)}"
         for path, tree in trees.items()

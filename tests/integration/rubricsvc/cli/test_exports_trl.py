@@ -29,7 +29,7 @@ TRAJECTORY = [
     {"role": "assistant", "content": "one two three four"},
 ]
 PROMPTS = ("Count.", [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Count again."}])
-FORMATS = {"sft": "sft.jsonl", "dpo": "dpo.parquet", "kto": "kto"}
+FORMATS = {"sft": "sft.jsonl", "dpo": "dpo.parquet", "kto": "kto.parquet"}
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +49,7 @@ def test_trl_trains_on_exported_examples(cli: Cli, tmp_path: Path) -> None:
     Drainer(db, get_settings()).run(1)
     db.close()
     for kind, name in FORMATS.items():
-        options = ("--format", "datasets") if kind == "kto" else ()
-        assert cli("jobs", "export", 1, "--kind", kind, *options, "--out", name).code == 0
+        assert cli("jobs", "export", 1, "--kind", kind, "--out", name).code == 0
     options = {
         "model": str(tiny_model(tmp_path / "model")),
         "out": str(tmp_path / "out"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pyarrow import parquet
 
 from rubricsvc.core.judge import Judge
@@ -89,19 +88,6 @@ def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp
         for name in found.keys() - {"verdicts"}:
             assert found[name] == expected.get(name), name
     assert read[1]["verdicts"][0]["text"] == "Says thing number 1." and read[1]["verdicts"][0]["value"] == 0.5
-
-
-def test_write_dataset_splits_into_shards(
-    db: Database, job: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exporting, "ROWS_PER_SHARD", 2)
-    exporting.write_parquet(pages(db, job), tmp_path / "set", "completion", title="Job")
-    shards = sorted((tmp_path / "set" / "data").iterdir())
-    assert len(shards) == 4 // max(2, job_results.ITEMS_PER_PAGE) or 1
-    assert [row["completion_id"] for shard in shards for row in parquet.read_table(shard).to_pylist()] == [1, 2, 3, 4]
-    _, front_matter, _ = (tmp_path / "set" / "README.md").read_text().split("---\n")
-    (config,) = yaml.safe_load(front_matter)["configs"]
-    assert config["data_files"] == [{"split": "train", "path": "data/*.parquet"}]
 
 
 def test_export_rejects_unknown_job(db: Database) -> None:
