@@ -168,10 +168,6 @@ def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "rewards.parquet").column("completion").to_pylist() == ["1", "2"]
     assert (tmp_path / "rewards.csv").read_text().startswith("job_id,")
     assert json.loads((tmp_path / "rewards.jsonl").read_text().splitlines()[0]) == lines[0]
-    assert ready("jobs", "export", 1, "--format", "datasets", "--out", tmp_path / "set").code == 0
-    assert parquet.read_table(tmp_path / "set" / "data").num_rows == 2
-    again = ready("jobs", "export", 1, "--format", "datasets", "--out", tmp_path / "set")
-    assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 2
 
 
 @pytest.mark.parametrize("name", ["rewards.xlsx", "rewards.json", "rewards.jsonl.gz"])

@@ -67,22 +67,6 @@ def sampled(policy: Policy, prompts: Sequence[Prompt] = PROMPTS[:2], group: int 
     return policy.sample(prompts, group, settings, seed=3)
 
 
-@pytest.fixture
-def ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every turn end within its tokens."""
-    from trainer.policies import decoding
-
-    draw = decoding.sample_tokens
-
-    def ended(*args: object) -> tuple[torch.Tensor, torch.Tensor | None]:
-        tokens, nucleus = draw(*args)  # type: ignore[arg-type]
-        calls["drawn"] += 1
-        return (torch.zeros_like(tokens) if calls["drawn"] % 3 == 0 else tokens), nucleus
-
-    calls = {"drawn": 0}
-    monkeypatch.setattr(decoding, "sample_tokens", ended)
-
-
 @pytest.mark.usefixtures("ending")
 @pytest.mark.parametrize("top_p", [1.0, 0.9])
 def test_logprobs_of_episodes_equal_plain_forward_passes(top_p: float) -> None:
