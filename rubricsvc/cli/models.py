@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from rubricsvc import telemetry
-from rubricsvc.cli.output import echo, progress_bar
+from rubricsvc.cli.output import echo
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -147,8 +147,8 @@ def fetch_if_embedded(judge: Judge) -> None:
 
 
 def fetch_embedded() -> None:
-    """Unpack the embedded model into the cache, with a progress bar, if it is missing."""
+    """Unpack the embedded model into the cache if it is missing."""
     cache = get_settings().cache_dir
     if not (cache / NAME).is_dir():
-        with progress_bar("embedded model") as bar:
-            embedded_model(cache, lambda what, share: bar.update(round(share * 100), 100, what))
+        echo("fetching the embedded model (93 MB, once)")
+        embedded_model(cache)

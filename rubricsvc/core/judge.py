@@ -154,7 +154,6 @@ class Endpoint(Value):
     outage_timeout_s: float = Field(120.0, ge=0.0, le=86400.0, description="Seconds to wait for a server that is down.")
     concurrency: int = Field(64, ge=1, le=4096, description="Simultaneous requests of a process.")
     requests_per_minute: int | None = Field(None, ge=1, description="Rate limit of a process.")
-    tokens_per_minute: int | None = Field(None, ge=1, description="Rate limit of a process.")
     prompt_lists: bool = Field(True, description="Send a completion's readouts in one request, where possible.")
     price: Price | None = Field(None, description="Price in US dollars per million tokens.")
 

@@ -121,7 +121,7 @@ OVER_BUDGET = {
     "rubricsvc/client": 920,
     "rubricsvc/cli": 6_180,
     "rubricsvc": 36_950,
-    "workers/engines": 2_990,
+    "workers/engines": 2_855,
     "workers/checks": 2_780,
     "workers/audit": 1_120,
     "workers/authoring": 2_740,

@@ -469,8 +469,8 @@ def fetch_embedded(progress: Progress, judge: Judge | None = None) -> None:
     needed = judge is None or any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
     cache = get_settings().cache_dir
     if needed and not (cache / NAME).is_dir():
-        with progress.task("embedded model") as bar:
-            embedded_model(cache, lambda what, share: bar.update(round(share * 100), 100, what))
+        progress.message("fetching the embedded model (93 MB, once)")
+        embedded_model(cache)
 
 
 def plan(run: RunConfig, judge: RunJudge, tasks: RunTasks, *, resume: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from rubricsvc.core.judge import Price
@@ -49,28 +49,19 @@ class SpendingLimit:
 current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class CallEstimate:
-    """The size of a call before it is made: an estimate of its ``tokens``, and its maximum cost in US dollars."""
-
-    tokens: int
-    max_cost: float = 0.0
-
-    @classmethod
-    def of(cls, request: EngineRequest, questions: tuple[Question, ...], price: Price | None) -> CallEstimate:
-        """Estimate at four characters a token; the maximum assumes one token a byte and replies of full length."""
-        tokens, max_cost = 0, 0.0
-        for question in questions:
-            texts = request.texts(question)
-            reply = 1 if question.labels else request.sampling.max_tokens
-            tokens += sum(map(len, texts)) // 4 + reply
-            if price:
-                size = sum(len(text.encode("utf-8", "replace")) for text in (*texts, repr(question.schema or "")))
-                max_cost += price.max_cost(size + _TEMPLATE_TOKENS, reply)
-        return cls(tokens, max_cost)
+def max_cost(request: EngineRequest, questions: tuple[Question, ...], price: Price | None) -> float:
+    """Return the maximum cost of a call in US dollars: one token a byte, and replies of full length."""
+    cost = 0.0
+    if price is None:
+        return cost
+    for question in questions:
+        texts = (*request.texts(question), repr(question.schema or ""))
+        size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        cost += price.max_cost(size + _TEMPLATE_TOKENS, 1 if question.labels else request.sampling.max_tokens)
+    return cost
 
 
-async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Outcome:
+async def charge(send: Send, max_cost: float, price: Price | None) -> Outcome:
     """Return the outcome of ``send`` with its cost, or fail with ``budget`` where its maximum cost is not covered.
 
     A call whose tokens the server does not count, or that is cut off, costs its maximum; a refusal costs nothing.
@@ -78,14 +69,14 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Out
     if price is None:
         return await send()
     budget = current_budget.get()
-    if budget is not None and not await budget.reserve(estimate.max_cost):
-        detail = f"${estimate.max_cost:.4g}, the maximum cost of this call, exceeds what is left of the budget"
+    if budget is not None and not await budget.reserve(max_cost):
+        detail = f"${max_cost:.4g}, the maximum cost of this call, exceeds what is left of the budget"
         return RequestFailed(Failure(Reason.BUDGET, detail))
-    cost = estimate.max_cost
+    cost = max_cost
     try:
         outcome = await send()
         if not isinstance(outcome, RequestFailed):
-            share = estimate.max_cost / len(outcome)
+            share = max_cost / len(outcome)
             outcome = [
                 replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))
                 if isinstance(reply, Reply) and reply.usage
@@ -97,5 +88,5 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Out
             cost = 0.0
     finally:
         if budget is not None:
-            budget.settle(estimate.max_cost, cost)
+            budget.settle(max_cost, cost)
     return outcome

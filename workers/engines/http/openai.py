@@ -24,7 +24,7 @@ from structlog import get_logger
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed, chat_messages
-from workers.engines.budget import CallEstimate
+from workers.engines.budget import max_cost
 from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
 from workers.engines.http.throttle import Breaker, Throttle
 
@@ -344,7 +344,7 @@ class OpenAIEngine:
             took = time.perf_counter() - start
             return [replace(reply, latency_s=took) if isinstance(reply, Reply) else reply for reply in outcome]
 
-        return await self.throttle.call(send, CallEstimate.of(request, questions, self._endpoint.price))
+        return await self.throttle.call(send, max_cost(request, questions, self._endpoint.price))
 
     def _body(self, request: EngineRequest, question: Question, structured: bool) -> dict[str, Any]:
         server = self._server

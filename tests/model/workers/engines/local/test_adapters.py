@@ -53,10 +53,8 @@ def copied(adapter: Path, tmp_path: Path) -> Path:
     [
         {},
         {"use_rslora": True},
-        {"rank_pattern": {"q_proj": 2, "layers.1.mlp.up_proj": 3}, "alpha_pattern": {"v_proj": 32}},
         {"target_modules": r".*\.1\..*_proj"},
         {"layers_to_transform": [1]},
-        {"exclude_modules": ["o_proj"]},
     ],
 )
 def test_merge_equals_pefts(tiny: Path, tmp_path: Path, options: dict[str, Any]) -> None:
@@ -125,7 +123,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], type[RubricsvcError]]] = {
     "whole modules": (edit(modules_to_save=["lm_head"]), InvalidError),
     "PiSSA": (edit(init_lora_weights="pissa"), InvalidError),
     "a setting of a later peft": (edit(use_later=True), InvalidError),
-    "invalid pattern": (edit(rank_pattern={"(": 2}), InvalidError),
+    "ranks by module": (edit(rank_pattern={"q_proj": 2}), InvalidError),
     "another rank": (edit(r=8), InvalidError),
     "too large a scale": (edit(lora_alpha=1e300), InvalidError),
     "too large a sum": (edit_tensors(lambda tensors: [t.fill_(1e30) for t in tensors.values()] and None), InvalidError),

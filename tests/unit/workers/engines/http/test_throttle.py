@@ -15,7 +15,7 @@ from rubricsvc.core.verdict import Reason
 from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.unit.workers.engines.requests import ask_at
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
-from workers.engines.budget import CallEstimate
+from workers.engines.http import throttle
 from workers.engines.http.throttle import AdaptiveConcurrency, Breaker, RateLimiter, Throttle
 
 
@@ -75,8 +75,11 @@ def simulated_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("simulated_clock")
 def test_rate_limiter_holds_in_any_period() -> None:
     async def run() -> list[float]:
-        limiter = RateLimiter(5, period_s=1.0)
-        return [(await limiter.reserve(1)).at for _ in range(12)]
+        limiter, starts = RateLimiter(5, period_s=1.0), []
+        for _ in range(12):
+            await limiter.start()
+            starts.append(throttle.time.monotonic())
+        return starts
 
     assert asyncio.run(run()) == [0.0] * 5 + [1.0] * 5 + [2.0] * 2
 
@@ -101,7 +104,7 @@ def test_throttle_pauses_all_calls_for_retry_after(retry_after_s: float, sent: i
     async def run() -> None:
         breaker = Breaker(alive, name="m", outage_timeout_s=0)
         throttle = Throttle(Endpoint(concurrency=1, max_retries=1), breaker, first_pause_s=0.001)
-        calls = [asyncio.create_task(throttle.call(send, CallEstimate(1))) for _ in range(3)]
+        calls = [asyncio.create_task(throttle.call(send, 0.0)) for _ in range(3)]
         _, waiting = await asyncio.wait(calls, timeout=0.2 if sent == 1 else 20)
         for call in waiting:
             call.cancel()
@@ -127,7 +130,7 @@ def throttled(*retry_after_s: float, calls: int = 1, **fields: Any) -> list[Any]
         endpoint = Endpoint(concurrency=1, **fields)
         breaker = Breaker(_alive, name="m", outage_timeout_s=endpoint.outage_timeout_s)
         throttle = Throttle(endpoint, breaker, first_pause_s=0.001)
-        return await asyncio.gather(*(throttle.call(send, CallEstimate(1)) for _ in range(calls)))
+        return await asyncio.gather(*(throttle.call(send, 0.0) for _ in range(calls)))
 
     return asyncio.run(run())
 
