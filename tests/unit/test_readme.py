@@ -57,15 +57,6 @@ def test_readme_make_targets_exist() -> None:
     assert {name for name in named if name != "bench"} <= rules
 
 
-def test_readme_tree_matches_the_repository() -> None:
-    (block,) = re.findall(r"^```\n(rubricsvc/.*?)```", README, re.S | re.M)
-    path: list[str] = []
-    for line in block.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        path = [*path[:depth], line.split()[0]]
-        assert (ROOT / "".join(path)).exists(), line
-
-
 def test_readme_python_blocks_run() -> None:
     code, _ = re.findall(r"```python\n(.*?)```", README, re.S)  # the second speaks to a service: see test_serve
     scope: dict[str, object] = {}
