@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -57,10 +56,7 @@ from workers import checks
 if TYPE_CHECKING:
     from rubricsvc.core.audit import Rate
     from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, TestOutcome
-    from workers.authoring.model_lint import ModelLint
-    from workers.authoring.planted_faults import FaultOptions
     from workers.authoring.proposals import Proposal
-    from workers.engines.base import Engine
 
 Names = list[str] | None
 MOST_ROWS = 20
@@ -79,75 +75,46 @@ def lint_(
         Literal["error", "warning", "info", "never"], typer.Option(help="Least severity that exits with 1.")
     ] = "error",
     explain: Annotated[str | None, typer.Option(metavar="RULE", help="Explain a rule, or `all`, and exit.")] = None,
-    with_model: Annotated[
-        str | None, typer.Option(metavar="JUDGE", help="Judge that decides more rules: embedded, a URL, or a name.")
-    ] = None,
-    model: Model = None,
-    api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
     """Check a file or a stored rubric: list all errors, and what is wrong with the rubrics.
 
     Exits with 2 if the file has errors, and with 1 if there are findings of the severity --fail-on or above. With
     --json an error is an object with file, line, column, path, code and message, and a finding one with rule,
-    severity, rubric, criterion, message and fix. No model is asked unless --with-model names a judge; with --json its
-    findings have the value and the probability, too, and `not_measured` names a rule that it could not decide.
+    severity, rubric, criterion, message and fix. No model is asked.
     """
-    from workers.authoring.model_lint import MODEL_RULES, ModelRule
-
     if explain is not None:
-        known = RULES | MODEL_RULES
-        for one in known.values() if explain == "all" else [rule_named(explain, known)]:
-            asked = ("asks", "threshold") if isinstance(one, ModelRule) else ()
-            output.show(
-                output.fields_of(one, "name", "severity", "summary", *asked, "why", "fix", "bad", "good"), as_json
-            )
+        for one in RULES.values() if explain == "all" else [rule_named(explain)]:
+            output.show(output.fields_of(one, "name", "severity", "summary", "why", "fix", "bad", "good"), as_json)
         return
     if target is None:
         raise InvalidError("no file and no rubric is named", hint="rubricsvc rubrics lint FILE, or - for stdin")
-    rules = rules_of(rule or (), ignore or (), severity, known=RULES | MODEL_RULES)
-    if with_model is None and (of_model := MODEL_RULES.keys() & set(rule or ())):
-        raise InvalidError(f"a model decides {', '.join(sorted(of_model))}", hint="add --with-model JUDGE", path="rule")
-    judge = _lint_judge(with_model, model, api_key_env) if with_model is not None else None
+    rules = rules_of(rule or (), ignore or (), severity)
     bad, records = False, list[Record]()
     if (stored := find_stored(target)) is not None:
         records = [stored[0]]
     else:
         bad, records = _read_records(target, format, as_json)
     subjects = [(one.name, Subject(one.rubric, one.prompt)) for one in records if one.rubric is not None]
-    by_model = _ask_rules(judge, rules, [one for _, one in subjects]) if judge is not None else []
-    count, failed, unknown = 0, False, False
-
-    def fails(severity: str) -> bool:
-        return fail_on != "never" and SEVERITIES.index(severity) <= SEVERITIES.index(fail_on)
-
-    for number, (name, subject) in enumerate(subjects):
+    count, failed = 0, False
+    for name, subject in subjects:
         found = lint(subject.rubric, subject.prompt, rules=rules, empty_value=checks.value_of_empty)
-        found += by_model[number].findings if by_model else []
-        unmeasured = by_model[number].unmeasured if by_model else []
         count += len(found)
-        failed |= any(fails(one.severity) for one in found)
-        unknown |= any(fails(one.rule.severity) for one in unmeasured)
+        if fail_on != "never":
+            failed |= any(SEVERITIES.index(one.severity) <= SEVERITIES.index(fail_on) for one in found)
         if as_json:
             show_list(({"rubric": name, **one.model_dump()} for one in found), True)
-            for lacking in unmeasured:
-                fields = {"criterion": lacking.criterion, "reason": lacking.reason}
-                print_json({"rubric": name, "not_measured": lacking.rule.name, **fields})
-        elif found or unmeasured:
+        elif found:
             print_data(f"\n{output.clean(name)}")
             for finding in found:
                 where = f"  {finding.criterion}" if finding.criterion is not None else ""
                 message = " ".join(finding.message.split())
                 print_data(output.clean(f"  {finding.severity:<7}  {finding.rule}{where}: {message}"))
                 print_data(output.clean(f"           fix: {finding.fix}"))
-            for lacking in unmeasured:
-                reason = shorten(lacking.reason, 120)
-                print_data(output.clean(f"  not measured  {lacking.rule.name}  {lacking.criterion}: {reason}"))
     if not as_json:
         more = "; `rubricsvc rubrics lint --explain RULE` says why a rule matters" if count else ""
         echo(f"{counted(count, 'finding')}{more}" if count else "no findings")
-    code = output.UNAVAILABLE if unknown else output.OK
-    raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else code)
+    raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else output.OK)
 
 
 def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool, list[Record]]:
@@ -189,28 +156,6 @@ def _summary(record: Record) -> dict[str, Any]:
     }
 
 
-def _lint_judge(name: str, model: str | None, api_key_env: str | None) -> Judge:
-    from workers.authoring.planted_faults import check_askable
-
-    judge = judge_of(name, model, "readout", api_key_env)
-    check_askable(judge)
-    return judge.map_leaves(without_outage)
-
-
-def _ask_rules(judge: Judge, rules: Sequence[Any], subjects: Sequence[Subject]) -> list[ModelLint]:
-    """Return what the judge finds in each rubric."""
-    from workers.authoring.model_lint import lint_by_model
-
-    with progress_bar("criteria") as bar:
-        on_done = bar.counter(sum(len(one.judged) for one in subjects))
-
-        async def run(engine: Engine) -> list[ModelLint]:
-            found = (lint_by_model(engine, judge, rules, one, on_done=on_done) for one in subjects)
-            return list(await asyncio.gather(*found))
-
-        return ask(judge, run)
-
-
 MOST_MISSED = 10
 _RATES = ("caught", "95%", "false alarms", "95%", "noticed", "95%")
 _EXIT = {"failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE, "passed": output.OK}
@@ -218,7 +163,6 @@ _EXIT = {"failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE, "pass
 _MARK = {True: "pass", False: "FAIL", None: "not measured"}
 
 _FAULTS = "Plant faults by rule into good examples, and count those that are caught."
-_FAULTS_BY = "Judge whose model writes the faults instead."
 _MIN_CATCH = "Least catch rate of each criterion that passes."
 
 
@@ -227,7 +171,6 @@ def test(
     *,
     judge: JudgeOption = None,
     faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
-    faults_by: Annotated[str | None, typer.Option(help=_FAULTS_BY, show_default=False)] = None,
     min_catch: Annotated[float | None, typer.Option(min=0, max=1, help=_MIN_CATCH, show_default=False)] = None,
     name: OfSeveral = None,
     model: Model = None,
@@ -247,28 +190,16 @@ def test(
         raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
     given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
     judges = [given or no_judge(found.rubric) for found in targets]
-    options = None
-    if faults or faults_by is not None or min_catch is not None:
-        from workers.authoring.planted_faults import FaultOptions
+    from workers.authoring.planted_faults import RubricTestRun
 
-        options = FaultOptions(_writer(faults_by, api_key_env), min_catch)
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
         for found, one in zip(targets, judges, strict=True):
-            result = _run(found, one.map_leaves(without_outage), options)
+            run = RubricTestRun(found.rubric, found.prompt, one.map_leaves(without_outage), ask, _progress)
+            result = run.run(faults=faults, min_catch=min_catch)
             outcomes.add(result.outcome)
             _report(found, result, _store(found, result, by), as_json)
     raise typer.Exit(next(code for outcome, code in _EXIT.items() if outcome in outcomes))
-
-
-def _writer(name: str | None, api_key_env: str | None) -> Judge | None:
-    return judge_of(name, None, "written", api_key_env).map_leaves(without_outage) if name is not None else None
-
-
-def _run(found: RubricTarget, judge: Judge, faults: FaultOptions | None) -> RubricTest:
-    from workers.authoring.planted_faults import RubricTestRun
-
-    return RubricTestRun(found.rubric, found.prompt, judge, ask=ask, progress=_progress).run(faults)
 
 
 @contextmanager

@@ -457,7 +457,6 @@ def _estimate(one: Any) -> str:
 _FILE = "File with prompts; - is stdin."
 _REFERENCES = "Policy whose completions are references too."
 _SPECIFICATION = "Principles: file with the specification."
-_RUBRICS = "Merge: rubric, as name or name@version; repeatable."
 MAX_TOKENS, LOCAL_TOKENS = 4096, 512
 """Maximum tokens of a rubric, of any model and of one that transformers runs in this process, which is slow."""
 _TOKENS = "Maximum tokens of a rubric."
@@ -476,7 +475,6 @@ def generate(
     better: Annotated[str | None, typer.Option(help="Contrastive: policy of the better completions.")] = None,
     worse: Annotated[str | None, typer.Option(help="Contrastive: policy of the worse completions.")] = None,
     specification: Annotated[Path | None, typer.Option(help=_SPECIFICATION)] = None,
-    rubric: Annotated[list[str] | None, typer.Option(help=_RUBRICS, show_default="all of the prompt")] = None,
     collection: Annotated[str | None, typer.Option(help="Grounded: collection of documents to read first.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 0.7,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
@@ -510,7 +508,7 @@ def generate(
         with db.write() as session:
             most = max_tokens or _max_tokens(session, judge)
             options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=most, seed=seed)
-            generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
+            generation = Generation.model_validate(options)
             ids = _prompt_ids(session, source, format, prompts)[:limit]
             job_id = submit_generation(session, judge, ids, generation, key=key, name=name, budget=budget).id
             is_new = PUBLISHED in session.info

@@ -12,9 +12,8 @@ from pydantic import Field, model_validator
 from rubricsvc.core.base import Name, Text, UnitInterval, Value
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 
-Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "merge", "grounded"]
+Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "grounded"]
 
 MAX_REDRAWS = 20
 NO_RUBRIC = "no_rubric"
@@ -73,12 +72,6 @@ class Generation(Value):
     better: Name | None = Field(default=None, description="Contrastive: policy whose completions are the better ones.")
     worse: Name | None = Field(default=None, description="Contrastive: policy whose completions are the worse ones.")
     specification: Specification | None = Field(default=None, description="Principles: the specification.")
-    rubrics: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=1000,
-        description="Merge: rubrics by name or name@version; by default the newest version of each of the prompt's.",
-    )
     research: Research | None = Field(default=None, description="Grounded: the collection to read first.")
     gate: bool = Field(default=True, description="Try each rubric on completions that are known to be bad.")
     gate_judge: Name | None = Field(default=None, description="Judge of the gate; by default the one that generates.")
@@ -153,7 +146,6 @@ class Provenance(Value):
     repairs: int = Field(description="Times that this sample was sent back.")
     sources: tuple[SourceText, ...] = Field(default=(), description="Texts that the generator was shown.")
     research: ResearchNotes | None = Field(default=None, description="What the generator read first.")
-    parents: tuple[str, ...] = Field(default=(), description="Rubrics that it was made from, as name@version.")
     raw_reply: str = Field(description="The reply, as it came; empty where the model was not needed.")
     cleaned: str | None = Field(
         default=None, description="What was removed from the reply or disarmed in it; null: nothing."
@@ -195,14 +187,6 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class ParentRubric:
-    """A stored rubric of the prompt, with its name@version."""
-
-    ref: str
-    rubric: Rubric
-
-
-@dataclass(frozen=True)
 class AuthoringTask:
     """What a rubric is written for, and what it may be written from and tried on.
 
@@ -214,7 +198,6 @@ class AuthoringTask:
         labelled: Completions of the prompt with the mean of their overall labels.
         contrast: For the method contrastive; None where no completion is better than another.
         trajectories: For the method traces.
-        parents: For the method merge: the rubrics, oldest first.
         specification: For the method principles, with its text.
         collections_dir: Folder of the collections of documents on this machine, for the method grounded.
     """
@@ -226,6 +209,5 @@ class AuthoringTask:
     labelled: Sequence[tuple[Completion, float]] = ()
     contrast: Contrast | None = None
     trajectories: Sequence[Trajectory] = ()
-    parents: Sequence[ParentRubric] = ()
     specification: Specification | None = None
     collections_dir: Path | None = None

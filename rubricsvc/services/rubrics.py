@@ -309,7 +309,7 @@ def submit_generation(
 
 
 def prepared(session: Session, generation: Generation, collections_dir: Path | None = None) -> Generation:
-    """Return the settings as a job keeps them: specification stored, rubrics as name@version, collection with digest.
+    """Return the settings as a job keeps them: specification stored, collection with digest.
 
     Raises:
         InvalidError: An option is missing or belongs to another method, or names what is not stored.
@@ -321,10 +321,6 @@ def prepared(session: Session, generation: Generation, collections_dir: Path | N
     if generation.gate_judge is not None:
         with _at("gate_judge"):
             judges.get(session, generation.gate_judge)
-    if generation.rubrics is not None:
-        with _at("rubrics"):
-            rows = [rubrics.get(session, ref, allow_drafts=True) for ref in generation.rubrics]
-        changes["rubrics"] = tuple(dict.fromkeys(row.ref for row in rows))
     if (given := generation.specification) is not None:
         with _at("specification"):
             digest = prompts.add_text(session, given.text) if given.text is not None else given.digest or ""
@@ -349,7 +345,6 @@ _OPTIONS: dict[str, Method] = {
     "better": "contrastive",
     "worse": "contrastive",
     "specification": "principles",
-    "rubrics": "merge",
     "research": "grounded",
 }
 """Options that belong to one method."""

@@ -16,7 +16,6 @@ from rubricsvc.core.generation import (
     AuthoringTask,
     Contrast,
     Generation,
-    ParentRubric,
     Provenance,
     Specification,
     Trajectory,
@@ -181,7 +180,6 @@ def inputs_of_prompt(
         labelled=labelled(session, prompt_id, sides) if generation.gate else (),
         contrast=sides,
         trajectories=traces,
-        parents=parents(session, prompt_id, generation) if method == "merge" else (),
         specification=specification(session, generation),
         collections_dir=collections_dir,
     )
@@ -263,20 +261,6 @@ def trajectories(session: Session, prompt_id: int) -> tuple[Trajectory, ...]:
 
 def _calls_tools(row: CompletionRow) -> bool:
     return any(message.get("tool_calls") or message["role"] == "tool" for message in row.content["messages"])
-
-
-def parents(session: Session, prompt_id: int, generation: Generation) -> tuple[ParentRubric, ...]:
-    """Return the rubrics to merge: those of this prompt that the settings name, or the newest of each of its names.
-
-    Without names, those that were merged before are left out.
-    """
-    if generation.rubrics is not None:
-        named = [rubrics.get(session, ref, allow_drafts=True) for ref in generation.rubrics]
-        rows = [row for row in named if row.prompt_id in (None, prompt_id)]
-    else:
-        newest = rubrics.for_prompt(session, prompt_id, allow_drafts=True)
-        rows = [row for row in newest if (row.provenance or {}).get("method") != "merge"]
-    return tuple(ParentRubric(row.ref, row.value) for row in rows)
 
 
 def specification(session: Session, generation: Generation) -> Specification | None:

@@ -44,7 +44,6 @@ class Draft:
         redraws: Samples before this one that were no rubric.
         repairs: Times that this sample was sent back.
         sources: The texts that the author was shown, beside the prompt.
-        parents: The rubrics that it was made from, as name@version.
         research: What the author looked for before it wrote.
         cleaned: What was removed from the reply or disarmed in it.
     """
@@ -55,7 +54,6 @@ class Draft:
     redraws: int
     repairs: int
     sources: tuple[SourceText, ...] = ()
-    parents: tuple[str, ...] = ()
     research: ResearchNotes | None = None
     cleaned: str | None = None
 

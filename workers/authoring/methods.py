@@ -15,7 +15,6 @@ from rubricsvc.core.rubric import Criterion, Rubric, Source
 from rubricsvc.core.trajectory import steps_of
 from rubricsvc.core.untrusted import clean
 from workers.authoring.author import Author, Draft, GenerationError, Reader, rubric_reader, sha256_of
-from workers.authoring.merging import merge
 from workers.authoring.research import grounded
 from workers.authoring.rubric_replies import Documents
 from workers.authoring.templates import SMALL_MODELS, documents_of, shown, shown_all
@@ -130,7 +129,6 @@ METHODS: Mapping[Method, Callable[[Author, AuthoringTask], Awaitable[Draft]]] = 
     "contrastive": contrastive,
     "principles": principles,
     "traces": traces,
-    "merge": merge,
     "grounded": grounded,
 }
 

@@ -1,7 +1,7 @@
 """The test of a rubric by a judge: its examples, and faults that are planted into good ones, to see which are caught.
 
 By rule, the sentences that carry a criterion's content are deleted or altered, a fault is added, or a check is
-violated. Or a model writes the faults.
+violated.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.core.base import storable
-from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Binary, Check, Criterion, Rubric, nearest_level
-from rubricsvc.core.rubric_example import MAX_TEXT, NumberRange, RubricExample
+from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError
 from rubricsvc.lint.duplicates import content_words
 from rubricsvc.stats.intervals import rate
-from workers.authoring.author import GenerationError, ask_model
 from workers.authoring.gate import ASKABLE, sentence_places, sentences
-from workers.authoring.templates import read, shown
-from workers.engines.base import Engine, Question
+from workers.engines.base import Engine
 from workers.scoring.completions import score
 from workers.scoring.questions import questions_of
 
@@ -357,8 +354,7 @@ _Place = tuple[str, str]
 """The keys of an example and of a criterion."""
 
 NO_BASE = "no example says that a completion is good by it"
-NO_RULE = "no rule makes a fault: add `evidence` to an example, or write faults with --faults-by"
-NOT_WRITTEN = "the model wrote no fault"
+NO_RULE = "no rule makes a fault: add `evidence` to an example"
 
 
 async def catch_faults(tester: RubricTester, faults: Sequence[Fault]) -> list[FaultTest]:
@@ -398,7 +394,6 @@ def fault_report(
     examples: Sequence[ExampleTest],
     *,
     min_catch: float | None = None,
-    no_fault: str = NO_RULE,
 ) -> FaultReport:
     """Return the catch rate of each criterion, and how often the judge saw a fault in a base without one.
 
@@ -408,15 +403,12 @@ def fault_report(
         found: Verdicts on the faults.
         examples: Verdicts on the examples themselves.
         min_catch: Least catch rate that passes.
-        no_fault: Why a criterion with a base has no fault.
     """
     alarms = _alarms(bases, examples)
     parts = []
-    for key, criterion in rubric.by_key.items():
+    for key in rubric.by_key:
         own = [one for one in found if one.criterion == key]
-        reason = NO_BASE
-        if any(base.criterion.key == key for base in bases):
-            reason = no_fault if criterion.check is None else NO_RULE
+        reason = NO_RULE if any(base.criterion.key == key for base in bases) else NO_BASE
         rates = _rates(own, {place: alarm for place, alarm in alarms.items() if place[1] == key})
         unmeasured = sum(one.caught is None for one in own)
         skipped = None if own else reason
@@ -447,55 +439,6 @@ def _rates(found: Sequence[FaultTest], alarms: Mapping[_Place, bool | None]) -> 
     }
 
 
-SAMPLING = Sampling(temperature=0.7, max_tokens=4096)
-SAMPLES = 3
-"""Replies that are asked for before there is no text."""
-
-NO_TEXT = "no_text"
-"""The reason if no reply is a text that can be used."""
-
-WRITTEN = "written"
-"""Kind of the faults that a model writes."""
-
-
-async def write_faults(
-    engine: Engine, judge: Judge, prompt: Prompt | None, bases: Sequence[GoodExample], on_done: OnDone = lambda: None
-) -> list[Fault]:
-    """Return a fault by the model for each base whose criterion is judged; where it writes none, none."""
-
-    async def write(base: GoodExample) -> Fault | None:
-        criterion, good = base.criterion, base.example.text
-        values = {"prompt": shown("question", prompt_of(base.example, prompt).text), "answer": shown("answer", good)}
-        values["pitfall" if criterion.weight < 0 else "demand"] = shown("criterion", criterion.text)
-
-        def is_rewritten(text: str) -> bool:
-            return text.split() != good.split() and len(good) / 3 <= len(text) <= 3 * len(good) + 400
-
-        try:
-            return Fault(base, WRITTEN, await _write(engine, judge, "fault", values, is_rewritten))
-        except GenerationError as error:
-            if error.reason != NO_TEXT:
-                raise
-            return None
-        finally:
-            on_done()
-
-    written = await asyncio.gather(*(write(base) for base in bases if base.criterion.check is None))
-    return [one for one in written if one is not None]
-
-
-async def _write(
-    engine: Engine, judge: Judge, name: str, values: Mapping[str, str], is_usable: Callable[[str], object]
-) -> str:
-    template = read(name)
-    for sample in range(SAMPLES):
-        reply = await ask_model(engine, judge, template, Question(template.question(values), sample=sample), SAMPLING)
-        text = storable(reply.text).strip()
-        if not reply.truncated and len(text) <= MAX_TEXT and is_usable(text):
-            return text
-    raise GenerationError(NO_TEXT, f"{SAMPLES} replies of {judge.name!r} are no text that can be used")
-
-
 Result = TypeVar("Result")
 Action = Callable[[Engine], Coroutine[Any, Any, Result]]
 
@@ -512,19 +455,6 @@ Progress = Callable[[str, int], AbstractContextManager[OnDone]]
 
 
 @dataclass(frozen=True)
-class FaultOptions:
-    """How faults are made.
-
-    Attributes:
-        faults_by: Judge whose model writes them; without one they are planted by rule.
-        min_catch: Least catch rate of each criterion that passes.
-    """
-
-    faults_by: Judge | None = None
-    min_catch: float | None = None
-
-
-@dataclass(frozen=True)
 class RubricTestRun:
     """Tests one rubric by one judge; ``prompt`` is that of the rubric."""
 
@@ -534,8 +464,8 @@ class RubricTestRun:
     ask: Ask
     progress: Progress
 
-    def run(self, faults: FaultOptions | None = None) -> RubricTest:
-        """Ask the judge about the examples, then about the faults."""
+    def run(self, *, faults: bool = False, min_catch: float | None = None) -> RubricTest:
+        """Ask the judge about the examples, then about faults; a criterion fails below ``min_catch``."""
         check_testable(self.judge, self.rubric, self.prompt)
         examples = self.rubric.examples or ()
         tests = self._asked("examples", len(examples), lambda tester: tester.run_examples(examples))
@@ -544,7 +474,7 @@ class RubricTestRun:
             judge_digest=self.judge.digest,
             rubric_digest=self.rubric.digest,
             examples=tuple(tests),
-            faults=self._fault_report(tests, faults) if faults is not None else None,
+            faults=self._fault_report(tests, min_catch) if faults or min_catch is not None else None,
         )
 
     def _asked(
@@ -559,26 +489,9 @@ class RubricTestRun:
 
             return self.ask(self.judge, run)
 
-    def _fault_report(self, tests: Sequence[ExampleTest], options: FaultOptions) -> FaultReport:
+    def _fault_report(self, tests: Sequence[ExampleTest], min_catch: float | None) -> FaultReport:
         """Plant faults into the good examples, and ask the judge about them."""
         bases = good_examples(self.rubric)
-        by_rule = [base for base in bases if base.criterion.check is not None or options.faults_by is None]
-        faults: list[Fault] = [fault for base in by_rule for fault in faults_by_rule(self.rubric, base)]
-        if (writer := options.faults_by) is not None:
-            judged = [base for base in bases if base.criterion.check is None]
-            with self.progress("writing faults", len(judged)) as on_done:
-                faults += self._written(
-                    writer, lambda engine: write_faults(engine, writer, self.prompt, judged, on_done)
-                )
+        faults = [fault for base in bases for fault in faults_by_rule(self.rubric, base)]
         caught = self._asked("faults", len(faults), lambda tester: catch_faults(tester, faults))
-        no_fault = NO_RULE if options.faults_by is None else NOT_WRITTEN
-        return fault_report(self.rubric, bases, caught, tests, min_catch=options.min_catch, no_fault=no_fault)
-
-    def _written(self, writer: Judge, action: Action[Result]) -> Result:
-        try:
-            return self.ask(writer, action)
-        except GenerationError as error:
-            if error.reason == NO_TEXT:
-                raise
-            hint = "start its server, or plant faults by rule: --faults"
-            raise UnavailableError(f"{writer.name}: {error.message}", hint=hint) from error
+        return fault_report(self.rubric, bases, caught, tests, min_catch=min_catch)

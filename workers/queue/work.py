@@ -180,7 +180,6 @@ class GenerationWork:
             repairs=draft.repairs,
             sources=draft.sources,
             research=draft.research,
-            parents=draft.parents,
             raw_reply=draft.raw_reply,
             cleaned=draft.cleaned,
             gate=findings,

@@ -187,23 +187,3 @@ def generate(cli: Cli, *args: object, code: int = 0, stdin: str = "") -> dict[st
 def provenance(cli: Cli, name: str) -> dict[str, Any]:
     found: dict[str, Any] = cli("rubrics", "show", name, "--provenance").json
     return found
-
-
-def criteria(cli: Cli, ref: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cli("rubrics", "show", ref, "--json").json["rubric"]["criteria"]
-    return found
-
-
-def test_merge_keeps_each_criterion_once_and_names_its_parents(cli: Cli, server: ScriptedServer) -> None:
-    generate(cli, "--method", "contrastive", "--better", "new", "--worse", "old")
-    asked = server.count
-    found = generate(cli, "--method", "merge", "--no-gate")
-    assert (found["rubrics"], found["checks"], found["negatives"], server.count) == (1, 1, 1, asked + 1)
-    assert provenance(cli, "sky-merge")["parents"] == ["sky-one-shot@1", "sky-contrastive@1"]
-    assert [one["weight"] for one in criteria(cli, "sky-merge@1")] == [6.0, 1.0, -4.0]
-    same = ("--rubric", "sky-one-shot@1", "--rubric", "sky-one-shot", "--rubric", "sky-merge")
-    short = cli("rubrics", "generate", "--judge", "writer", "--method", "merge", "--no-gate", *same[:2], "--wait")
-    assert short.code == 1 and "second rubric" in short.err
-    one = generate(cli, "--method", "merge", "--no-gate", *same[:4], code=1)
-    assert one["reasons"] == {"no_rubrics": 1}
-    assert generate(cli, "--method", "merge", "--no-gate", *same)["rubrics"] == 1

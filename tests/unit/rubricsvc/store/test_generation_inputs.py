@@ -7,7 +7,6 @@ import pytest
 from rubricsvc.core.generation import AuthoringTask, Generation, Specification
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import rubrics as generating
 from rubricsvc.store import completions, labels, prompts, rubrics
@@ -69,22 +68,6 @@ def test_contrast_takes_labels_and_leaves_every_other_to_the_gate(each_db: Datab
     assert len(measured) == 6 and not measured & {"answer 11", "answer 1"}
 
 
-def test_parents_are_the_newest_of_each_name_or_those_that_are_named(each_db: Database, prompt: int) -> None:
-    other = Rubric(criteria=RUBRIC.criteria[:2])
-    with each_db.write() as session:
-        rubrics.add(session, RUBRIC, name="a", prompt_id=prompt, state="draft")
-        rubrics.add(session, other, name="a", prompt_id=prompt, state="draft")
-        rubrics.add(session, RUBRIC, name="b", prompt_id=prompt)
-        merged = rubrics.add(session, RUBRIC, name="m", prompt_id=prompt, state="draft")
-        merged.provenance = {"method": "merge"}
-        rubrics.add(session, RUBRIC, name="shared")
-        rubrics.add(session, RUBRIC, name="elsewhere", prompt_id=prompts.add(session, Prompt.of("How?")).id)
-    assert [one.ref for one in task(each_db, prompt, method="merge").parents] == ["a@2", "b@1"]
-    named = ("a@1", "shared", "m", "elsewhere", "a@1")
-    found = task(each_db, prompt, method="merge", rubrics=named).parents
-    assert [one.ref for one in found] == ["a@1", "shared@1", "m@1"] and found[0].rubric == RUBRIC
-
-
 def test_prepared_stores_the_specification_once_by_its_digest(each_db: Database, prompt: int) -> None:
     given = {"method": "principles", "specification": {"name": "house", "text": "Be brief."}}
     with each_db.write() as session:
@@ -107,8 +90,6 @@ def test_prepared_stores_the_specification_once_by_its_digest(each_db: Database,
         ({"specification": {"name": "a", "text": "b"}}, "specification"),
         ({"method": "contrastive", "better": "a"}, "worse"),
         ({"method": "traces", "better": "a", "worse": "b"}, "better"),
-        ({"method": "merge", "rubrics": ("unknown",)}, "rubrics"),
-        ({"rubrics": ("unknown",)}, "rubrics"),
         ({"gate_judge": "unknown"}, "gate_judge"),
     ],
 )
