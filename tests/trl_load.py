@@ -2,7 +2,7 @@
 
     python -m tests.trl_load OPTIONS_AS_JSON
 
-The options are ``model``, ``out`` and ``data``: by trainer a file of JSON lines or of Parquet.
+The options are ``model``, ``out`` and ``data``: by trainer a file of JSON lines.
 The last line of the output is, by trainer, the number of examples, the texts of the first one as it was tokenised, and
 TRL's log, as JSON.
 """
@@ -16,14 +16,14 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, SFTConfig, SFTTrainer
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
-TRAINERS = {"sft": (SFTTrainer, SFTConfig), "dpo": (DPOTrainer, DPOConfig), "kto": (KTOTrainer, KTOConfig)}
+TRAINERS = {"sft": (SFTTrainer, SFTConfig), "dpo": (DPOTrainer, DPOConfig)}
 
 
 def loaded(path: Path) -> Dataset:
     """Return the examples as `datasets` reads them."""
-    return load_dataset({".jsonl": "json", ".parquet": "parquet"}[path.suffix], data_files=str(path), split="train")
+    return load_dataset("json", data_files=str(path), split="train")
 
 
 def step(name: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
 Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
-_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv"}
 
 
 @command(app)
@@ -186,23 +186,15 @@ def export(
     if form == "csv" and query.kind != "completion":
         raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
     counts = ExportCounts()
-    with local_service() as local:
-        pages = local.jobs.export(job_id, query, counts)
-        if form in ("jsonl", "csv"):
-            with open_output(out) as stream:
-                exporting.write_lines(pages, stream, form)
-        elif out is None:
-            raise InvalidError("parquet is written to a file", hint="name it with --out")
-        else:
-            with output.replaced(out) as part:
-                exporting.write_parquet(pages, part, query.kind)
+    with local_service() as local, open_output(out) as stream:
+        exporting.write_lines(local.jobs.export(job_id, query, counts), stream, form)
     left_out = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.left_out.items() if count)
     echo(f"{counted(counts.rows, 'row')}; left out: {left_out or 'none'}")
     if counts.without_reward:
         echo(f"{counted(counts.without_reward, 'completion')} without a reward; null_reason and the verdicts say why")
-    if query.kind in ("dpo", "kto") and counts.noise:
+    if query.kind == "dpo" and counts.noise:
         echo(f"uncertain: within the judge's noise, standard deviation {cell(counts.noise)} of a reward, at 95 %")
-    elif query.kind in ("dpo", "kto"):
+    elif query.kind == "dpo":
         echo("nothing counts as uncertain: measure the noise with `rubricsvc judges repeatability`")
 
 

@@ -17,7 +17,7 @@ from rubricsvc.core.formulas import (
     absolute_weights,
     formula_for,
 )
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Criterion, Rubric, scale_values
 from rubricsvc.core.rubric_example import ROUNDING
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import cut
@@ -166,3 +166,57 @@ def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage:
         weights = absolute_weights(rubric)
         judged = math.fsum(weights[verdict.criterion] for verdict in verdicts if verdict.value is not None)
         return Reward(None, judged / math.fsum(weights.values()), rubric.formula, null_reason=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One criterion's part in the reward of a completion, before the veto and the clip.
+
+    Attributes:
+        verdict: None where the criterion has none.
+        contribution: What it added. None without a reward, or if it was not judged.
+        gain: How much higher the reward would be if the value of this criterion alone were the best on
+            its scale, at least 0. None without a reward, or if it was not judged.
+        vetoes: Whether it is the required criterion that took the reward down to 0.
+    """
+
+    criterion: Criterion
+    verdict: Verdict | None
+    contribution: float | None = None
+    gain: float | None = None
+    vetoes: bool = False
+
+
+def contributions(
+    rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage: float | None = None
+) -> list[Contribution]:
+    """Return the part of each criterion in the reward, in the rubric's order; ``min_coverage`` as of `reward`.
+
+    The gain is computed with the formula itself, so it is exact for all formulas. For a weighted mean it is
+    weight · (1 - value) / sum of the positive weights, for a pitfall |weight| · value / sum, and the gains add up to
+    what the reward lacks. With ``min``, two criteria that are equally low have a gain of 0 each.
+    """
+    verdicts = list(verdicts)
+    by_key = {verdict.criterion: verdict for verdict in verdicts}
+    result = reward_or_null(rubric, verdicts, min_coverage=min_coverage)
+    if result.value is None:
+        return [Contribution(criterion, by_key.get(criterion.key)) for criterion in rubric.criteria]
+    judged = {key: by_key[key].value for key in rubric.by_key if key in by_key}
+    values: Values = {key: value for key, value in judged.items() if value is not None}
+    how = formula_for(rubric, rubric.formula)
+    now, _ = raw_reward(rubric, values, how)
+    parts = []
+    for criterion in rubric.criteria:
+        key, gain = criterion.key, None
+        if key in values:
+            levels, best = scale_values(criterion.scale) or (0.0, 1.0), now
+            for value in {levels[0], levels[-1]} - {values[key]}:
+                with suppress(FormulaError):  # such as a division by zero in an expression
+                    best = max(best, raw_reward(rubric, values | {key: value}, how)[0])
+            gain = best - now
+        parts.append(
+            Contribution(
+                criterion, by_key.get(key), result.contributions.get(key), gain, vetoes=key == result.vetoed_by
+            )
+        )
+    return parts

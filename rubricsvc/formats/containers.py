@@ -8,8 +8,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -280,7 +279,8 @@ def write_parquet(rows: Iterable[Row], path: Path) -> None:
     try:
         parquet.write_table(pa.Table.from_pylist([_filled(row) for row in rows]), path, compression="zstd")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise _misfit(error) from error
+        message = f"a row does not fit into Parquet: {error}"
+        raise InvalidError(message, hint="write JSON lines: --out FILE.jsonl") from error
 
 
 def _filled(value: Any) -> Any:
@@ -288,24 +288,3 @@ def _filled(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _filled(item) for name, item in value.items() if item != {}}
     return [_filled(item) for item in value] if isinstance(value, list) else value
-
-
-def _misfit(error: Exception) -> InvalidError:
-    return InvalidError(f"a row does not fit into Parquet: {error}", hint="write JSON lines: --out FILE.jsonl")
-
-
-@contextmanager
-def writer(path: Path, schema: Any) -> Iterator[Callable[[list[Row]], None]]:
-    """Open a Parquet file, and yield the function that writes a row group to it."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    with parquet.ParquetWriter(path, schema, compression="zstd") as file:
-
-        def write(rows: list[Row]) -> None:
-            try:
-                file.write_table(pa.Table.from_pylist(rows, schema=schema))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-                raise _misfit(error) from error
-
-        yield write

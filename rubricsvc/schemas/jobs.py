@@ -138,35 +138,30 @@ class Item(Wire):
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
-ExportFormat = Literal["jsonl", "csv", "parquet"]
-ExportKind = Literal["completion", "sft", "dpo", "kto"]
-_OPTIONS = {"top": ("sft",), "min_margin": ("dpo",), "noise": ("dpo", "kto"), "threshold": ("kto",)}
-"""What kinds an option belongs to."""
+ExportFormat = Literal["jsonl", "csv"]
+ExportKind = Literal["completion", "sft", "dpo"]
 
 
 class ExportQuery(Wire):
     """What is exported: rewards and verdicts with their texts, or examples for TRL's trainers."""
 
     kind: ExportKind = Field(
-        "completion", description="A row for each completion, or examples for TRL: sft, dpo (pairs) or kto (labels)."
+        "completion", description="A row for each completion, or examples for TRL: sft or dpo (pairs)."
     )
     top: int | None = Field(None, ge=1, description="sft: completions of each prompt; by default the best one.")
     min_margin: float | None = Field(None, ge=0, description="dpo: minimum difference of the rewards.")
     noise: float | None = Field(
         None,
         ge=0,
-        description="dpo, kto: standard deviation of a reward if the judge is asked again; by default as measured by"
+        description="dpo: standard deviation of a reward if the judge is asked again; by default as measured by"
         " `judges repeatability`.",
-    )
-    threshold: float | None = Field(
-        None, description="kto: reward of a desirable completion; by default the mean of the prompt."
     )
 
     @model_validator(mode="after")
     def _options_of_the_kind(self) -> ExportQuery:
-        for name, kinds in _OPTIONS.items():
-            if getattr(self, name) is not None and self.kind not in kinds:
-                raise ValueError(f"{name} is an option of kind {' or '.join(kinds)}")
+        for name, kind in (("top", "sft"), ("min_margin", "dpo"), ("noise", "dpo")):
+            if getattr(self, name) is not None and self.kind != kind:
+                raise ValueError(f"{name} is an option of kind {kind}")
         return self
 
 
@@ -176,7 +171,7 @@ class ExportCounts:
 
     ``close``: a tie, or closer than ``min_margin``. ``uncertain``: within the judge's noise at 95 %. ``contradictory``:
     the same texts are ordered or labelled the other way, too. ``near_duplicates``: the texts repeat another example, or
-    those of a pair each other. ``lower``: not among the best. ``single``: nothing to compare it with.
+    those of a pair each other. ``lower``: not among the best.
     """
 
     items: int = 0

@@ -9,8 +9,8 @@ from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from rubricsvc.core.contributions import contributions
 from rubricsvc.core.estimate import Estimate, mean_estimate
+from rubricsvc.core.reward import contributions
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import (
     ComparedJob,

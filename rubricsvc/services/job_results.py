@@ -6,18 +6,16 @@ from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from statistics import pstdev
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.contributions import Contribution, by_gain, contributions
 from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import Contribution, contributions
 from rubricsvc.core.verdict import Usage
-from rubricsvc.schemas import Item
 from rubricsvc.store import items, jobs, verdicts
 
 if TYPE_CHECKING:
@@ -52,27 +50,18 @@ class Distribution:
 class ItemDetail:
     """An item with its texts; ``parts`` are in the rubric's order."""
 
-    item: Item
+    row: ItemRow
     prompt: Prompt
     completion: Completion
     parts: Sequence[Contribution]
-
-    @property
-    def reward(self) -> float | None:
-        """The reward, if there is one."""
-        return self.item.reward
-
-    @property
-    def gains(self) -> list[Contribution]:
-        """The criteria with a gain, the largest first."""
-        return by_gain(self.parts)
 
 
 @dataclass
 class CriterionTotals:
     """Sums over the completions of a job for a criterion, or for all criteria of a tag or a group.
 
-    ``gain`` sums the gains over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts.
+    ``gain`` sums the gains over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts, of
+    which ``met`` are 0.5 or more.
     """
 
     name: str
@@ -88,21 +77,6 @@ class CriterionTotals:
     vetoes: int = 0
     values: float = 0.0
     gain: float = 0.0
-
-    @property
-    def mean_value(self) -> float | None:
-        """The mean value of the scored verdicts."""
-        return self.values / self.scored if self.scored else None
-
-    @property
-    def met_share(self) -> float | None:
-        """The share of scored verdicts with a value of 0.5 or more."""
-        return self.met / self.scored if self.scored else None
-
-    @property
-    def mean_gain(self) -> float | None:
-        """The mean gain over the completions with a reward."""
-        return self.gain / self.rewarded if self.rewarded else None
 
     def add(self, parts: Iterable[Contribution], *, rewarded: bool) -> None:
         """Add the criteria of one completion."""
@@ -123,21 +97,6 @@ class CriterionTotals:
 
 
 @dataclass(frozen=True)
-class JobHeader:
-    """What was submitted, and when."""
-
-    id: int
-    name: str
-    status: str
-    judge: Judge
-    created_at: datetime
-    finished_at: datetime | None
-    budget: float | None
-    spent: float
-    min_coverage: float | None
-
-
-@dataclass(frozen=True)
 class JobResults:
     """The results of a job.
 
@@ -151,7 +110,8 @@ class JobResults:
         without_reward: The first ones by id; ``null_reasons`` counts all.
     """
 
-    job: JobHeader
+    job: JobRow
+    judge: Judge
     progress: JobProgress
     summary: JobSummary
     rubrics: Counter[str]
@@ -171,46 +131,82 @@ class JobResults:
 
 
 def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnProgress = lambda *_: None) -> JobResults:
-    """Read the results of a job, finished or not.
+    """Read the results of a job, finished or not: memory grows with its distinct criteria, and by two numbers an item.
 
     Raises:
         NotFoundError: no such job.
     """
     with db.read() as session:
         job = jobs.scoring(session, job_id)
-        names = JobHeader.__dataclass_fields__.keys() - {"judge"}
-        header = JobHeader(judge=job.judge.value, **{name: getattr(job, name) for name in names})
+        judge = job.judge.value
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
-    totals, done = _Totals(), 0
-    for page in pages(db, job_id):
-        for row, detail in page:
-            totals.add(row, detail.parts)
-        done += len(page)
-        on_progress(done, progress.total, "")
+    rubrics, formulas = Counter[str](), Counter[str]()
+    criteria: dict[tuple[str, str], CriterionTotals] = {}
+    tags: dict[str, CriterionTotals] = {}
+    groups: dict[str, CriterionTotals] = {}
+    usage: Usage | None = None
+    rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
+    for done, detail in enumerate((one for page in pages(db, job_id) for one in page), start=1):
+        row, rewarded = detail.row, detail.row.reward is not None
+        rubrics[row.rubric.ref] += 1
+        if row.reward is not None:
+            formulas[str(row.formula)] += 1
+            values, of_prompts = rewards.setdefault(row.completion.policy, (array("d"), array("q")))
+            values.append(row.reward)
+            of_prompts.append(row.completion.prompt_id)
+        usage = total_usage([usage, *(part.verdict.usage for part in detail.parts if part.verdict)])
+        members: dict[tuple[str, str], list[Contribution]] = {}
+        for part in detail.parts:
+            criterion = part.criterion
+            key = criterion.key, criterion.text
+            criteria.setdefault(key, CriterionTotals(*key, kind=criterion.kind)).add([part], rewarded=rewarded)
+            for tag in criterion.tags:
+                members.setdefault(("tag", tag), []).append(part)
+            if criterion.group:
+                members.setdefault(("group", criterion.group[0]), []).append(part)
+        for (kind, name), parts in members.items():
+            sums = tags if kind == "tag" else groups
+            sums.setdefault(name, CriterionTotals(name)).add(parts, rewarded=rewarded)
+        if done % ITEMS_PER_PAGE == 0 or done == progress.total:
+            on_progress(done, progress.total, "")
+    all_values = [value for values, _ in rewards.values() for value in values]
+    all_prompts = [prompt for _, of_prompts in rewards.values() for prompt in of_prompts]
+    low, high = bounds(min(all_values, default=0.0), max(all_values, default=1.0))
+    policies = {name: made for name, of in rewards.items() if (made := distribution(*of, low, high)) is not None}
+
+    def by_gain(sums: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
+        return sorted(sums.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text))
+
     with db.read() as session:
-        job = jobs.get(session, job_id)
-        worst = _extremes(session, job, extremes, sort="reward", rewarded=True)
-        listed = {one.item.id for one in worst}
-        best = _extremes(session, job, extremes, sort="-reward", rewarded=True)
+
+        def listed(**selection: Any) -> list[ItemDetail]:
+            return _details(session, job, items.page(session, job_id, limit=extremes, **selection))
+
+        worst = listed(sort="reward", rewarded=True)
+        known = {one.row.id for one in worst}
         return JobResults(
-            job=header,
+            job=job,
+            judge=judge,
             progress=progress,
             summary=summary,
-            rubrics=totals.rubrics,
-            formulas=totals.formulas,
-            criteria=_by_gain(totals.criteria),
-            tags=_by_gain(totals.tags),
-            groups=_by_gain(totals.groups),
-            usage=totals.usage,
+            rubrics=rubrics,
+            formulas=formulas,
+            low=low,
+            high=high,
+            rewards=distribution(all_values, all_prompts, low, high),
+            policies=dict(sorted(policies.items(), key=lambda item: -(item[1].mean.value or 0.0))),
+            criteria=by_gain(criteria),
+            tags=by_gain(tags),
+            groups=by_gain(groups),
+            usage=usage,
             worst=worst,
-            best=[one for one in best if one.item.id not in listed],
-            without_reward=_extremes(session, job, extremes, rewarded=False),
+            best=[one for one in listed(sort="-reward", rewarded=True) if one.row.id not in known],
+            without_reward=listed(rewarded=False),
             null_reasons=items.null_reasons(session, job_id),
-            **totals.distributions(),
         )
 
 
-def pages(db: Database, job_id: int) -> Iterator[list[tuple[ItemRow, ItemDetail]]]:
+def pages(db: Database, job_id: int) -> Iterator[list[ItemDetail]]:
     """Yield all items of a job by id, in pages with a transaction each.
 
     Raises:
@@ -220,93 +216,26 @@ def pages(db: Database, job_id: int) -> Iterator[list[tuple[ItemRow, ItemDetail]
     while True:
         with db.read() as session:
             job = jobs.scoring(session, job_id)
-            rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
-            found = _details(session, job, rows)
-        if not rows:
+            found = _details(session, job, items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE))
+        if not found:
             return
-        yield list(zip(rows, found, strict=True))
-        after = rows[-1].id
-
-
-def _extremes(session: Session, job: JobRow, count: int, **selection: Any) -> list[ItemDetail]:
-    return _details(session, job, items.page(session, job.id, limit=count, **selection))
+        yield found
+        after = found[-1].row.id
 
 
 def _details(session: Session, job: JobRow, rows: Sequence[ItemRow]) -> list[ItemDetail]:
     """Return these items of the job with their texts and verdicts."""
     by_item = verdicts.for_items(session, [row.id for row in rows])
     rubrics = {row.rubric_id: row.rubric.value for row in rows}
-    found = []
-    for row in rows:
-        prompt, completion = row.completion.prompt, row.completion.value
-        item = Item.of(
+    return [
+        ItemDetail(
             row,
-            prompt_id=prompt.id,
-            prompt_external_id=prompt.external_id,
-            completion_external_id=completion.id,
-            policy=row.completion.policy,
-            rubric=row.rubric.ref,
-            verdicts=(),
+            row.completion.prompt.value,
+            row.completion.value,
+            contributions(rubrics[row.rubric_id], by_item.get(row.id, []), min_coverage=job.min_coverage),
         )
-        judged = by_item.get(row.id, [])
-        parts = contributions(rubrics[row.rubric_id], judged, min_coverage=job.min_coverage)
-        found.append(ItemDetail(item, prompt.value, completion, parts))
-    return found
-
-
-def _by_gain(rows: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
-    return sorted(rows.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text))
-
-
-class _Totals:
-    """Sums over the items of a job: memory grows with its distinct criteria, and by two numbers an item."""
-
-    def __init__(self) -> None:
-        self.rubrics: Counter[str] = Counter()
-        self.formulas: Counter[str] = Counter()
-        self.criteria: dict[tuple[str, str], CriterionTotals] = {}
-        self.tags: dict[str, CriterionTotals] = {}
-        self.groups: dict[str, CriterionTotals] = {}
-        self.usage: Usage | None = None
-        self._rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
-
-    def add(self, row: ItemRow, parts: Sequence[Contribution]) -> None:
-        """Add one item."""
-        self.rubrics[row.rubric.ref] += 1
-        if row.reward is not None:
-            self.formulas[str(row.formula)] += 1
-            values, prompts = self._rewards.setdefault(row.completion.policy, (array("d"), array("q")))
-            values.append(row.reward)
-            prompts.append(row.completion.prompt_id)
-        self.usage = total_usage([self.usage, *(part.verdict.usage for part in parts if part.verdict)])
-        tags: dict[str, list[Contribution]] = {}
-        groups: dict[str, list[Contribution]] = {}
-        for part in parts:
-            criterion = part.criterion
-            key = criterion.key, criterion.text
-            own = self.criteria.setdefault(key, CriterionTotals(*key, kind=criterion.kind))
-            own.add([part], rewarded=row.reward is not None)
-            for tag in criterion.tags:
-                tags.setdefault(tag, []).append(part)
-            if criterion.group:
-                groups.setdefault(criterion.group[0], []).append(part)
-        for named, sums in ((tags, self.tags), (groups, self.groups)):
-            for name, members in named.items():
-                sums.setdefault(name, CriterionTotals(name)).add(members, rewarded=row.reward is not None)
-
-    def distributions(self) -> dict[str, Any]:
-        """Return the distribution of all rewards and by policy, over the same range."""
-        values = [value for part, _ in self._rewards.values() for value in part]
-        prompts = [prompt for _, part in self._rewards.values() for prompt in part]
-        low, high = bounds(min(values, default=0.0), max(values, default=1.0))
-        policies = {name: distribution(*part, low, high) for name, part in self._rewards.items()}
-        ranked = sorted(policies.items(), key=lambda item: -(item[1].mean.value or 0.0) if item[1] else 0.0)
-        return {
-            "low": low,
-            "high": high,
-            "rewards": distribution(values, prompts, low, high),
-            "policies": dict(ranked),
-        }
+        for row in rows
+    ]
 
 
 def distribution(values: Sequence[float], prompts: Sequence[Hashable], low: float, high: float) -> Distribution | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from rubricsvc.core.contributions import Contribution
+from rubricsvc.core.reward import Contribution
 from rubricsvc.core.verdict import Evidence
 from rubricsvc.services.job_results import CriterionTotals, ItemDetail, JobResults
 from rubricsvc.web.pages import render, weight

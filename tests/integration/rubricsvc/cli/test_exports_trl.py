@@ -1,4 +1,4 @@
-"""TRL's SFT, DPO and KTO trainers load what `jobs export` writes, and take a step on it."""
+"""TRL's SFT and DPO trainers load what `jobs export` writes, and take a step on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRAJECTORY = [
     {"role": "assistant", "content": "one two three four"},
 ]
 PROMPTS = ("Count.", [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Count again."}])
-FORMATS = {"sft": "sft.jsonl", "dpo": "dpo.parquet", "kto": "kto.parquet"}
+FORMATS = {"sft": "sft.jsonl", "dpo": "dpo.jsonl"}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_trl_trains_on_exported_examples(cli: Cli, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert {kind: one["examples"] for kind, one in found.items()} == {"sft": 2, "dpo": 6, "kto": 6}
+    assert {kind: one["examples"] for kind, one in found.items()} == {"sft": 2, "dpo": 6}
     for one in found.values():
         assert one["log"][0]["step"] == 1 and math.isfinite(one["log"][0]["loss"])
     first = {kind: one["first"] for kind, one in found.items()}
@@ -67,4 +67,3 @@ def test_trl_trains_on_exported_examples(cli: Cli, tmp_path: Path) -> None:
     turns = "<|im_end|>\n<|im_start|>tool\nhit<|im_end|>\n<|im_start|>assistant\n"
     assert first["sft"]["input_ids"] == f"{asked}I look.{turns}one two three four<|im_end|>\n"
     assert list(first["dpo"].values()) == [asked, "one two<|im_end|>\n", "one<|im_end|>\n"]
-    assert (first["kto"]["prompt_ids"], first["kto"]["completion_ids"]) == (asked, "one<|im_end|>\n")

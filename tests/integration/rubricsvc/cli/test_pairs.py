@@ -1,4 +1,4 @@
-"""`jobs export --kind sft`, `dpo` and `kto`."""
+"""`jobs export --kind sft` and `dpo`."""
 
 from __future__ import annotations
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import parquet
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
@@ -76,18 +74,6 @@ def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
         "reward": "-0.5",
     }
     assert read["failed"] == "'=c:timeout"
-
-
-def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp_path: Path) -> None:
-    path = tmp_path / "rewards.parquet"
-    exporting.write_parquet(pages(db, job), path, "completion")
-    assert parquet.ParquetFile(path).num_row_groups == 4 // job_results.ITEMS_PER_PAGE or 1
-    rows = [row for page in pages(db, job) for row in page]
-    read = parquet.read_table(path).to_pylist()
-    for expected, found in zip(rows, read, strict=True):
-        for name in found.keys() - {"verdicts"}:
-            assert found[name] == expected.get(name), name
-    assert read[1]["verdicts"][0]["text"] == "Says thing number 1." and read[1]["verdicts"][0]["value"] == 0.5
 
 
 def test_export_rejects_unknown_job(db: Database) -> None:

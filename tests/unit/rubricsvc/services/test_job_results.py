@@ -55,14 +55,14 @@ def test_read_results_sums_by_criterion_by_falling_gain(db: Database, job: int) 
         ("States the dose.", 4),
     ]
     rude, source, dose, _ = results.criteria
-    assert (rude.gain, rude.rewarded, rude.mean_gain) == (pytest.approx(1.0), 6, pytest.approx(1 / 6))
-    assert (rude.met_share, rude.mean_value, rude.weights) == (0.25, 0.25, {-2.0})
+    assert (rude.gain, rude.rewarded) == (pytest.approx(1.0), 6)
+    assert (rude.met, rude.scored, rude.values, rude.weights) == (2, 8, 2.0, {-2.0})
     assert (source.vetoes, source.met) == (2, 6)
-    assert (dose.failed, dose.scored, dose.gain, dose.mean_value) == (
+    assert (dose.failed, dose.scored, dose.gain, dose.values) == (
         1,
         3,
         pytest.approx(0.375),
-        pytest.approx(2.5 / 3),
+        2.5,
     )
 
 
@@ -71,9 +71,9 @@ def test_read_results_has_distributions_and_extremes(db: Database, job: int) -> 
     results = read_results(db, job, extremes=3, on_progress=lambda done, total, _note: seen.append(done * total))
     assert results.rewards is not None and results.rewards.n == 6
     assert [(name, one.n) for name, one in results.policies.items()] == [("a", 4), ("b", 2)]
-    assert [one.reward for one in results.worst] == pytest.approx([0.0, 0.0, 0.125])
-    assert [one.reward for one in results.best] == pytest.approx([1.0, 1.0])  # the third is among the worst
-    assert [one.reward for one in results.without_reward] == [None, None]
+    assert [one.row.reward for one in results.worst] == pytest.approx([0.0, 0.0, 0.125])
+    assert [one.row.reward for one in results.best] == pytest.approx([1.0, 1.0])  # the third is among the worst
+    assert [one.row.reward for one in results.without_reward] == [None, None]
     assert sum(results.null_reasons.values()) == 2
     assert results.usage is not None and (results.usage.prompt, results.usage.completion) == (220, 44)
     assert (results.rubrics, results.formulas) == ({"r0@1": 4, "r1@1": 4}, {"weighted_mean": 6})

@@ -47,8 +47,8 @@ def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[li
     rows = [row for page in exporting.pages(db, job, ExportQuery(kind=kind, **rules), counts) for row in page]
     assert counts.rows == len(rows)
     short = [tuple(row[name][0]["content"] for name in ("chosen", "rejected") if name in row) for row in rows]
-    if kind in ("sft", "kto"):
-        short = [(row["completion"][0]["content"], *([row["label"]] if "label" in row else [])) for row in rows]
+    if kind == "sft":
+        short = [(row["completion"][0]["content"],) for row in rows]
     return short, {name: count for name, count in counts.left_out.items() if count}
 
 
@@ -93,16 +93,6 @@ def test_dpo_leaves_out_what_more_people_order_the_other_way(
         )
     pairs, left_out = exported(db, job, "dpo")
     assert (len(pairs), left_out.get("contradictory", 0)) == (kept, 1 - kept)
-
-
-def test_kto_labels_by_the_mean_or_a_threshold(db: Database) -> None:
-    job = scored(db, {"a": [0.9], "b": [0.6], "c": [0.3]}, {"only": [0.7]})
-    assert exported(db, job, "kto") == ([("a", True), ("c", False)], {"uncertain": 1, "single": 1})
-    assert exported(db, job, "kto", threshold=0.65, noise=0.02) == (
-        [("a", True), ("b", False), ("c", False), ("only", True)],
-        {},
-    )
-    assert exported(db, job, "kto", threshold=0.65, noise=0.1) == ([("a", True), ("c", False)], {"uncertain": 2})
 
 
 def test_noise_is_that_of_the_judge(db: Database) -> None:
