@@ -7,46 +7,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from rubricsvc.core.base import Name, Value
 from rubricsvc.core.fingerprint import canonical_json, digest
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
-
-
-def _describe_call(schema: Any) -> None:
-    """Describe both shapes of a tool call in its JSON schema."""
-    properties = schema.pop("properties")
-    properties["arguments"] |= {"anyOf": [{"type": properties["arguments"].pop("type")}, {"type": "object"}]}
-    called = {"name": properties["name"], "arguments": properties["arguments"]}
-    openai = {
-        "id": properties["id"],
-        "type": {"const": "function"},
-        "index": {"type": "integer"},
-        "function": _object(called, "name"),
-    }
-    del schema["type"], schema["required"], schema["additionalProperties"]
-    schema["anyOf"] = [_object(properties, "name"), _object(openai, "function")]
-
-
-def _describe_message(schema: Any) -> None:
-    """Describe in the JSON schema of a message what OpenAI's shape has beyond ours."""
-    part = {"type": "object", "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}
-    texts = [{"type": "string"}, {"type": "array", "items": part | {"required": ["type", "text"]}}]
-    properties = schema["properties"]
-    properties["content"] |= {"anyOf": [*texts, {"type": "null"}]}
-    properties["content"].pop("type", None)
-    properties |= {name: {"type": "null", "description": "Null, or left out."} for name in _UNSET_BY_OPENAI}
-    schema["required"].remove("content")
-    schema["anyOf"] = [
-        {"properties": {"content": {"anyOf": texts}}, "required": ["content"]},
-        {"properties": {"tool_calls": {"type": "array", "minItems": 1}}, "required": ["tool_calls"]},
-    ]
-
-
-def _object(properties: dict[str, Any], required: str) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}
 
 
 _UNSET_BY_OPENAI = ("refusal", "audio", "function_call")
@@ -58,8 +24,6 @@ class ToolCall(Value):
 
     OpenAI's shape, ``{id, type, function: {name, arguments}}``, and arguments that are a mapping are accepted too.
     """
-
-    model_config = ConfigDict(json_schema_extra=_describe_call)
 
     name: str = Field(description="Name of the tool.")
     arguments: str = Field("", description="The model's text, usually a JSON object.")
@@ -92,8 +56,6 @@ class Message(Value):
 
     OpenAI's shape is accepted too: null content beside tool calls, or a list of text parts.
     """
-
-    model_config = ConfigDict(json_schema_extra=_describe_message)
 
     role: Role = Field(description="Role of the message.")
     content: str = Field(description="Text of the message.")
@@ -137,6 +99,10 @@ class Message(Value):
                 for call in self.tool_calls
             ]
         return data
+
+
+def _conversation(messages: Sequence[Message]) -> str:
+    return "\n\n".join(f"[{message.role}]\n{message.text}" for message in messages)
 
 
 class Document(Value):
@@ -190,10 +156,6 @@ def with_documents(prompt: Prompt) -> Prompt:
     shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})
     messages = (*prompt.messages[:place], shown, *prompt.messages[place + 1 :])
     return prompt.model_copy(update={"messages": messages})
-
-
-def _conversation(messages: Sequence[Message]) -> str:
-    return "\n\n".join(f"[{message.role}]\n{message.text}" for message in messages)
 
 
 class Completion(Value):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from rubricsvc.core.base import Name, Text, Value
 from rubricsvc.core.prompt import Prompt
@@ -57,21 +57,6 @@ class NumberRange(Value):
         return self.min if self.min == self.max else None
 
 
-_NUMBER = {"type": "number"}
-_FIELDS = {
-    name: {**_NUMBER, "description": f"{which} number."} for name, which in (("min", "Least"), ("max", "Greatest"))
-}
-_SHORT_FORMS: Any = {
-    "anyOf": [
-        _NUMBER,
-        {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2},
-        {"type": "object", "properties": _FIELDS, "additionalProperties": False, "minProperties": 1},
-    ]
-}
-Expected = Annotated[NumberRange, WithJsonSchema(_SHORT_FORMS)]
-"""What a number is expected to be: a number, ``[min, max]``, or a mapping with ``min``, ``max`` or both."""
-
-
 class RubricExample(Value):
     """A completion with what it must get: verdicts by criterion, or a reward, or both."""
 
@@ -80,10 +65,10 @@ class RubricExample(Value):
     prompt: Prompt | None = Field(
         None, description="Prompt that it answers; by default that of the rubric, which a rubric for any lacks."
     )
-    verdicts: dict[str, Expected] | None = Field(
+    verdicts: dict[str, NumberRange] | None = Field(
         None, description="Value from 0 to 1 that each criterion must get; its nearest level, if the scale has levels."
     )
-    reward: Expected | None = Field(None, description="Reward that it must get.")
+    reward: NumberRange | None = Field(None, description="Reward that it must get.")
     evidence: dict[str, tuple[Text, ...]] | None = Field(
         None, description="Words of the text by which it meets a criterion, letter by letter."
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from math import isfinite
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from rubricsvc.core.base import UnitInterval, Value, storable
 from rubricsvc.core.states import Outcome
@@ -88,14 +87,6 @@ class Evidence(Value):
     end: int | None = Field(None, description="Offset after its last character.")
 
 
-def _whole(tokens: object) -> object:
-    """Round a number of tokens: verdicts stored by earlier versions have fractions."""
-    return round(tokens) if isinstance(tokens, float) and isfinite(tokens) else tokens
-
-
-Tokens = Annotated[int, BeforeValidator(_whole)]
-
-
 class Usage(Value):
     """Tokens of a call, and its ``cost`` in US dollars where a price is known.
 
@@ -103,9 +94,9 @@ class Usage(Value):
     carry shares of its usage, whose sums are the call's.
     """
 
-    prompt: Tokens = Field(0, description="Prompt tokens.")
-    cached: Tokens | None = Field(None, description="Prompt tokens read from the prefix cache; null if not counted.")
-    completion: Tokens = Field(0, description="Completion tokens.")
+    prompt: int = Field(0, description="Prompt tokens.")
+    cached: int | None = Field(None, description="Prompt tokens read from the prefix cache; null if not counted.")
+    completion: int = Field(0, description="Completion tokens.")
     cost: float = Field(0.0, description="Cost in US dollars, if a price is known.")
 
     def split(self, count: int) -> list[Usage]:

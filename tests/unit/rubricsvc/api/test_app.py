@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import jsonschema
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
@@ -133,42 +132,38 @@ CALL = {"name": "f", "arguments": "{}"}
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "accepted"),
     [
-        {"content": "a"},
-        {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}]},
-        {"content": [{"type": "text", "text": 1}]},
-        {"content": [{"type": "text"}]},
-        {"content": [{"type": "image_url", "image_url": {}}]},
-        {"content": None},
-        {"content": 1},
-        {},
-        {"tool_calls": []},
-        {"tool_calls": [CALL]},
-        {"content": None, "tool_calls": [CALL], "refusal": None, "audio": None},
-        {"content": 1, "tool_calls": [CALL]},
-        {"content": "a", "refusal": "no"},
-        {"content": "a", "tool_calls": None},
-        {"content": "a", "tool_calls": [{"name": "f"}, {"name": "f", "id": None}]},
-        {"content": "a", "tool_calls": [{"name": "f", "arguments": {"x": [1, None]}}]},
-        {"content": "a", "tool_calls": [{"name": "f", "arguments": [1]}]},
-        {"content": "a", "tool_calls": [{"name": "f", "arguments": None}]},
-        {"content": "a", "tool_calls": [{"arguments": "{}"}]},
-        {"content": "a", "tool_calls": [{"function": CALL, "type": "function", "id": "1", "index": 0}]},
-        {"content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]},
-        {"content": "a", "tool_calls": [{"function": {"arguments": "{}"}}]},
-        {"content": "a", "tool_calls": [{"function": CALL, "type": "custom"}]},
-        {"content": "a", "tool_calls": [{**CALL, "type": "function"}]},
-        {"content": "a", "tool_calls": ["f"]},
+        ({"content": "a"}, True),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}]}, True),
+        ({"content": [{"type": "text", "text": 1}]}, False),
+        ({"content": [{"type": "text"}]}, False),
+        ({"content": [{"type": "image_url", "image_url": {}}]}, False),
+        ({"content": None}, False),
+        ({"content": 1}, False),
+        ({}, False),
+        ({"tool_calls": []}, False),
+        ({"tool_calls": [CALL]}, True),
+        ({"content": None, "tool_calls": [CALL], "refusal": None, "audio": None}, True),
+        ({"content": 1, "tool_calls": [CALL]}, False),
+        ({"content": "a", "refusal": "no"}, False),
+        ({"content": "a", "tool_calls": None}, True),
+        ({"content": "a", "tool_calls": [{"name": "f"}, {"name": "f", "id": None}]}, True),
+        ({"content": "a", "tool_calls": [{"name": "f", "arguments": {"x": [1, None]}}]}, True),
+        ({"content": "a", "tool_calls": [{"name": "f", "arguments": [1]}]}, False),
+        ({"content": "a", "tool_calls": [{"name": "f", "arguments": None}]}, False),
+        ({"content": "a", "tool_calls": [{"arguments": "{}"}]}, False),
+        ({"content": "a", "tool_calls": [{"function": CALL, "type": "function", "id": "1", "index": 0}]}, True),
+        ({"content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}, True),
+        ({"content": "a", "tool_calls": [{"function": {"arguments": "{}"}}]}, False),
+        ({"content": "a", "tool_calls": [{"function": CALL, "type": "custom"}]}, False),
+        ({"content": "a", "tool_calls": [{**CALL, "type": "function"}]}, False),
+        ({"content": "a", "tool_calls": ["f"]}, False),
     ],
 )
-def test_openapi_describes_the_messages_that_are_accepted(
-    openapi: dict[str, Any], http: TestClient, message: dict[str, Any]
-) -> None:
-    schema = {"$ref": "#/components/schemas/NewPrompt", "components": openapi["components"]}
+def test_prompt_messages_may_have_openais_shape(http: TestClient, message: dict[str, Any], accepted: bool) -> None:
     body = {"prompt": {"messages": [{"role": "assistant", **message}]}}
-    accepted = http.post("/v1/prompts", json=body).status_code == 201
-    assert accepted == jsonschema.Draft202012Validator(schema).is_valid(body)
+    assert http.post("/v1/prompts", json=body).status_code == (201 if accepted else 422)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
