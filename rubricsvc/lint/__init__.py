@@ -1,16 +1,8 @@
 """Faults of rubrics that can be found without a model. Each rule is a function; ``RULES`` has them by name.
 
-To add a rule, write a function in a module that is imported below::
-
-    @rule("shouting", "info", why="Capitals say nothing to a judge.", fix="Write in lower case.", bad=…, good=…)
-    def shouting(subject: Subject) -> Iterator[LintHit]:
-        \"\"\"Find criteria in capitals.\"\"\"
-        for criterion in subject.judged:
-            if criterion.text.isupper():
-                yield LintHit(criterion, "the text is in capitals")
-
-The rules of wording are about English; they say nothing about other languages. `docs/lint.md` lists every rule with its
-measured precision and recall.
+To add a rule, write its texts and patterns into ``rules.toml``, and a function with ``@rule("its-name")`` in a module
+that is imported below. The rules of wording are about English; they say nothing about other languages. `docs/lint.md`
+lists every rule with its measured precision and recall.
 """
 
 from __future__ import annotations

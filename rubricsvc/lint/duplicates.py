@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from math import ceil
 
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import LintHit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, pattern, rule
 
 CONTAINED = 0.8
 """Share of the words of the shorter criterion that are in the other one, if the two ask the same."""
@@ -38,15 +38,7 @@ _STOP = {
     "would", "shall", "when", "where", "while", "also", "only", "more", "most", "very", "too", "one", "user",
     "user's", "users",
 }  # fmt: skip
-_SAYING = re.compile(
-    r"^(?:mention|nam|say|tell|stat|explain|advis|recommend|suggest|provid|includ|indicat|discuss|describ|clarif|note|not|list"
-    r"|highlight|"
-    r"inform|emphasi[sz]|point|outlin|address|acknowledg|specif|identif|assess|evaluat|check|verif|answer"
-    r"|respon[sd]|completion|"
-    r"fail|omit|neglect|lack|avoid|incorrect|correct|accurat|clear|appropriat|proper|impli|impl|strongly|importan"
-    r"|necess|offer|giv)"
-    r"(?:e|es|s|y|ies|ing|ly|ed|t|ance|ity|ce)?$"
-)
+_SAYING = pattern("saying")
 _WORD = re.compile(r"[^\W_][\w.+%’'-]*(?<![.’'-])")
 _JUSTIFICATION = re.compile(r"\(?\bJustification: .*", re.S)
 
@@ -62,18 +54,8 @@ class _Text:
     order: tuple[str, ...]
 
 
-@rule(
-    "near-duplicate",
-    "warning",
-    why="What is asked twice counts twice: its weight is not the one that anybody chose. A fault that is also the"
-    " opposite of a"
-    " positive criterion is paid for in both.",
-    fix="Keep one of the two, and give it the weight that the thing deserves.",
-    bad="Names the dose. (weight 5)  Fails to name the dose. (weight -5)",
-    good="Names the dose. (weight 10)",
-)
-def near_duplicate(subject: Subject) -> Iterator[LintHit]:
-    """Find criteria that ask the same as an earlier one, or its negation."""
+@rule("near-duplicate")
+def _near_duplicate(subject: Subject) -> Iterator[LintHit]:
     for place, later in near_duplicates(subject.judged):
         first, second = subject.judged[place], subject.judged[later]
         what = "asks the opposite of" if (first.weight < 0) != (second.weight < 0) else "asks the same as"
@@ -94,11 +76,11 @@ def content_words(text: str) -> frozenset[str]:
 
 def named_words(text: str) -> frozenset[str]:
     """Return those of the content words that name something: with a digit, or with capitals within a sentence."""
-    return frozenset(token for place, word, token in _tokens(text) if _is_name(place, word))
-
-
-def _is_name(place: int, word: str) -> bool:
-    return any(one.isdigit() for one in word) or bool(place and word[0].isupper()) or not word[1:].islower()
+    return frozenset(
+        token
+        for place, word, token in _tokens(text)
+        if (any(one.isdigit() for one in word) or bool(place and word[0].isupper()) or not word[1:].islower())
+    )
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:

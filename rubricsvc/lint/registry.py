@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -84,15 +87,25 @@ class Rule:
         ]
 
 
+_DATA = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+_PARTS: dict[str, str] = {name: text.replace("\n", "") for name, text in _DATA["patterns"].items()}
+
 RULES: dict[str, Rule] = {}
 
 
-def rule(name: str, severity: Severity, *, why: str, fix: str, bad: str, good: str) -> Callable[[Find], Find]:
-    """Register the decorated function as the rule of this name; its docstring's first line is the summary."""
+def pattern(name: str) -> re.Pattern[str]:
+    """Return a pattern of ``rules.toml`` with the patterns that it names as ``<<name>>``."""
+    text = _PARTS[name]
+    while "<<" in text:
+        text = re.sub(r"<<(\w+)>>", lambda found: _PARTS[found[1]], text)
+    return re.compile(text)
+
+
+def rule(name: str) -> Callable[[Find], Find]:
+    """Register the decorated function as the rule of this name, whose texts are in ``rules.toml``."""
 
     def register(find: Find) -> Find:
-        summary = (find.__doc__ or "").splitlines()[0].removeprefix("Find ").rstrip(".")
-        RULES[name] = Rule(name, severity, summary, why, fix, bad, good, find)
+        RULES[name] = Rule(name=name, find=find, **_DATA["rules"][name])
         return find
 
     return register

@@ -113,7 +113,7 @@ OVER_BUDGET = {
     "rubricsvc/stats": 3_210,
     "rubricsvc/formats": 3_410,
     "rubricsvc/graders": 520,
-    "rubricsvc/lint": 1_120,
+    "rubricsvc/lint": 750,
     "rubricsvc/collections": 1_590,
     "rubricsvc/store": 4_650,
     "rubricsvc/schemas": 1_660,
