@@ -1,7 +1,7 @@
-"""Experiment trackers: TensorBoard, Trackio and Weights & Biases get the steps and evaluations of a run, each once.
+"""Experiment trackers: TensorBoard, Trackio and Weights & Biases get the steps and evaluations of a run.
 
-A tracker never stops a training. ``trackers.json`` in the run's folder says which steps each tracker has, so that a
-resumed run goes on where the tracker is, and catches up with what it lacks.
+A tracker never stops a training. A resumed run continues that of the tracker: TensorBoard discards the steps that are
+repeated, W&B keeps the earlier ones, and Trackio has them twice.
 """
 
 from __future__ import annotations
@@ -19,28 +19,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rubricsvc.errors import UnavailableError, cut
-from trainer.history import replace_text
 
 if TYPE_CHECKING:
     from trainer.history import Metrics
 
 log = logging.getLogger(__name__)
 
-STATE = "trackers.json"
 PROJECT = "rubricsvc"
 EVAL_STEP = "eval/step"
 _MAX_ID_CHARS = 128
 _MAX_REASON_CHARS = 300
 
 Name = Literal["tensorboard", "trackio", "wandb"]
-Kind = Literal["step", "evaluation"]
 
 
 class Tracker(Protocol):
     """An experiment tracker. Its methods may raise any error."""
-
-    repeats: bool
-    """Whether steps that are repeated after a resume replace the earlier ones; else the earlier ones stay."""
 
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
         """Begin the run ``name``, or continue it after ``done`` steps. ``config`` is that of ``config.json``."""
@@ -84,100 +78,56 @@ def evaluation_numbers(line: Metrics) -> dict[str, float]:
 
 
 class Tracking:
-    """The trackers of a run.
+    """The trackers of a run; one that raises an error is left out until the run is resumed.
 
     Args:
         names: Which.
         folder: Folder of the run.
         run: The run's name, the same at each resume.
-        trackers: The trackers by name, in place of those of this package.
     """
 
-    def __init__(
-        self,
-        names: Sequence[Name] = (),
-        folder: Path | None = None,
-        run: str = "",
-        *,
-        trackers: Mapping[str, Tracker] | None = None,
-    ) -> None:
-        self._folder, self._run = folder, run
-        made: dict[str, Callable[[], Tracker]] = {
+    def __init__(self, names: Sequence[Name] = (), folder: Path | None = None, run: str = "") -> None:
+        made: dict[Name, Callable[[], Tracker]] = {
             "tensorboard": lambda: TensorBoard(folder),
             "trackio": Trackio,
             "wandb": WeightsAndBiases,
         }
-        self._trackers = dict(trackers) if trackers is not None else {str(name): made[name]() for name in names}
-        self._newest: dict[str, dict[Kind, int]] = {name: {"step": -1, "evaluation": -1} for name in self._trackers}
+        self._run, self._newest_evaluation = run, -1
+        self.trackers: dict[str, Tracker] = {name: made[name]() for name in names}
 
     @contextmanager
     def running(self, config: Mapping[str, Any], steps: Sequence[Metrics]) -> Iterator[None]:
         """Begin the run, or continue it after ``steps``, around the block that trains."""
-        saved, done = self._saved(), steps[-1]["step"] if steps else 0
-        for name, tracker in list(self._trackers.items()):
-            self._newest[name] |= saved.get(name, {})
-            if tracker.repeats:
-                self._newest[name] = {kind: min(step, done or -1) for kind, step in self._newest[name].items()}
-            with self._attempt(name):
-                tracker.begin(config, self._run, done)
-        for step in steps:
-            self.step(step)
+        done = steps[-1]["step"] if steps else 0
+        self._newest_evaluation = done if done else -1
+        self._each(lambda tracker: tracker.begin(config, self._run, done))
         try:
             yield
         finally:
-            for name, tracker in list(self._trackers.items()):
-                with self._attempt(name):
-                    tracker.close()
-            self._save()
+            self._each(lambda tracker: tracker.close())
 
     def step(self, metrics: Metrics) -> None:
-        """Report the metrics of a step to the trackers that do not have it."""
-        self._send("step", metrics, numbers(metrics))
+        """Report the metrics of a step."""
+        self._each(lambda tracker: tracker.log(numbers(metrics), metrics["step"], is_evaluation=False))
 
     def evaluation(self, line: Metrics) -> None:
-        """Report an evaluation to the trackers that do not have it."""
-        self._send("evaluation", line, evaluation_numbers(line))
+        """Report an evaluation that is newer than those before."""
+        if line["step"] > self._newest_evaluation:
+            self._newest_evaluation = line["step"]
+            self._each(lambda tracker: tracker.log(evaluation_numbers(line), line["step"], is_evaluation=True))
 
-    def _send(self, kind: Kind, line: Metrics, values: Mapping[str, float]) -> None:
-        for name, tracker in list(self._trackers.items()):
-            if line["step"] > self._newest[name][kind]:
-                with self._attempt(name):
-                    tracker.log(values, line["step"], is_evaluation=kind == "evaluation")
-                    self._newest[name][kind] = line["step"]
-        self._save()
-
-    def _saved(self) -> dict[str, Any]:
-        try:
-            saved = json.loads((self._folder / STATE).read_bytes()) if self._folder else {}
-            trackers: dict[str, Any] = saved["trackers"] if saved["run"] == self._run else {}
-        except (OSError, ValueError, KeyError, TypeError):  # none yet
-            return {}
-        return trackers
-
-    def _save(self) -> None:
-        if self._folder is None or not self._newest:
-            return
-        try:
-            content = {"run": self._run, "trackers": self._saved() | self._newest}
-            replace_text(self._folder / STATE, json.dumps(content))
-        except OSError as error:
-            log.warning("cannot write %s: %s", self._folder / STATE, error)
-
-    @contextmanager
-    def _attempt(self, name: str) -> Iterator[None]:
-        """Leave a tracker out after an error: it gets what it lacks when the run is resumed."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
-            del self._trackers[name]
-            reason = cut(f"{type(error).__name__}: {error}", _MAX_REASON_CHARS)
-            log.warning("the tracker %s does not get all metrics of this run: %s", name, reason)
+    def _each(self, act: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self.trackers.items()):
+            try:
+                act(tracker)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+                del self.trackers[name]
+                reason = cut(f"{type(error).__name__}: {error}", _MAX_REASON_CHARS)
+                log.warning("the tracker %s does not get all metrics of this run: %s", name, reason)
 
 
 class TensorBoard:
     """Event files in the folder ``tensorboard`` of the run. A resumed run discards the steps that it repeats."""
-
-    repeats = True
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = (folder or Path()) / "tensorboard"
@@ -205,7 +155,6 @@ class TensorBoard:
 class Trackio:
     """A run of the project ``TRACKIO_PROJECT`` (``rubricsvc``), here or in the Space ``TRACKIO_SPACE_ID``."""
 
-    repeats = False
     _run: Any
 
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
@@ -230,7 +179,6 @@ class Trackio:
 class WeightsAndBiases:
     """A run of W&B, as its environment variables say: ``WANDB_PROJECT`` (``rubricsvc``), ``WANDB_MODE`` and others."""
 
-    repeats = False
     _run: Any
 
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:

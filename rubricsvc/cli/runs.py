@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -35,7 +35,7 @@ from rubricsvc.cli.output import (
 )
 from rubricsvc.cli.service import service
 from rubricsvc.core.prompt import Message
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
+from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.schemas.runs import (
     RunReport,
     ScoreComparison,
@@ -109,49 +109,20 @@ def start(
 
     Exits with 4 where the preflight refuses the run (`runs preflight`).
     """
+    telemetry.configure("WARNING", human=True)
+    from trainer.run import Run
     from trainer.sweep import control_changes
 
     changes = control_changes(config, control) if control is not None else {}
-    again = f"runs start {config}{f' --control {control}' if control else ''} --resume"
-    options: Any = {"resume": resume, "force": force, "preflight": preflight}
-    _train(config, changes, allow_drafts, as_json=as_json, again=again, **options)
-
-
-@app.command()
-def resume(run: RunRef, allow_drafts: Drafts = False, as_json: Json = False) -> None:
-    """Continue a run from its folder, with the configuration file that it was started with."""
-    from trainer.run.run import invocation
-
-    folder = Path(run)
-    if run.isdecimal():
-        with service() as s:
-            stored = s.runs.get(int(run))
-        if stored.is_live:
-            raise ConflictError(f"run {run} is {stored.status}", hint=f"stop it first: `rubricsvc runs stop {run}`")
-        folder = Path(stored.folder)
-        if not folder.is_dir():
-            message = f"the folder of run {run} is not here: {folder} on {stored.host}"
-            raise NotFoundError(message, hint="run this on that machine, or name the folder")
-    working_folder, file, changes = invocation(folder)
-    with chdir(working_folder):  # names of policies in files are as they were, and so is what is compared
-        _train(file, changes, allow_drafts, as_json=as_json, again=f"runs resume {run}", resume=True)
-
-
-def _train(
-    config: Path, changes: Mapping[str, Any], allow_drafts: bool, *, as_json: bool, again: str, **options: Any
-) -> None:
-    telemetry.configure("WARNING", human=True)
-    from trainer.run import Run
-
     with _refused():
         run = Run(config, changes=changes, allow_drafts=allow_drafts, progress=Terminal())
-        trained = run.train(**options)
+        trained = run.train(resume=resume, force=force, preflight=preflight)
     for alarm in trained.alarms():
         echo(f"warning: {alarm.text}")
     if trained.record is not None:
         show(_record(trained.record) | {"seconds": trained.seconds}, as_json)
     if trained.stopped:
-        _exit_stopped(again)
+        _exit_stopped(f"runs start {config}{f' --control {control}' if control else ''} --resume")
 
 
 @contextmanager
@@ -169,18 +140,6 @@ def _refused() -> Iterator[None]:
 def _exit_stopped(command: str) -> NoReturn:
     echo(f"stopped; continue with: rubricsvc {command}")
     raise typer.Exit(INTERRUPTED)
-
-
-@app.command()
-def baselines(config: Config, allow_drafts: Drafts = False, as_json: Json = False) -> None:
-    """Evaluate the baselines that `eval.baselines` names, or all of them; those that are done are not repeated."""
-    telemetry.configure("WARNING", human=True)
-    from trainer.run import Run
-
-    lines = Run(config, allow_drafts=allow_drafts, progress=Terminal()).evaluate()
-    if lines is None:
-        _exit_stopped(f"runs baselines {config}")
-    _show_evaluations(lines, as_json)
 
 
 @app.command()
@@ -238,8 +197,7 @@ def controls(
     try:
         with _refused():
             for name, compared in train_controls(config, reward or CONTROLS, **options):
-                last = (one for one in compared.scores if (one.evaluation, one.measure) == ("last", "mean"))
-                rows += [(name, one) for one in last]
+                rows += [(name, one) for one in compared.scores]
                 for note in compared.notes:
                     echo(f"control {name}: {note}")
     except StoppedError:
@@ -349,7 +307,7 @@ def watch(run: RunRef, as_json: Json = False) -> None:
     with output.exit_with(output.WITH_FAILURES if one.status in ("failed", "lost") else output.OK):
         show(_record(one), as_json)
         if one.status in ("failed", "lost", "stopped"):
-            echo(f"continue it with: rubricsvc runs resume {run_id}")
+            echo("continue it with: rubricsvc runs start CONFIG.toml --resume")
 
 
 @app.command()
@@ -454,9 +412,8 @@ def _score(row: ScoreComparison, a: str = "a", b: str = "b") -> dict[str, Any]:
     elif row.result == "no_interval":
         result = row.difference.null_reason or result
     return {
-        "policy": row.evaluation,
         "steps": str(row.step_a) if row.step_a == row.step_b else f"{row.step_a}, {row.step_b}",
-        "score": f"{row.score}{' greedy' * (row.measure == 'greedy')}{' (gold)' * row.gold}",
+        "score": f"{row.score}{' (gold)' * row.gold}",
         "prompts": row.prompts,
         f"mean of {a}": row.a,
         f"mean of {b}": row.b,

@@ -385,8 +385,6 @@ def flat(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
 
 
 Result = Literal["higher", "lower", "not_distinguishable", "no_interval", "not_comparable"]
-Measure = Literal["mean", "greedy"]
-Evaluated = Literal["last", "best"]
 
 
 class ComparedRun(Value):
@@ -423,14 +421,12 @@ class HeldOutPrompts(Value):
 
 
 class ScoreComparison(Value):
-    """B less A by one score, of one evaluation of each run.
+    """B less A by one score, of the last evaluation of each run.
 
     ``result`` says how B is; there is none but where the 95 % interval over prompts lies on one side of 0.
     """
 
-    evaluation: Evaluated
     score: str
-    measure: Measure = Field(description="Of the sampled completions of a prompt, or of its greedy one.")
     step_a: int
     step_b: int
     gold: bool = Field(default=False, description="Whether it is the gold score of both runs.")
@@ -471,10 +467,7 @@ class RunComparison(Value):
             }
             left_out = ", ".join(f"{count} {where}" for where, count in counts.items() if count)
             yield f"held-out prompts that are compared: {self.held_out.shared}; left out: {left_out or 'none'}"
-        if self.held_out is not None and len({one.gold for one in (self.a, self.b)}) > 1:
-            yield f"the best policy of A is chosen by {self.a.gold}, that of B by {self.b.gold}"
-        last = {(row.step_a, row.step_b) for row in self.scores if row.evaluation == "last"}
-        for step_a, step_b in last:
+        for step_a, step_b in {(row.step_a, row.step_b) for row in self.scores}:
             if step_a != step_b:
                 yield f"the last evaluation of A is after step {step_a}, that of B after step {step_b}"
 

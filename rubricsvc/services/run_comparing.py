@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -14,9 +13,7 @@ from rubricsvc.schemas.runs import (
     REWARD,
     ComparedRun,
     ConfigChange,
-    Evaluated,
     HeldOutPrompts,
-    Measure,
     Result,
     RunComparison,
     RunReport,
@@ -36,23 +33,18 @@ Pairs = Sequence[tuple[int, int]]
 
 CHECKS = "checks"
 """The score by rubrics' checks alone, without a judge."""
-_IDENTITY = {"out", "run", "config_file", "working_folder", "judge_audit.id"}
+_IDENTITY = {"out", "run", "judge_audit.id"}
 _TIMES = {"measured_at", "created_at"}
 _FILES = {"path"}
 """Fields with the path of a file, of which only the name is compared."""
 _ADDRESSES = {"endpoint", "timeout_s"}
-_SAMPLING: Mapping[Measure, tuple[str, ...]] = {
-    "mean": ("max_new_tokens", "temperature", "top_p"),
-    "greedy": ("max_new_tokens",),
-}
-"""The settings that a value of a prompt depends on."""
 
 
 def compare(a: RunReport, b: RunReport) -> RunComparison:
     """Compare run B with run A; differences are B less A.
 
     Scores are compared where both runs have them on the same held-out prompts with the same rubric versions, by the
-    same judge and with the same sampling: by the last evaluation of each, and by that of the best policy of each.
+    same judge and with the same sampling, by the last evaluation of each.
     """
     pairs = _pairs(a.evaluations[-1], b.evaluations[-1]) if a.evaluations and b.evaluations else None
     held_out = _held_out(a, b, pairs)
@@ -75,22 +67,12 @@ def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[st
         return [], "a run has no evaluation"
     first, second = a.evaluations[-1], b.evaluations[-1]
     pairs = _pairs(first, second)
-    if reason := _reason(a, b, score, "mean", _held_out(a, b, pairs)):
+    if reason := _reason(a, b, score, _held_out(a, b, pairs)):
         return [], reason
     names = first.get("prompt_digests") or list(map(str, range(first["prompts"])))
     values = [line["values"][score]["mean"] for line in (first, second)]
     known = [(names[place], values[0][place], values[1][other]) for place, other in pairs or ()]
     return [(name, one, two) for name, one, two in known if one is not None and two is not None], ""
-
-
-def best_line(lines: Sequence[Line]) -> Line:
-    """Return the evaluation with the highest mean by its gold score; of equal ones, and without any, the first."""
-
-    def gold(line: Line) -> float:
-        value = line["scores"][line["gold"]]["mean"]["value"]
-        return float("-inf") if value is None else value
-
-    return max(lines, key=gold)
 
 
 def _run(report: RunReport) -> ComparedRun:
@@ -114,7 +96,7 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[ConfigChang
     first, second = dict(flat(a)), dict(flat(b))
     for path in dict.fromkeys([*first, *second]):
         name = path.rpartition(".")[2]
-        if path in _IDENTITY or name in _TIMES or path.startswith("config_changes."):
+        if path in _IDENTITY or name in _TIMES:
             continue
         values = [side.get(path) for side in (first, second)]
         compared = [PurePath(value).name if name in _FILES and value else value for value in values]
@@ -157,47 +139,26 @@ def _keys(line: Line) -> Iterator[tuple[str, str]]:
 def _scores(a: RunReport, b: RunReport, held_out: HeldOutPrompts | None, pairs: Pairs) -> Iterator[ScoreComparison]:
     if not a.evaluations or not b.evaluations:
         return
-    names = dict.fromkeys(score for report in (a, b) for score in report.evaluations[-1]["scores"])
-    measures: tuple[Measure, ...] = ("mean", "greedy")
-    wanted = [one for one in product(names, measures) if _has(a, *one) or _has(b, *one)]
-    ends: tuple[tuple[Evaluated, Line, Line], ...] = (
-        ("last", a.evaluations[-1], b.evaluations[-1]),
-        ("best", best_line(a.evaluations), best_line(b.evaluations)),
-    )
-    for (evaluation, first, second), (score, measure) in product(ends, wanted):
+    first, second = a.evaluations[-1], b.evaluations[-1]
+    for score in {**first["scores"], **second["scores"]}:
+        steps = {"step_a": first["step"], "step_b": second["step"], "gold": score == first["gold"] == second["gold"]}
+        if reason := _reason(a, b, score, held_out):
+            yield ScoreComparison(score=score, **steps, result="not_comparable", reason=reason)
+            continue
+        values = [line["values"][score]["mean"] for line in (first, second)]
+        both = [(values[0][place], values[1][other]) for place, other in pairs]
+        known = [pair for pair in both if None not in pair]
+        before, after = [one for one, _ in known], [other for _, other in known]
+        difference = paired_difference(after, before)
         yield ScoreComparison(
-            evaluation=evaluation,
             score=score,
-            measure=measure,
-            step_a=first["step"],
-            step_b=second["step"],
-            gold=score == first["gold"] == second["gold"],
-            **(
-                {"result": "not_comparable", "reason": reason}
-                if (reason := _reason(a, b, score, measure, held_out))
-                else _difference(first, second, score, measure, pairs)
-            ),
+            **steps,
+            prompts=len(known),
+            a=over_prompts(before).value,
+            b=over_prompts(after).value,
+            difference=difference,
+            result=result_of(difference),
         )
-
-
-def _has(report: RunReport, score: str, measure: Measure) -> bool:
-    """Return whether the run is evaluated by a score."""
-    return bool((report.evaluations[-1]["values"].get(score) or {}).get(measure))
-
-
-def _difference(a: Line, b: Line, score: str, measure: Measure, pairs: Pairs) -> dict[str, Any]:
-    values = [line["values"][score][measure] for line in (a, b)]
-    both = [(values[0][place], values[1][other]) for place, other in pairs]
-    known = [pair for pair in both if None not in pair]
-    before, after = [one for one, _ in known], [other for _, other in known]
-    difference = paired_difference(after, before)
-    return {
-        "prompts": len(known),
-        "a": over_prompts(before).value,
-        "b": over_prompts(after).value,
-        "difference": difference,
-        "result": result_of(difference),
-    }
 
 
 def result_of(difference: Estimate) -> Result:
@@ -209,25 +170,23 @@ def result_of(difference: Estimate) -> Result:
     return "lower" if difference.high < 0 else "not_distinguishable"
 
 
-def _reason(a: RunReport, b: RunReport, score: str, measure: Measure, held_out: HeldOutPrompts | None) -> str | None:
+def _reason(a: RunReport, b: RunReport, score: str, held_out: HeldOutPrompts | None) -> str | None:
     """Return why the runs are not compared by a score; None if they are."""
     for name, report in (("A", a), ("B", b)):
-        if not _has(report, score, measure):
-            return f"{name} has no {'greedy completions scored' if measure == 'greedy' else 'score'} by {score}"
+        if not (report.evaluations[-1]["values"].get(score) or {}).get("mean"):
+            return f"{name} has no score by {score}"
     if held_out is None:
         return "an evaluation does not say which held-out prompts it has, and the settings of [eval] differ"
     if not held_out.shared:
         if held_out.other_rubric:
             return f"other rubric versions of all {held_out.other_rubric} shared prompts"
         return "no held-out prompt in both"
-    return _judge_reason(score, a.config, b.config) or _sampling_reason(a.config, b.config, measure)
-
-
-def _sampling_reason(a: Mapping[str, Any], b: Mapping[str, Any], measure: Measure) -> str | None:
-    for name in _SAMPLING[measure]:
-        values = [(config.get("sampling") or {}).get(name) for config in (a, b)]
+    if reason := _judge_reason(score, a.config, b.config):
+        return reason
+    for setting in ("max_new_tokens", "temperature", "top_p"):
+        values = [(config.get("sampling") or {}).get(setting) for config in (a.config, b.config)]
         if values[0] != values[1]:
-            return f"other sampling: {name} is {values[0]} in A, {values[1]} in B"
+            return f"other sampling: {setting} is {values[0]} in A, {values[1]} in B"
     return None
 
 

@@ -18,7 +18,6 @@ demonstrations has the untouched policy as well (``before_demonstrations``).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ from trainer.history import Metrics, line_of, read, replace_text
 from trainer.loop import train
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.recording.recorder import EvaluationKey, EvaluationRecorder, RunStore, evaluations_on_record
+from trainer.recording.recorder import EvaluationKey, EvaluationRecorder
 from trainer.rewards.outages import StopRequested
 from trainer.rewards.source import RewardSource
 
@@ -100,8 +99,6 @@ def _acting(policy: Policy) -> Acting:
         raise InvalidError("the run has no environment", hint="remove the baseline", path="eval.baselines")
     return policy.acting
 
-
-log = logging.getLogger(__name__)
 
 FOLDER = "baselines"
 FILE = "evaluations.jsonl"
@@ -328,40 +325,3 @@ class _LastEvaluation:
 
     def recorded_evaluations(self) -> set[EvaluationKey] | None:
         return None
-
-
-class BaselineRecorder:
-    """Records the baselines of a run that this process does not train, so that it is not continued.
-
-    What cannot be recorded is recorded when the baselines are run again.
-
-    Args:
-        store: Where the run is recorded.
-        key: The run's identity.
-    """
-
-    def __init__(self, store: RunStore, key: str) -> None:
-        self._store, self._key = store, key
-
-    def evaluation(self, evaluation: RunEvaluation) -> None:
-        """Record the evaluation of a baseline."""
-        try:
-            if (run_id := self._run_id()) is not None:
-                self._store.record_evaluation(run_id, evaluation)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the baselines go on
-            log.warning("baseline %s is not recorded; to record it, run the command again: %s", evaluation.name, error)
-
-    def recorded_evaluations(self) -> set[EvaluationKey] | None:
-        """Return what is on record; None if that is not known."""
-        try:
-            run_id = self._run_id()
-            return None if run_id is None else evaluations_on_record(self._store, run_id)
-        except Exception as error:  # noqa: BLE001 - as above
-            log.warning("it is not known which baselines are on record: %s", error)
-            return None
-
-    def _run_id(self) -> int | None:
-        found = next(iter(self._store.page(key=self._key)), None)
-        if found is None:
-            log.warning("the baselines are not recorded: no run on record has the key %r", self._key)
-        return found.id if found is not None else None

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 KEY = "run"
 """The entry of a run's ``config.json`` with its key in databases: that of its record, and of its evolved rubrics."""
-CONFIG_FILE, WORKING_FOLDER, CHANGES = "config_file", "working_folder", "config_changes"
-"""The entries with the path of the TOML file as it was given, the folder that it was given in, and changed fields."""
 FORCED = "preflight_forced"
 """The entry of ``config.json`` with the checks that would have refused the run."""
 REQUEST_SECONDS = 30.0
@@ -101,13 +99,7 @@ class Run:
     ) -> None:
         self.progress: Progress = progress or Logged()
         self._allow_drafts = allow_drafts
-        self._invocation: dict[str, Any] = {}
-        if isinstance(config, RunConfig):
-            self.loaded = config
-        else:
-            self.loaded = load_config(Path(config), changes=changes)
-            self._invocation = {CONFIG_FILE: str(config), WORKING_FOLDER: str(Path.cwd())}
-            self._invocation |= {CHANGES: dict(changes)} if changes else {}
+        self.loaded = config if isinstance(config, RunConfig) else load_config(Path(config), changes=changes)
 
     @property
     def out(self) -> Path:
@@ -166,35 +158,9 @@ class Run:
         forced = self._preflight(resume, force, preflight)
         self.announce(resume=resume)
         start = time.monotonic()
-        record, history = self._train(resume, self.judge.audit.record | forced | self._invocation)
+        record, history = self._train(resume, self.judge.audit.record | forced)
         stopped = history is None or history.stopped
         return TrainedRun(record, history, stopped, round(time.monotonic() - start, 2))
-
-    def evaluate(self) -> list[Metrics] | None:
-        """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.
-
-        They are on record if the run is.
-        """
-        from trainer.evaluation.baselines import BaselineRecorder
-
-        if self.loaded.eval is None:
-            hint = "name held-out prompts (docs/training.md)"
-            raise InvalidError(f"the run {self.out.name} has no table [eval]", hint=hint, path="eval")
-        self._check_prompts()
-        self.announce(resume=False)
-        with ExitStack() as opened:
-            rewards = opened.enter_context(self.rewards.open())
-            bar = opened.enter_context(self.progress.task("baselines"))
-            stop = opened.enter_context(self.progress.stopping())
-            evaluator = opened.enter_context(self._evaluator(self.config, self.tasks.held_out, rewards, bar.note, stop))
-            recorder = None
-            if (key := run_key(self.out)) is None:
-                why = f"the run in {self.out} has no record; start it to make one"
-                self.progress.message(f"the baselines are not recorded: {why}")
-            else:
-                recorder = BaselineRecorder(opened.enter_context(run_store(self.config)), key)
-            assert evaluator is not None  # noqa: S101 - the run has [eval]
-            return self._baselines(rewards, evaluator, bar, stop, recorder)
 
     def report(self, transcripts: int = TRANSCRIPTS) -> RunReport:
         """Return what is on record of the run: metrics, evaluations, samples, alarms.
@@ -552,21 +518,6 @@ def run_key(out: Path) -> str | None:
         return read_config(out).get(KEY)
     except RubricsvcError:
         return None
-
-
-def invocation(out: Path) -> tuple[Path, Path, dict[str, Any]]:
-    """Return the working folder in which a run was started, the path of its TOML file there, and the changed fields.
-
-    Raises:
-        InvalidError: ``config.json`` is damaged.
-        NotFoundError: There is no such file any more, or the run was not started from one.
-    """
-    content = read_config(out)
-    folder, file = Path(content.get(WORKING_FOLDER, "")), Path(content.get(CONFIG_FILE, ""))
-    if not (folder / file).is_file():
-        message = f"no configuration file of the run in {out}: {folder / file}"
-        raise NotFoundError(message, hint="`rubricsvc runs start CONFIG.toml --resume` names it")
-    return folder, file, content.get(CHANGES, {})
 
 
 def _number(value: float | None) -> str:

@@ -15,7 +15,7 @@ from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, eval
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import history
-from trainer.evaluation.baselines import BaselineRecorder, RunPolicies, read_baselines, run_baselines
+from trainer.evaluation.baselines import RunPolicies, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
 from trainer.history import Metrics
 from trainer.loop import train
@@ -100,9 +100,12 @@ def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, t
 
 def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any) -> list[Metrics] | None:
     config = eval_config(out, steps=STEPS)
-    recorder = BaselineRecorder(Runs(db), key)
     policies = RunPolicies(tiny_policy, tiny_policy)
-    return run_baselines(config, policies, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)
+    with RunRecorder(Runs(db), key, out, Event()) as recorder:
+        recorder.begin({"steps": STEPS}, None, history.read(out))
+        lines = run_baselines(config, policies, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)
+        recorder.set_state("finished")
+        return lines
 
 
 def baselines_on_record(db: Database) -> dict[str, StoredEvaluation]:

@@ -1,4 +1,4 @@
-"""`runs list`, `show`, `watch`, `stop`, `resume` and `delete`, on a run that another thread trains or has trained."""
+"""`runs list`, `show`, `watch`, `stop` and `delete`, on a run that another thread trains or has trained."""
 
 from __future__ import annotations
 
@@ -46,10 +46,9 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     watched = cli("runs", "watch", 1, "--json")
     assert (watched.code, watched.json["status"]) == (0, "finished")
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
-    resumed = cli("runs", "resume", 1, "--json")
+    resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4), resumed.err
     assert [cli("runs", "show", 1, "--json").json[name] for name in ("steps", "rollouts")] == [4, 16]
-    assert cli("runs", "resume", "runs/first", "--json").json["steps"] == 4
 
     refused = cli("runs", "delete", 1)
     assert refused.code == 2 and "4 steps and 16 rollouts" in refused.err and "--yes" in refused.err
@@ -75,4 +74,4 @@ def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str
     ran = cli("runs", "watch", 1, "--json")
     timer.join()
     assert (ran.code, ran.json["status"], ran.json["steps"]) == (code, state, 2)
-    assert ("runs resume 1" in ran.err) == (state != "finished")
+    assert ("--resume" in ran.err) == (state != "finished")

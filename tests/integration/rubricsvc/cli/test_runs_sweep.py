@@ -83,7 +83,7 @@ def test_runs_controls_compares_the_run_with_controls(cli: Cli, folder: Path) ->
     assert refused.code == 2 and "sampling.max_new_tokens = 8 (now 6)" in refused.err, refused.err
 
     (folder / "run.toml").write_text(CONFIG.replace("steps = 2", "steps = 3"))
-    resumed = cli("runs", "resume", "runs/run-random", "--json")
+    resumed = cli("runs", "start", "run.toml", "--control", "random", "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 3), resumed.err
     assert record_of(folder / "runs" / "run-random")["control"] == {"reward": "random"}
 
