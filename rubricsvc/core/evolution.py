@@ -33,9 +33,6 @@ RetirementReason = Literal["separation", "agreement", "limit"]
 Objective = Literal["preferences", "scores"]
 """What labels are compared by: pairs of completions in people's order, or minus the squared error of scores."""
 
-Operator = Literal["propose", "jitter", "fit", "drop", "restore"]
-"""How a candidate was made from the rubric of its round."""
-
 
 class ProposalSource(Value):
     """Where a proposed criterion comes from. It is set by the evolution, and accepted from no caller."""
@@ -85,14 +82,6 @@ class RefusedProposal(Value):
     reason: str = Field(description="`duplicate of KEY`, or the rule of the linter and what it found.")
 
 
-class Candidate(Value):
-    """A changed rubric that a round on labels has measured."""
-
-    operator: Operator = Field(description="How it was made.")
-    changed: tuple[str, ...] = Field(description="Keys of the criteria that it changes, adds or leaves out.")
-    score: float | None = Field(description="Its objective on the search part; null with too few verdicts.")
-
-
 class EvolutionRound(Value):
     """What one round did. Criteria are named by key."""
 
@@ -107,7 +96,6 @@ class EvolutionRound(Value):
     raw_reply: str = Field(default="", description="The proposer's reply, as it came.")
     cost: float = Field(default=0.0, description="US dollars of the proposer's replies; 0 without a price.")
     score: float | None = Field(default=None, description="Objective of the rubric after the round, on labels.")
-    candidates: tuple[Candidate, ...] = Field(default=(), description="What was measured on labels.")
 
 
 class Proposals(Value):
@@ -127,7 +115,6 @@ class EvolutionRequest(Value):
     proposer: Name | None = Field(default=None, description="Judge whose model proposes criteria.")
     objective: Objective | None = Field(default=None, description="What is maximized; by default, what has labels.")
     rounds: int = Field(default=8, ge=1, le=1000, description="Rounds.")
-    candidates: int = Field(default=24, ge=0, le=1000, description="Changes of weights and criteria in a round.")
     max_proposals: int = Field(default=4, ge=1, le=20, description="Criteria taken from a reply of the proposer.")
     weight: float = Field(default=0.1, gt=0.0, le=1.0, description="Weight of a new criterion, as a share of the sum.")
     seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Random seed.")

@@ -21,11 +21,9 @@ from rubricsvc.core.evolution import (
     FROZEN,
     PROPOSED,
     BufferedCriterion,
-    Candidate,
     EvolutionRequest,
     EvolutionRound,
     Objective,
-    Operator,
     Proposals,
     evolved_rubric,
     frozen_entries,
@@ -44,8 +42,8 @@ from rubricsvc.stats.label_search import (
     OBJECTIVES,
     Labels,
     checked,
+    fitted,
     held_out_result,
-    mutated,
     rewards_of,
     score_of,
     unit_values,
@@ -70,7 +68,6 @@ MIN_PROMPTS = 5
 SHOWN = 6
 """Completions that a proposer is shown, of those that rubric and people find most different."""
 _WRITING = frozenset({"written", "trajectory"})
-CHANGES: tuple[Operator, ...] = ("jitter", "fit", "drop", "restore")
 _LABEL = "label more completions (`rubricsvc labels import FILE`), and score them: `rubricsvc jobs submit --judge NAME`"
 
 
@@ -276,7 +273,7 @@ class LabelSearch:
                 row = evolutions.begin_step(session, self._id, step, VersionUse(rubric_id))
                 evolutions.write_entries(session, row, entries)
         self._ask(step, entries)
-        best, candidates = self._best(step, current, entries)
+        best = self._best(current, entries)
         after = [self._after(one, best, step) for one in entries]
         was, now = ({one.key for one in rubric.criteria} for rubric in (current, best))
         done = EvolutionRound(
@@ -289,7 +286,6 @@ class LabelSearch:
             raw_reply=proposals.raw_reply,
             cost=proposals.cost,
             score=self._score(best),
-            candidates=candidates,
         )
         with self._db.write() as session:
             row = evolutions.begin_step(session, self._id, step, VersionUse(rubric_id))
@@ -299,36 +295,22 @@ class LabelSearch:
             evolutions.end_round(session, row, after, done, wrote)
         return best, wrote or rubric_id, after
 
-    def _best(
-        self, step: int, current: Rubric, entries: Sequence[BufferedCriterion]
-    ) -> tuple[Rubric, tuple[Candidate, ...]]:
-        """Return the best of the rubric and its candidates, the rubric if none is better; and what was measured."""
-        here = {one.key for one in current.criteria}
-        others = []
+    def _best(self, current: Rubric, entries: Sequence[BufferedCriterion]) -> Rubric:
+        """Return the best of the rubric and its changes: a criterion added or left out, or other weights."""
+        criteria = list(current.criteria)
+        tried = [checked(current, criteria[:n] + criteria[n + 1 :]) for n in range(len(criteria)) if len(criteria) > 1]
         for entry in entries:
-            if entry.key not in here and entry.key in self._values:
+            if entry.key not in current.by_key and entry.key in self._values:
                 active = entry.model_copy(update={"state": ACTIVE})
-                others.append(evolved_rubric(self._start, [active], self._request.weight).by_key[entry.key])
-        measures: dict[str, Any] = {"labels": self._labels, "values": self._values, "objective": self._objective}
-        tried: list[tuple[Operator, Rubric | None]] = [
-            ("propose", checked(current, [*current.criteria, one])) for one in others
-        ]
-        for number in range(self._request.candidates):
-            random = np.random.default_rng([self._request.seed, 1, step, number])
-            operator = CHANGES[int(random.integers(len(CHANGES)))]
-            changed = mutated(operator, random, current, others, **measures)
-            tried.append((operator, changed))
-        best, top, seen = current, self._score(current), list[Candidate]()
-        for operator, rubric in tried:
-            if rubric is None:
-                continue
+                added = evolved_rubric(self._start, [active], self._request.weight).by_key[entry.key]
+                tried.append(checked(current, [*criteria, added]))
+        tried.append(fitted(current, self._labels, self._values, self._objective))
+        best, top = current, self._score(current)
+        for rubric in filter(None, tried):
             score = self._score(rubric)
-            both = (*rubric.criteria, *current.criteria)
-            names = tuple(sorted({one.key for one in both if both.count(one) == 1}))
-            seen.append(Candidate(operator=operator, changed=names, score=score))
             if score is not None and (top is None or score > top + 1e-9):
                 best, top = rubric, score
-        return best, tuple(seen)
+        return best
 
     def _score(self, rubric: Rubric) -> float | None:
         return score_of(self._objective, self._labels, rewards_of(rubric, self._values))

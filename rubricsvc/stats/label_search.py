@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricsvc.core.evolution import HeldOutResult, Objective, Operator
+from rubricsvc.core.evolution import HeldOutResult, Objective
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
@@ -29,7 +29,14 @@ from rubricsvc.stats.criteria import Groups, mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.paired import differences
 from rubricsvc.stats.rewards import reward_vector
-from rubricsvc.stats.weight_fit import PENALTIES, PreferenceProblem, ScoreProblem, check_weights_decide, scaled_weights
+from rubricsvc.stats.weight_fit import (
+    PreferenceProblem,
+    ScoreProblem,
+    Solution,
+    best_penalty,
+    check_weights_decide,
+    scaled_weights,
+)
 
 OBJECTIVES: tuple[Objective, ...] = ("preferences", "scores")
 MIN_SCORED = 0.9
@@ -127,47 +134,6 @@ def held_out_result(
     )
 
 
-def mutated(
-    operator: Operator,
-    random: np.random.Generator,
-    rubric: Rubric,
-    others: Sequence[Criterion],
-    *,
-    labels: Labels,
-    values: Mapping[str, Floats],
-    objective: Objective,
-) -> Rubric | None:
-    """Return a changed rubric; None where this change is not possible. Weights keep their signs.
-
-    Args:
-        operator: ``jitter``: some weights by random factors; ``fit``: weights fitted to some labels; ``drop`` a
-            criterion; ``restore`` one of ``others``, criteria that the rubric does not have.
-        random: The generator of all draws.
-        rubric: The rubric.
-        others: Criteria that may be added, with their weights.
-        labels: What weights are fitted to.
-        values: Values [N] of each criterion key.
-        objective: What is maximized.
-    """
-    criteria = list(rubric.criteria)
-    if operator == "jitter":
-        chosen = random.random(len(criteria)) < max(0.3, 1 / len(criteria))
-        factors = np.where(chosen, np.exp(random.normal(0.0, 0.5, len(criteria))), 1.0)
-        criteria = _weighted(criteria, np.array([one.weight for one in criteria]) * factors)
-    elif operator == "fit":
-        weights = _fitted(random, rubric, labels, values, objective)
-        if weights is None:
-            return None
-        criteria = _weighted(criteria, weights)
-    elif operator == "drop":
-        if len(criteria) < 2:
-            return None
-        criteria.pop(int(random.integers(len(criteria))))
-    elif others:
-        criteria.append(others[int(random.integers(len(others)))])
-    return checked(rubric, criteria)
-
-
 def checked(rubric: Rubric, criteria: Sequence[Criterion]) -> Rubric | None:
     """Return the rubric with these criteria; None where its formula does not take them, or nothing changes."""
     try:
@@ -178,40 +144,38 @@ def checked(rubric: Rubric, criteria: Sequence[Criterion]) -> Rubric | None:
     return changed if changed != rubric else None
 
 
-def _weighted(criteria: Sequence[Criterion], weights: Floats) -> list[Criterion]:
-    rounded = [float(f"{weight:.4g}") for weight in weights.tolist()]
-    return [one.model_copy(update={"weight": weight}) for one, weight in zip(criteria, rounded, strict=True)]
+def fitted(rubric: Rubric, labels: Labels, values: Mapping[str, Floats], objective: Objective) -> Rubric | None:
+    """Return the rubric with weights of the same signs that are fitted to labels; None where they cannot be.
 
-
-def _fitted(
-    random: np.random.Generator,
-    rubric: Rubric,
-    labels: Labels,
-    values: Mapping[str, Floats],
-    objective: Objective,
-) -> Floats | None:
-    """Return weights fitted to the labels of half of the prompts with a random penalty; None where it cannot be."""
+    Args:
+        rubric: The rubric.
+        labels: What weights are fitted to; the penalty is that of least cross-validated loss.
+        values: Values [N] of each criterion key.
+        objective: What is maximized.
+    """
     try:
         check_weights_decide(rubric)
     except InvalidError:
         return None
-    clusters = np.unique(labels.clusters[labels.rows(objective)])
-    drawn = random.choice(clusters, max(1, len(clusters) // 2), replace=False)
-    penalty = float(random.choice(PENALTIES))
-    part = labels.of_rows(np.isin(labels.clusters, drawn))
     old = np.array([one.weight for one in rubric.criteria])
     signs, columns = np.where(old < 0, -1.0, 1.0), np.column_stack([values[one.key] for one in rubric.criteria])
     problem: PreferenceProblem | ScoreProblem
     if objective == "preferences":
-        x = differences(columns, part.pairs)
+        x = differences(columns, labels.pairs)
         known = ~np.isnan(x).any(1)
-        problem = PreferenceProblem(x[known], labels.clusters[part.pairs[known, 0]], signs)
+        problem = PreferenceProblem(x[known], labels.clusters[labels.pairs[known, 0]], signs)
     else:
-        known = ~np.isnan(columns[part.scored]).any(1)
-        rows, people = part.scored[known], ["people"] * int(known.sum())
-        problem = ScoreProblem(columns[rows], part.scores[known], people, labels.clusters[rows], signs)
-    if len(problem.values) < MIN_ROWS:
+        known = ~np.isnan(columns[labels.scored]).any(1)
+        rows, people = labels.scored[known], ["people"] * int(known.sum())
+        problem = ScoreProblem(columns[rows], labels.scores[known], people, labels.clusters[rows], signs)
+    everything = np.arange(len(problem.values))
+    if len(everything) < MIN_ROWS or len(np.unique(problem.clusters)) < 2:
         return None
     varies = np.ptp(problem.values, axis=0) > 1e-9
-    weights = problem.fit(np.arange(len(problem.values)), penalty).weights
-    return scaled_weights(weights, old, varies) if varies.any() else None
+    solution: Solution = problem.fit(everything, best_penalty(problem, everything, 0))
+    weights = scaled_weights(solution.weights, old, varies) if varies.any() else None
+    if weights is None:
+        return None
+    rounded = [float(f"{weight:.4g}") for weight in weights.tolist()]
+    pairs = zip(rubric.criteria, rounded, strict=True)
+    return checked(rubric, [one.model_copy(update={"weight": weight}) for one, weight in pairs])

@@ -191,7 +191,7 @@ def fit_weights(
         raise InvalidError("no criterion varies on these completions", hint="`rubricsvc rubrics analyse` shows them")
     everything, total = np.arange(rows), FOLDS + resamples + 1
     predictions = _held_out(problem, old, seed, lambda done: on_progress(done, total, "held-out prompts"))
-    penalty = _best_penalty(problem, everything, seed)
+    penalty = best_penalty(problem, everything, seed)
     new = scaled_weights(problem.fit(everything, penalty).weights, old, varies)
     if new is None:
         message = "no weights of these signs predict people better than none"
@@ -237,7 +237,7 @@ def _folds(problem: Problem, rows: Ints, count: int, seed: int) -> list[tuple[In
     return [(rows[train], rows[test]) for train, test in splits.split(rows, groups=clusters)]
 
 
-def _best_penalty(problem: Problem, rows: Ints, seed: int) -> float:
+def best_penalty(problem: Problem, rows: Ints, seed: int) -> float:
     """Return the penalty of least cross-validated loss on these rows."""
     folds = _folds(problem, rows, INNER_FOLDS, seed)
 
@@ -256,7 +256,7 @@ def _held_out(problem: Problem, old: Floats, seed: int, on_fold: Callable[[int],
     scaled = {name: np.zeros(size) for name in scores}
     for done, (train, test) in enumerate(_folds(problem, np.arange(size), FOLDS, seed)):
         on_fold(done)
-        solution: Solution = problem.fit(train, _best_penalty(problem, train, seed))
+        solution: Solution = problem.fit(train, best_penalty(problem, train, seed))
         fitted[test] = problem.predict(solution, test)
         weights = scaled_weights(solution.weights, old, np.ones(len(old), bool))
         order[test] = problem.values[test] @ weights if weights is not None else 0.0

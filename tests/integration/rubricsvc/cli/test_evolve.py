@@ -17,7 +17,7 @@ from tests import evolving_model
 from tests.cli import Cli, Ran, add_judge
 from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server
 
-SMALL = ("--rounds", 2, "--candidates", 6, "--json")
+SMALL = ("--rounds", 2, "--json")
 
 
 @pytest.fixture
