@@ -373,13 +373,13 @@ def analyse(
 
 
 def _print_analysis(one: RubricAnalysis) -> None:
-    names = ("rubric", "judge", "other_judges", "completions", "prompts", "groups")
+    names = ("rubric", "judge", "completions", "prompts", "groups")
     show(output.fields_of(one, *names) | {"mean reward": " ".join(filter(None, estimate_cells(one.reward.mean)))})
-    columns = ("criterion", "weight", "n", "failed", "mean", "met", "95%", "var_within", "groups_vary", "explained")
+    columns = ("criterion", "weight", "n", "failed", "mean", "met", "95%", "var_within", "groups_vary", "share")
     rows = []
     for each in one.criteria:
         kappa, edge = each.agreement.get("weighted_kappa"), each.edge
-        shares = (each.variance_within, each.varying_groups, each.explained, each.length_correlation)
+        shares = (each.variance_within, each.varying_groups, each.variance_share, each.length_correlation)
         met = estimate_cells(each.met)
         mean = output.number(each.mean.value, missing="")
         rows.append(
@@ -393,9 +393,6 @@ def _print_analysis(one: RubricAnalysis) -> None:
     if one.redundant:
         pairs = [(pair.a, pair.b, pair.correlation, pair.n) for pair in one.redundant]
         print_table(("redundant", "with", "correlation", "completions"), pairs)
-    if one.preferences:
-        bounds = [(bound.weights, bound.error, bound.bound) for bound in one.preferences.bounds]
-        print_table(("weights", "pairs in the wrong order", "bound"), bounds)
     if one.advice:
         print_table(
             ("criterion", "advice", "evidence"), [(each.criterion, each.action, each.evidence) for each in one.advice]

@@ -9,18 +9,10 @@ from pydantic import Field
 from rubricsvc.core.base import Value
 from rubricsvc.core.estimate import Estimate
 
-Action = Literal["retire", "split", "reweigh", "sharpen", "check"]
+Action = Literal["retire", "reweigh", "sharpen", "check"]
 
 MIN_VERDICTS = 30
 """Verdicts of a criterion from which there is advice on it."""
-
-
-class Disagreement(Value):
-    """How often several judges differ on one criterion of the same completion, as met (0.5 or more) or not met."""
-
-    pairs: int = Field(description="Pairs of judges' verdicts on the same completion.")
-    differ: float = Field(description="Share of the pairs with one met and one not met.")
-    alpha: float | None = Field(description="Krippendorff's alpha; null where all verdicts are the same.")
 
 
 class CriterionStatistics(Value):
@@ -37,18 +29,10 @@ class CriterionStatistics(Value):
     mean: Estimate = Field(description="Mean value, with the cluster-robust t interval over prompts.")
     met: Estimate = Field(description="Share of values of 0.5 or more, with Wilson's interval of the effective size.")
     saturated: Literal["met", "not met"] | None = Field(description="Whether 95 % of its values are met, or not met.")
-    variance: float | None = Field(description="Variance of the values.")
     variance_within: float | None = Field(description="Variance among the completions of one prompt, pooled.")
     varying_groups: float | None = Field(description="Share of the groups in which the value varies.")
-    explained: float | None = Field(description="Share of its variance that the other criteria explain (R squared).")
-    inflation: float | None = Field(description="Variance inflation, 1 / (1 - explained); null where it is infinite.")
-    variance_share: float | None = Field(description="Share of the reward's variance; shares sum to 1.")
-    variance_share_within: float | None = Field(description="The same among the completions of one prompt.")
+    variance_share: float | None = Field(description="Share of the reward's variance within groups; they sum to 1.")
     length_correlation: float | None = Field(description="Correlation with the logarithm of the length, within groups.")
-    disagreement: Disagreement | None = Field(
-        default=None, description="Between judges, where several judged the same."
-    )
-    spread: float | None = Field(default=None, description="Mean standard deviation of a judge's votes.")
     labels: int = Field(default=0, description="Labels beside a verdict.")
     agreement: dict[str, Estimate] = Field(default_factory=dict, description="Agreement with the labels, by metric.")
     edge: Estimate | None = Field(default=None, description="Mean difference, preferred less other completion.")
@@ -61,26 +45,6 @@ class RedundantPair(Value):
     b: str
     correlation: float
     n: int
-
-
-class ErrorBound(Value):
-    """How rewards order pairs of completions, and a bound of it (RRD, arXiv 2602.05125).
-
-    ``bound`` is exp(-½ (wᵀμ)² / wᵀΣw): an upper bound of the error for differences with normal tails, with the mean μ
-    and the covariance Σ of the differences, preferred less other; 1 where wᵀμ is not above 0.
-    """
-
-    weights: Literal["current", "equal", "best"] = Field(description="The rubric's; signs only; Σ⁻¹μ of these pairs.")
-    error: float = Field(description="Share of the pairs in the wrong order; ties count half.")
-    bound: float
-
-
-class Preferences(Value):
-    """Pairs of completions of one prompt to which one person gave different overall scores."""
-
-    pairs: int
-    prompts: int
-    bounds: tuple[ErrorBound, ...]
 
 
 class Advice(Value):
@@ -96,10 +60,8 @@ class RewardSpread(Value):
 
     n: int
     mean: Estimate
-    variance: float | None
     variance_within: float | None
     varying_groups: float | None
-    altered: int = Field(description="Rewards that the clip or a veto changed.")
 
 
 class RubricAnalysis(Value):
@@ -109,17 +71,12 @@ class RubricAnalysis(Value):
     rubric: str
     job_id: int | None
     judge: str
-    other_judges: tuple[str, ...]
     completions: int
     prompts: int
     groups: int = Field(description="Prompts with two or more completions.")
     reward: RewardSpread
     criteria: tuple[CriterionStatistics, ...]
     redundant: tuple[RedundantPair, ...]
-    correlations: tuple[tuple[float | None, ...], ...] = Field(
-        description="Pearson's correlation of the criteria; empty with too few completions."
-    )
-    preferences: Preferences | None
     advice: tuple[Advice, ...]
 
 

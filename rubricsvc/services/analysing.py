@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.services.editing import Addition
     from rubricsvc.stats.agreement import CriterionAgreement
-    from rubricsvc.stats.verdict_matrix import VerdictMatrix
+    from rubricsvc.stats.criteria import VerdictMatrix
     from rubricsvc.store.tables import JudgeRow, RubricRow
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
@@ -34,17 +33,10 @@ _HINT = "score completions by it: `rubricsvc jobs submit --judge NAME --wait`, o
 
 @dataclass(frozen=True)
 class Scope:
-    """What is analysed: the verdicts of one judge, under one version or those of a job; and the other judges."""
+    """What is analysed: the verdicts of one judge, under one version or those of a job."""
 
     selection: Selection
     judge: JudgeRow
-    others: Sequence[JudgeRow]
-
-    @property
-    def votes(self) -> bool:
-        """Whether verdicts of the judge aggregate several votes."""
-        judge = self.judge.valid
-        return judge is not None and bool(judge.members or (judge.voting and judge.voting.samples > 1))
 
 
 def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge: int | str | None = None) -> Scope:
@@ -65,7 +57,7 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
     if chosen is None or chosen.id not in {one.id for one in several}:
         raise _no_verdicts(session, row, job_id, chosen)
     selection = Selection(chosen.id, job_id, row.id if row else None)
-    return Scope(selection, chosen, [one for one in several if one.id != chosen.id])
+    return Scope(selection, chosen)
 
 
 def _no_verdicts(session: Session, row: RubricRow | None, job_id: int | None, judge: JudgeRow | None) -> InvalidError:
@@ -98,39 +90,18 @@ def analyse(
     """
     with needs_extra("judging"):
         from rubricsvc.services.verdict_matrix import read_matrices
-        from rubricsvc.stats.rubric_statistics import AnalysisInput, analysis
+        from rubricsvc.stats.rubric_statistics import analysis
     scope = scope_of(session, ref, job_id, judge)
-    matrices = list(read_matrices(session, scope.selection, votes=scope.votes))
+    matrices = list(read_matrices(session, scope.selection))
     if not matrices:
         raise InvalidError(f"judge {scope.judge.name!r} scored none of these completions", hint=_HINT)
-    others = _of_other_judges(session, scope, {one.rubric_id for one in matrices})
     agreement = _agreement(session, scope, {one.rubric_id for one in matrices})
-    overall = _by_rubric(labels.overall_labels(session, scope.selection), matrices)
+    overall = labels.overall_labels(session, scope.selection)
     found = []
     for done, matrix in enumerate(matrices):
         on_progress(done, len(matrices), matrix.name)
-        one = AnalysisInput(
-            judge=scope.judge.name,
-            matrix=matrix,
-            job_id=job_id,
-            others=others[matrix.rubric_id],
-            agreement=agreement[matrix.rubric_id],
-            overall=overall[matrix.rubric_id],
-        )
-        found.append(analysis(one))
+        found.append(analysis(scope.judge.name, matrix, job_id, agreement[matrix.rubric_id], overall))
     on_progress(len(matrices), len(matrices), "")
-    return found
-
-
-def _of_other_judges(session: Session, scope: Scope, rubric_ids: set[int]) -> dict[int, dict[str, VerdictMatrix]]:
-    """Return the verdicts of the other judges under these versions, by rubric id and judge."""
-    from rubricsvc.services.verdict_matrix import read_matrices
-
-    found: dict[int, dict[str, VerdictMatrix]] = defaultdict(dict)
-    for judge in scope.others:
-        for matrix in read_matrices(session, Selection(judge.id, None, scope.selection.rubric_id)):
-            if matrix.rubric_id in rubric_ids:
-                found[matrix.rubric_id][judge.name] = matrix
     return found
 
 
@@ -147,21 +118,6 @@ def _agreement(session: Session, scope: Scope, rubric_ids: set[int]) -> dict[int
         judge = scope.judge.value
         found[rubric_id][key] = criterion_agreement(judge, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)
     return found
-
-
-def _by_rubric(
-    labels: Sequence[tuple[int, str, float]], matrices: Sequence[VerdictMatrix]
-) -> dict[int, list[tuple[int, str, float]]]:
-    """Return the overall scores by rubric id."""
-    by_completion: dict[int, list[tuple[int, str, float]]] = defaultdict(list)
-    for label in labels:
-        by_completion[label[0]].append(label)
-    return {
-        one.rubric_id: [label for id_ in one.completions.tolist() for label in by_completion.get(id_, ())]
-        if labels
-        else []
-        for one in matrices
-    }
 
 
 def fit(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rubricsvc.stats.verdict_matrix import VerdictMatrix
+from rubricsvc.stats.criteria import VerdictMatrix
 from rubricsvc.store import rubrics
 from rubricsvc.store.labels import ABSTAINED, FAILED, MISSING, Chunks, Selection, read_items, read_values
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from rubricsvc.store.tables import RubricRow
 
 
-def read_matrices(session: Session, selection: Selection, *, votes: bool = False) -> Iterator[VerdictMatrix]:
-    """Yield the verdicts of each rubric version of a selection, by its id; with ``votes``, their mean spreads too."""
+def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMatrix]:
+    """Yield the verdicts of each rubric version of a selection, by its id."""
     items = _columns(read_items(session, selection), 6)
     if not items.shape[1]:
         return
-    verdicts = _columns(read_values(session, selection, votes=votes), 3 + votes)
+    verdicts = _columns(read_values(session, selection), 3)
     by_id = np.argsort(items[0])
     rows = by_id[np.searchsorted(items[0], verdicts[0], sorter=by_id)]
     order = np.argsort(rows, kind="stable")
@@ -39,17 +39,12 @@ def read_matrices(session: Session, selection: Selection, *, votes: bool = False
 
 
 def _matrix(row: RubricRow, items: Floats, rows: Any, verdicts: Floats) -> VerdictMatrix:
-    """Return the matrix of one version: ``verdicts`` are positions, values and spreads, ``rows`` their items."""
+    """Return the matrix of one version: ``verdicts`` are positions and values, ``rows`` their items."""
     rubric = row.value
     size, positions, values = len(rubric.criteria), verdicts[0].astype(np.int64), verdicts[1]
     matrix = np.full((items.shape[1], size), np.nan)
     scored = values >= 0
     matrix[rows[scored], positions[scored]] = values[scored]
-    spreads = np.full(size, np.nan)
-    if len(verdicts) > 2:
-        voted = ~np.isnan(verdicts[2])
-        counts = np.bincount(positions[voted], minlength=size)
-        np.divide(np.bincount(positions[voted], verdicts[2, voted], size), counts, out=spreads, where=counts > 0)
     return VerdictMatrix(
         rubric_id=row.id,
         name=f"{row.name}@{row.version}",
@@ -61,7 +56,6 @@ def _matrix(row: RubricRow, items: Floats, rows: Any, verdicts: Floats) -> Verdi
         values=matrix,
         failed=np.bincount(positions[values == FAILED], minlength=size),
         abstained=np.bincount(positions[values == ABSTAINED], minlength=size),
-        spreads=spreads,
     )
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
-from rubricsvc.core.rubric_analysis import Disagreement
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.student import t_quantile
 from rubricsvc.stats.intervals import Floats, Ints
 
@@ -22,6 +22,43 @@ MIN_COMPLETIONS = 30
 """Correlations need as many completions."""
 _EQUAL = 1e-9
 _Z = float(ndtri(0.975))
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictMatrix:
+    """N completions and C criteria.
+
+    Attributes:
+        completions: Ids [N].
+        prompts: Ids [N] of their prompts.
+        rewards: Stored rewards [N], NaN where there is none.
+        lengths: Characters [N].
+        values: Values of the verdicts [N, C], NaN where there is none.
+        failed: Failed verdicts [C]; ``abstained`` those without a finding.
+    """
+
+    rubric_id: int
+    name: str
+    rubric: Rubric
+    completions: Ints
+    prompts: Ints
+    rewards: Floats
+    lengths: Floats
+    values: Floats
+    failed: Ints
+    abstained: Ints
+
+    @property
+    def independent(self) -> Ints:
+        """What an interval treats as independent: the prompts, or the completions where all have one prompt."""
+        return self.prompts if len(self.prompts) and np.ptp(self.prompts) > 0 else self.completions
+
+    def aligned(self, completions: Ints) -> Floats:
+        """Return the values of these completions [M, C], NaN where they are not among its own."""
+        place = {id_: row for row, id_ in enumerate(self.completions.tolist())}
+        rows = np.array([place.get(id_, -1) for id_ in completions.tolist()], np.int64)
+        padded = np.vstack([self.values, np.full((1, self.values.shape[1]), np.nan)])
+        return padded[rows]
 
 
 class Groups:
@@ -98,15 +135,6 @@ def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
     return found
 
 
-def variances(values: Floats) -> Floats:
-    """Return the variance (n - 1) of each column without its missing values, NaN where fewer than two are known."""
-    known = ~np.isnan(values)
-    n = known.sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(known, values, 0.0).sum(0) / n
-        return np.asarray(np.where(known, (values - means) ** 2, 0.0).sum(0) / np.where(n > 1, n - 1, np.nan), float)
-
-
 def wilson(share: float, n: float) -> tuple[float, float]:
     """Return the 95 % Wilson interval of a share of ``n``, which need not be whole."""
     z = _Z
@@ -153,27 +181,6 @@ def correlations(values: Floats) -> tuple[Floats, Ints]:
     return np.clip(found, -1.0, 1.0), n.astype(np.int64)
 
 
-def explained(values: Floats) -> Floats:
-    """Return R² [C] of each criterion regressed on the others, over the rows with all values; NaN if it is constant.
-
-    With fewer rows than `MIN_COMPLETIONS`, or than three a criterion, all are NaN.
-    """
-    found = np.full(values.shape[1], np.nan)
-    if len(values) < MIN_COMPLETIONS:
-        return found
-    complete = values[~np.isnan(values).any(1)]
-    varying = np.flatnonzero(complete.std(0) > _EQUAL) if len(complete) else np.empty(0, np.int64)
-    if len(complete) < max(MIN_COMPLETIONS, 3 * len(varying)) or len(varying) < 2:
-        return found
-    matrix = np.corrcoef(complete[:, varying], rowvar=False)
-    for place, column in enumerate(varying.tolist()):
-        others = np.delete(np.arange(len(varying)), place)
-        with_others = matrix[others, place]
-        r_squared = with_others @ np.linalg.pinv(matrix[np.ix_(others, others)], hermitian=True) @ with_others
-        found[column] = 1.0 if r_squared > 1 - _EQUAL else max(float(r_squared), 0.0)
-    return found
-
-
 def length_correlations(values: Floats, lengths: Floats, groups: Groups) -> Floats:
     """Return the correlation [C] of each criterion with the logarithm of the length, both less their group's mean.
 
@@ -190,24 +197,3 @@ def length_correlations(values: Floats, lengths: Floats, groups: Groups) -> Floa
         if len(both) >= MIN_COMPLETIONS and (both.std(0) > _EQUAL).all():
             found[column] = np.corrcoef(both, rowvar=False)[0, 1]
     return found
-
-
-def disagreements(judges: Sequence[Floats]) -> list[Disagreement | None]:
-    """Return how judges differ on each criterion; ``judges`` are the values [N, C] of each on the same completions.
-
-    Alpha is Krippendorff's, nominal, over the completions with two or more values. None where no two judged the same.
-    """
-    stacked = np.stack(judges)
-    known = ~np.isnan(stacked)
-    met = (known & (np.nan_to_num(stacked) >= 0.5)).sum(0).astype(float)
-    counts = known.sum(0).astype(float)
-    met, counts = np.where(counts > 1, met, 0.0), np.where(counts > 1, counts, 0.0)
-    differing = met * (counts - met)
-    pairs = (counts * (counts - 1) / 2).sum(0)
-    observed = np.divide(2 * differing, counts - 1, out=np.zeros_like(counts), where=counts > 1).sum(0)
-    ones, total = met.sum(0), counts.sum(0)
-    expected = 2 * ones * (total - ones) / np.maximum(total - 1, 1)
-    return [
-        Disagreement(pairs=int(p), differ=float(d / p), alpha=float(1 - o / e) if e > 0 else None) if p else None
-        for p, d, o, e in zip(pairs, differing.sum(0), observed, expected, strict=True)
-    ]

@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.rubric_analysis import ErrorBound
 from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.criteria import Groups, mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
@@ -103,42 +102,9 @@ def edges(values: Floats, pairs: Ints, prompts: NDArray[Any]) -> list[Estimate]:
     return mean_estimates(differences(values, pairs), Groups(prompts[pairs[:, 0]]))
 
 
-def error_bounds(values: Floats, pairs: Ints, weights: Sequence[float] | Floats) -> tuple[ErrorBound, ...]:
-    """Return RRD's bound of the pairs in the wrong order (arXiv 2602.05125) for three weightings, and the true share.
-
-    ``weights`` [C] are signed. ``best`` are Σ⁻¹μ of these very pairs, with Σ shrunk to its diagonal by a
-    hundredth: what no weights can beat, and not an estimate for others. Pairs with a missing value are left
-    out; none if fewer than `MIN_PAIRS` remain.
-    """
-    given = differences(values, pairs)
-    given = given[~np.isnan(given).any(1)]
-    if len(given) < MIN_PAIRS:
-        return ()
-    mean, covariance = given.mean(0), np.atleast_2d(np.cov(given, rowvar=False)).astype(float)
-    shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * np.diag(np.diag(covariance))
-    current = np.asarray(weights, float)
-    best = np.linalg.pinv(shrunk, hermitian=True) @ mean
-    several: tuple[tuple[Literal["current", "equal", "best"], Floats], ...] = (
-        ("current", current),
-        ("equal", np.sign(current)),
-        ("best", best),
-    )
-    return tuple(
-        ErrorBound(weights=name, error=error_share(given @ one), bound=_bound(one, mean, covariance))
-        for name, one in several
-    )
-
-
 def error_share(margins: Floats) -> float:
     """Return the share of pairs in the wrong order: margins below 0, and half of those that are 0."""
     return float(((margins < -1e-12) + 0.5 * (np.abs(margins) <= 1e-12)).mean())
-
-
-def _bound(weights: Floats, mean: Floats, covariance: Floats) -> float:
-    margin, variance = float(weights @ mean), float(weights @ covariance @ weights)
-    if margin <= 0:
-        return 1.0
-    return float(np.exp(-0.5 * margin**2 / variance)) if variance > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

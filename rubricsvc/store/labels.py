@@ -298,17 +298,15 @@ def read_items(session: Session, selection: Selection) -> Chunks:
     return _chunks(session, query.where(ItemRow.id.in_(selection.newest)).order_by(ItemRow.rubric_id, ItemRow.id))
 
 
-def read_values(session: Session, selection: Selection, *, votes: bool = False) -> Chunks:
+def read_values(session: Session, selection: Selection) -> Chunks:
     """Yield chunks of (item id, position of the criterion in the rubric, value), in any order.
 
-    The value is FAILED or ABSTAINED where a verdict has none. With ``votes``, the standard deviation of the votes
-    behind each verdict is a fourth column.
+    The value is FAILED or ABSTAINED where a verdict has none.
     """
     value = case(
         (VerdictRow.outcome == "scored", VerdictRow.value), (VerdictRow.outcome == "failed", FAILED), else_=ABSTAINED
     )
-    spread = [func.coalesce(VerdictRow.details["spread"].as_float(), MISSING)] if votes else []
-    query = with_verdicts(select(ItemRow.id, QuestionRow.position, value, *spread).select_from(ItemRow))
+    query = with_verdicts(select(ItemRow.id, QuestionRow.position, value).select_from(ItemRow))
     return _chunks(session, query.where(ItemRow.id.in_(selection.newest)))
 
 

@@ -48,15 +48,13 @@ def test_analyse_counts_and_advises(each_db: Database) -> None:
     score(each_db, "j", texts(values), rubric=RUBRIC)
     found = analysed(each_db)
     assert (found.rubric, found.judge, found.completions, found.prompts, found.groups) == ("r@1", "j", 120, 20, 20)
-    right, copy, always, rude, long = found.criteria
+    right, _, always, rude, long = found.criteria
     assert [one.n for one in found.criteria] == [120] * 5
     assert right.mean.value == pytest.approx(values[:, 0].mean())
-    assert right.explained == copy.explained == pytest.approx(1.0)
-    assert (right.inflation, always.saturated, always.variance_within) == (None, "met", 0.0)
+    assert (always.saturated, always.variance_within) == ("met", 0.0)
     assert long.varying_groups == 1.0
     assert long.length_correlation == pytest.approx(1.0, abs=0.05)
     assert sum(one.variance_share or 0 for one in found.criteria) == pytest.approx(1.0)
-    assert sum(one.variance_share_within or 0 for one in found.criteria) == pytest.approx(1.0)
     assert [(pair.a, pair.b, pair.n) for pair in found.redundant] == [("right", "copy", 120)]
     assert {(one.criterion, one.action) for one in found.advice} == {
         ("right", "reweigh"),
@@ -64,12 +62,7 @@ def test_analyse_counts_and_advises(each_db: Database) -> None:
         ("always", "retire"),
         ("long", "check"),
     }
-    rewards = values @ np.array(WEIGHTS) / 5.0
-    assert found.reward.variance == pytest.approx(rewards.var(ddof=1))
-    assert (found.reward.n, found.reward.altered) == (120, int((rewards < 0).sum()))
-    assert found.correlations[0][1] == pytest.approx(1.0)
-    assert found.preferences is None
-    assert rude.disagreement is None
+    assert found.reward.n == 120 and rude.edge is None
 
 
 def test_analyse_reads_labels_and_preferences(db: Database) -> None:
@@ -86,7 +79,5 @@ def test_analyse_reads_labels_and_preferences(db: Database) -> None:
     assert rude.agreement["weighted_kappa"].value == pytest.approx(-1.0, abs=0.2)
     assert (right.labels, rude.labels) == (120, 120)
     assert right.edge is not None and right.edge.value is not None and right.edge.value > 0.5
-    assert found.preferences is not None
-    assert {one.weights for one in found.preferences.bounds} == {"current", "equal", "best"}
     advice = {(one.criterion, one.action) for one in found.advice}
     assert {("rude", "sharpen"), ("rude", "retire")} <= advice  # kappa, and people prefer completions that meet it

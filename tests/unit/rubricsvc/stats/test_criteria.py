@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import krippendorff
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.linear_model import LinearRegression
 
 from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.stats import criteria
@@ -58,28 +56,3 @@ def test_correlations_agree_with_scipy_on_shared_rows() -> None:
             assert counts[a, b] == both.sum()
             assert found[a, b] == pytest.approx(stats.pearsonr(values[both, a], values[both, b]).statistic)
     assert np.isnan(found[3]).all()
-
-
-def test_explained_agrees_with_scikit_learn() -> None:
-    values, _ = random_values(200, 4, missing=0.0)
-    values[:, 3] = 0.5 * values[:, 0] + 0.3 * values[:, 1] + 0.1 * np.random.default_rng(2).random(200)
-    for column, r_squared in enumerate(criteria.explained(values)):
-        others, own = np.delete(values, column, 1), values[:, column]
-        assert r_squared == pytest.approx(LinearRegression().fit(others, own).score(others, own), abs=1e-9)
-
-
-def test_disagreements_agree_with_krippendorff() -> None:
-    random = np.random.default_rng(3)
-    judges = random.integers(0, 2, (3, 50, 2)).astype(float)
-    judges[1, :, 0] = np.where(random.random(50) < 0.8, judges[0, :, 0], 1 - judges[0, :, 0])
-    judges[random.random(judges.shape) < 0.3] = NAN
-    for column, found in enumerate(criteria.disagreements(list(judges))):
-        assert found is not None
-        expected = krippendorff.alpha(judges[:, :, column], level_of_measurement="nominal", value_domain=[0.0, 1.0])
-        assert found.alpha == pytest.approx(expected)
-        values = judges[:, :, column]
-        pairs = [
-            (values[a, n] != values[b, n]) for n in range(50) for a in range(3) for b in range(a)
-            if not np.isnan(values[[a, b], n]).any()
-        ]  # fmt: skip
-        assert (found.pairs, found.differ) == (len(pairs), pytest.approx(np.mean(pairs)))
