@@ -40,9 +40,9 @@ from trainer import checkpoint, history
 from trainer.config import TrainConfig
 from trainer.data.tasks import tasks_of
 from trainer.evaluation.evaluation import LINES, completions_file
+from trainer.loop import warm_up, warmed_up_model
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards
-from trainer.warm_up import warm_up, warmed_up_model
 
 CONDITIONS = (*BIASES, *UNBIASED)
 PLAIN, CUES = 3, 2

@@ -33,11 +33,11 @@ from rubricsvc.cli.demo import command as demo
 from rubricsvc.core.prompt import Prompt
 from trainer import history
 from trainer.config import SamplingConfig, load_config
+from trainer.loop import warmed_up_model
 from trainer.policies import policy as episode_sampling
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.run import Run
-from trainer.warm_up import warmed_up_model
 
 EPISODES = 8
 """One with a slow tool, and others."""

@@ -61,7 +61,7 @@ class DataConfig(DataSource):
 
 
 class DemonstrationsConfig(ConfigSection):
-    """Demonstrations that the policy learns before the run (`trainer.warm_up`).
+    """Demonstrations that the policy learns before the run (`trainer.loop.warm_up`).
 
     They are completions of prompts of the data: those of the file ``path``, else those of the script of the environment
     ``research``. They are learned in ``steps`` steps of their own, at the learning rate ``lr``.

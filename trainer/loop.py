@@ -35,7 +35,7 @@ from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo
-from trainer.config import TrainConfig, stream_seed
+from trainer.config import DemonstrationsConfig, TrainConfig, stream_seed
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, tasks_of_step
 from trainer.history import History, Metrics, replace_text
@@ -46,7 +46,7 @@ from trainer.policies.rollouts import Rollouts
 from trainer.policy_update import ScoredBatch, TrainState, Update, update, with_signal
 from trainer.recording.recorder import Recorder, log_leaks, recorded, rollout_groups
 from trainer.rewards.outages import StepScorer, StopRequested
-from trainer.rewards.source import RewardSource, ScoredRollout, controlled, judge_of
+from trainer.rewards.source import RewardSource, controlled, judge_of
 from trainer.trackers import NO_TRACKING, Tracking
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ def train(
     needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
     reference = policy.frozen_copy() if needs_start else None
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
-    first = saved = done = _resume(state, identity) if resume else 0
+    first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
+    if resume and evolution is not None:
+        evolution.restore(checkpoint.saved_versions(config, done))
     content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
     history = History(config.out, done)
     with closing(optimizer), recorded(recorder, content, judge, history), tracking.running(content, history.steps):
@@ -222,14 +224,6 @@ def _watch(
     return done
 
 
-def _resume(state: TrainState, identity: checkpoint.Identity) -> int:
-    """Restore the newest intact checkpoint, with the rubric versions in use; return the number of steps done."""
-    done = checkpoint.resume(state.config, state.optimizer, identity)
-    if state.evolution is not None:
-        state.evolution.restore(checkpoint.saved_versions(state.config, done))
-    return done
-
-
 def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
     versions = state.evolution.state() if state.evolution is not None else None
     checkpoint.save(state.config, done, state.policy, state.optimizer, identity, versions=versions)
@@ -240,7 +234,8 @@ def _step(
 ) -> tuple[Metrics, tuple[RolloutGroup, ...]]:
     """Take a step (from 0), and return its metrics and its rollouts."""
     start, clock = time.perf_counter(), dict[str, float]()
-    authored, rollouts = sample_step(state.sampler, tasks, state.config, step)
+    authored = tasks_of_step(tasks, step, state.config)
+    rollouts = sample_tasks(state.sampler, authored, state.config, step)
     clock["sample_time"] = time.perf_counter() - start
     used = state.evolution.tasks(step, authored) if state.evolution is not None else authored
     batch, how_scored = _scored(state, scorer, used, rollouts, step)
@@ -306,7 +301,9 @@ def _scored(
     task_of_B = [tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()]
     log_leaks(state.config.out, task_of_B, completions)
     scored, how = scorer.score(task_of_B, completions)
-    return ScoredBatch(tasks, rollouts, completions, scored, _rewards(scored, state.config)), how
+    values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
+    rewards_GM = torch.tensor(values, dtype=torch.float64).view(-1, state.config.sampling.group_size)
+    return ScoredBatch(tasks, rollouts, completions, scored, rewards_GM), how
 
 
 def _resampled(
@@ -338,12 +335,6 @@ def _resampled(
     return with_signal(batch, sample, config.prompts.max_resamples)
 
 
-def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int) -> tuple[list[Task], Rollouts]:
-    """Return the tasks of a step (from 0) and the completions that the policy samples for them."""
-    step_tasks = tasks_of_step(tasks, step, config)
-    return step_tasks, sample_tasks(policy, step_tasks, config, step)
-
-
 def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int, number: int = 0) -> Rollouts:
     """Return a group of completions for each task; ``number`` counts the rounds of one step."""
     seed = stream_seed(config.seed, f"sample/{number}" if number else "sample", step)
@@ -352,7 +343,56 @@ def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, ste
     return policy.sample([task.prompt for task in tasks], config.sampling.group_size, config.sampling, seed)
 
 
-def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
-    """Return rewards [G, M], NaN for None."""
-    values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
-    return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)
+WARM_UP_FOLDER = "demonstrations"
+"""Folder of the warm-up in that of the run."""
+
+
+def warmed_up_model(config: TrainConfig) -> Path:
+    """Return the folder of the model after the warm-up."""
+    folder, settings = _warm_up_of(config)
+    return checkpoint.folder(folder, settings.steps) / "model"
+
+
+def is_warmed_up(config: TrainConfig) -> bool:
+    """Return whether the warm-up of a run is done, or it has none."""
+    if config.demonstrations is None:
+        return True
+    folder, settings = _warm_up_of(config)
+    return checkpoint.is_finished(folder, settings.steps)
+
+
+def warm_up(
+    config: TrainConfig,
+    load: Callable[[], Policy],
+    tasks: Sequence[Task],
+    rewards: RewardSource,
+    *,
+    on_step: Callable[[Metrics], None] | None = None,
+    stop: Event | None = None,
+) -> bool:
+    """Have the policy learn demonstrations before it is rewarded, or continue to; return whether it is done.
+
+    The warm-up is a run of its own, which ends before the run begins: of each prompt's demonstrations the best by the
+    run's reward is learned by its likelihood (`trainer.algorithms.supervised`), so that those which the rubric gives
+    little are not learned where there are better ones. ``load`` returns the untouched policy.
+    """
+    folder, settings = _warm_up_of(config)
+    most = max(2, *(len(task.demonstrations) for task in tasks))  # a group has at least two
+    group_size = min(most, config.sampling.group_size)
+    off = dict.fromkeys(("demonstrations", "prompts", "control", "evolve", "eval"))
+    changes: dict[str, Any] = {
+        "algorithm": "best_of_n_supervised",
+        "out": folder,
+        "steps": settings.steps,
+        "keep_checkpoints": 1,
+        "sampling": config.sampling.model_copy(update={"group_size": group_size}),
+        "optim": config.optim.model_copy(update={"lr": settings.lr, "kl_beta": 0.0, "kl_every": 0}),
+    }
+    changed, resume = config.model_copy(update=off | changes), checkpoint.has_run(folder)
+    return not train(load(), tasks, rewards, changed, on_step=on_step, stop=stop, resume=resume).stopped
+
+
+def _warm_up_of(config: TrainConfig) -> tuple[Path, DemonstrationsConfig]:
+    if config.out is None or config.demonstrations is None:
+        raise InvalidError("a warm-up needs demonstrations, and the folder of the run", hint="set both", path="out")
+    return config.out / WARM_UP_FOLDER, config.demonstrations

@@ -81,18 +81,15 @@ def with_signal(batch: ScoredBatch, sample: Sample, max_rounds: int) -> tuple[Sc
         kept += len(better)
         if better:
             left = sorted({*range(len(batch.tasks))} - set(without[: len(better)]))
-            batch = _joined([batch.select(left), fresh.select(better)] if left else [fresh.select(better)])
+            parts = [batch.select(left), fresh.select(better)] if left else [fresh.select(better)]
+            batch = ScoredBatch(
+                [task for part in parts for task in part.tasks],
+                join([part.rollouts for part in parts]),
+                [completion for part in parts for completion in part.completions],
+                [scored for part in parts for scored in part.scored],
+                torch.cat([part.rewards_GM for part in parts]),
+            )
     return batch, {"resample/rounds": rounds, "resample/sampled_groups": sampled, "resample/kept_groups": kept}
-
-
-def _joined(parts: Sequence[ScoredBatch]) -> ScoredBatch:
-    return ScoredBatch(
-        [task for part in parts for task in part.tasks],
-        join([part.rollouts for part in parts]),
-        [completion for part in parts for completion in part.completions],
-        [scored for part in parts for scored in part.scored],
-        torch.cat([part.rewards_GM for part in parts]),
-    )
 
 
 @dataclass(frozen=True)
@@ -139,12 +136,17 @@ def update(
     `grpo.advantages`.
     """
     optim, temperature = state.config.optim, state.config.sampling.temperature
-    rows_N = by_length(rollouts, learned_rows(state.config, rewards_GM).to(state.policy.device))
+    if is_grpo := state.config.algorithm == "grpo":  # all scored completions are learned, else the best of each group
+        learned_N = (~rewards_GM.isnan()).flatten().nonzero().flatten()
+    else:
+        learned_N = supervised.best_rows(rewards_GM)
+    rows_N = by_length(rollouts, learned_N.to(state.policy.device))
     advantages_B = grpo.advantages(rewards_GM, state.std_floor, pool_of_G).flatten().float().to(state.policy.device)
     micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
     tokens = int(rollouts.lengths[rows_N].sum())
     lr = state.optimizer.learning_rate(step)
-    reference = state.reference if _measures_kl(state.config, step) else None
+    due = optim.kl_beta > 0 or (optim.kl_every > 0 and (step + 1) % optim.kl_every == 0)
+    reference = state.reference if is_grpo and due else None
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
     ref_logp: list[Tensor | None] = []
@@ -163,8 +165,21 @@ def update(
                     gaps.append((old_logp[index] - part.sampled_logp_BT)[part.written_BT])
                 if ref is not None:
                     sums["kl_start"] += float(torch.where(part.written_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
-            batch = Batch(part, advantages_B[rows], old_logp[index], ref_logp[index])
-            loss = _loss(state.config, logp_BT, batch, tokens)
+            if is_grpo:
+                loss = grpo.loss(
+                    logp_BT,
+                    old_logp[index],
+                    advantages_B[rows],
+                    part.written_BT,
+                    tokens=tokens,
+                    clip_low=optim.clip_low,
+                    clip_high=optim.clip_high,
+                    kl_beta=optim.kl_beta,
+                    ref_logp_BT=ref_logp[index] if optim.kl_beta else None,
+                    sampled_logp_BT=part.sampled_logp_BT,
+                )
+            else:
+                loss = supervised.loss(logp_BT, part.written_BT, tokens=tokens)
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
@@ -174,48 +189,7 @@ def update(
     return Update(update_metrics, advantages_B, logprob_sums_B)
 
 
-def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:
-    """Return the rows of B that the update learns from: all scored completions, or the best of each group."""
-    if config.algorithm == "grpo":
-        return (~rewards_GM.isnan()).flatten().nonzero().flatten()
-    return supervised.best_rows(rewards_GM)
-
-
 def by_length(rollouts: Rollouts, rows_N: Tensor) -> Tensor:
     """Return the rows with those of a prompt together, by length: micro-batches of them have the least padding."""
     tokens_B = rollouts.mask_BT.sum(-1)
     return rows_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[rows_N].argsort(stable=True)]
-
-
-def _measures_kl(config: TrainConfig, step: int) -> bool:
-    """Return whether the divergence from the starting policy is measured; samples of another policy do not have it."""
-    optim = config.optim
-    due = optim.kl_every > 0 and (step + 1) % optim.kl_every == 0
-    return config.algorithm == "grpo" and (due or optim.kl_beta > 0)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A micro-batch of rollouts, their advantages, and log-probabilities of the sampling and the starting policy."""
-
-    rollouts: Rollouts
-    advantages_B: Tensor
-    old_logp_BT: Tensor
-    ref_logp_BT: Tensor | None
-
-
-def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> grpo.Loss:
-    if config.algorithm != "grpo":
-        return supervised.loss(logp_BT, batch.rollouts.written_BT, tokens=tokens)
-    return grpo.loss(
-        logp_BT,
-        batch.old_logp_BT,
-        batch.advantages_B,
-        batch.rollouts.written_BT,
-        tokens=tokens,
-        clip_low=config.optim.clip_low,
-        clip_high=config.optim.clip_high,
-        kl_beta=config.optim.kl_beta,
-        ref_logp_BT=batch.ref_logp_BT if config.optim.kl_beta else None,
-        sampled_logp_BT=batch.rollouts.sampled_logp_BT,
-    )

@@ -164,7 +164,7 @@ class Preflight:
         the run. A control has no reward to preview, and a policy that has not learned its demonstrations nothing to
         show.
         """
-        from trainer.warm_up import is_warmed_up
+        from trainer.loop import is_warmed_up
 
         run, judged, sampled = self.run.config, self.of_judge(), self.stored()
         if sample is None:
@@ -261,7 +261,7 @@ class Preflight:
         return _check(name, f"{value}; activations come on top", limit, True, refuses=True)
 
     def _sampled(self, prompts: int, samples: int | None) -> Iterator[PreflightCheck]:
-        from trainer.warm_up import is_warmed_up
+        from trainer.loop import is_warmed_up
 
         run, every = self.run.config, self.run.tasks.train
         warmed_up = is_warmed_up(run)

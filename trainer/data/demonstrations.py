@@ -1,6 +1,6 @@
 """Demonstrations: completions of people, of a script or of another model, which a policy learns before it is rewarded.
 
-The warm-up of a run (`trainer.warm_up`) takes the groups of a step from them in place of sampling. A small policy
+The warm-up of a run (`trainer.loop.warm_up`) takes the groups of a step from them in place of sampling. A small policy
 learns the form of tool calls this way.
 """
 

@@ -145,7 +145,11 @@ class Run:
             NotFoundError, ConflictError: No run to resume; or one not to resume, or of another configuration.
             RefusedError: The preflight refuses the run.
         """
-        resume = resume and not self._is_in_warm_up()
+        from trainer.loop import WARM_UP_FOLDER
+        from trainer.preflight import Preflight
+
+        if self.loaded.demonstrations is not None and (self.out / WARM_UP_FOLDER).is_dir():
+            resume = resume and checkpoint.has_run(self.out)  # stopped in its warm-up, it is started again
         check_installed(self.loaded.trackers)
         checkpoint.check_folder(self.out, resume=resume)
         if resume and self.is_kept():
@@ -155,7 +159,12 @@ class Run:
             )
             return TrainedRun(record)
         _ = self.tasks
-        forced = self._preflight(resume, force, preflight)
+        if resume:  # its record keeps what the preflight was
+            before = read_config(self.out) if has_metrics(self.out) else {}
+            forced = {FORCED: before[FORCED]} if FORCED in before else {}
+        else:
+            refused = Preflight(self).require_passed(force=force, sample=preflight)
+            forced = {FORCED: refused} if refused else {}
         self.announce(resume=resume)
         start = time.monotonic()
         record, history = self._train(resume, self.judge.audit.record | forced)
@@ -236,9 +245,9 @@ class Run:
 
     def load_policy(self, model: str | Path | None = None) -> Policy:
         """Load a policy of the run: by default the one that it starts from, after its demonstrations if it has any."""
+        from trainer.loop import warmed_up_model
         from trainer.policies.policy import Policy
         from trainer.policies.sampling_server import SamplingServer
-        from trainer.warm_up import warmed_up_model
 
         run = self.config
         if model is None:
@@ -254,16 +263,6 @@ class Run:
     def load_trained(self) -> Policy:
         """Load the policy after the last step."""
         return self.load_policy(checkpoint.folder(self.out, self.config.steps) / "model")
-
-    def _preflight(self, resume: bool, force: bool, preflight: bool | None) -> dict[str, Any]:
-        """Check the run before it starts; one that is resumed keeps what its record says of that."""
-        from trainer.preflight import Preflight
-
-        if resume:
-            before = read_config(self.out) if has_metrics(self.out) else {}
-            return {FORCED: before[FORCED]} if FORCED in before else {}
-        refused = Preflight(self).require_passed(force=force, sample=preflight)
-        return {FORCED: refused} if refused else {}
 
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
@@ -394,13 +393,6 @@ class Run:
                 hint = f"hint: `rubricsvc rubrics submit {newest}`, then `rubricsvc rubrics approve {newest}`"
                 self.progress.message(hint)
 
-    def _is_in_warm_up(self) -> bool:
-        """Return whether the run was stopped while it learned its demonstrations: it continues when started again."""
-        from trainer.warm_up import FOLDER
-
-        has_begun = self.loaded.demonstrations is not None and (self.out / FOLDER).is_dir()
-        return has_begun and not checkpoint.has_run(self.out)
-
     def _warm_up(
         self,
         rewards: RewardSource,
@@ -411,8 +403,8 @@ class Run:
     ) -> bool:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
         from trainer.evaluation.baselines import evaluate_untouched
+        from trainer.loop import WARM_UP_FOLDER, is_warmed_up, warm_up
         from trainer.rewards.outages import StopRequested
-        from trainer.warm_up import FOLDER, is_warmed_up, warm_up
 
         run = self.config
         settings = run.demonstrations
@@ -425,7 +417,7 @@ class Run:
 
         untouched = partial(self.load_policy, run.policy.model)
         bar.update(0, steps, "demonstrations")
-        with checkpoint.locked(run.out / FOLDER):
+        with checkpoint.locked(run.out / WARM_UP_FOLDER):
             try:
                 if evaluator is not None:
                     evaluate_untouched(run.out, untouched, evaluator, recorder)

@@ -21,7 +21,7 @@ from rubricsvc.stats.run_alarms import monitor_alarms
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.config import TrainConfig
-from trainer.data.tasks import Task
+from trainer.data.tasks import Task, tasks_of_step
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
 from trainer.loop import train
@@ -143,7 +143,8 @@ def test_update_ignores_unscored_completions() -> None:
     assert history.steps[0]["grad_norm"] > 0
 
     state = TrainState(other, None, MasterAdamW(other.model, config.optim), config, 0.0)
-    chosen, rollouts = loop.sample_step(other, TASKS, config, 0)
+    chosen = tasks_of_step(TASKS, 0, config)
+    rollouts = loop.sample_tasks(other, chosen, config, 0)
     values = [only_long(chosen[0].prompt, text) for text in rollouts.texts]
     rewards = torch.tensor([math.nan if v is None else v for v in values], dtype=torch.float64).view(2, 4)
     garbled = rollouts.ids_BT.clone()

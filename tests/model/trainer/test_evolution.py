@@ -31,10 +31,9 @@ from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
 from trainer.evolution import OnlineEvolution
 from trainer.history import Metrics
-from trainer.loop import train
+from trainer.loop import WARM_UP_FOLDER, is_warmed_up, train, warm_up, warmed_up_model
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards, ControlRewards, JudgeRewards, ScoredRollout
-from trainer.warm_up import FOLDER, is_warmed_up, warm_up, warmed_up_model
 from workers.engines.base import EngineRequest, Failure, Reply
 
 BASE = Rubric(criteria=[Criterion(key="sun", text=uses("sun"), weight=4), Criterion(key="rain", text=uses("rain"))])
@@ -234,7 +233,7 @@ def test_warm_up_continues_where_it_was_stopped(tmp_path: Path) -> None:
     assert not is_warmed_up(settings)
     assert warm_up(settings, tiny_policy, tasks, REWARDS, on_step=on_step)
     assert steps == [1, 2, 3, 4, 5, 6]
-    assert checkpoint.steps(tmp_path / FOLDER) == [6]
+    assert checkpoint.steps(tmp_path / WARM_UP_FOLDER) == [6]
 
 
 TEXTS = ["a", "ab", "abc", "abcd", "b", "ba", "bad", "baad"]

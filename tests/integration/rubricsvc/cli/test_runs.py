@@ -114,13 +114,13 @@ def test_runs_start_interrupted_saves_checkpoint(
 ) -> None:
     from trainer import loop
 
-    sample_step = loop.sample_step
+    sample_tasks = loop.sample_tasks
 
     def interrupted(*args: Any) -> object:
         os.kill(os.getpid(), signal.SIGINT)
-        return sample_step(*args)
+        return sample_tasks(*args)
 
-    monkeypatch.setattr(loop, "sample_step", interrupted)
+    monkeypatch.setattr(loop, "sample_tasks", interrupted)
     before = signal.getsignal(signal.SIGINT)
     ran = cli("runs", "start", config, "--json")
     assert ran.code == 130

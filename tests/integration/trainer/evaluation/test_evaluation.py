@@ -20,13 +20,13 @@ from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config,
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import TrainConfig
-from trainer.data.tasks import Task
+from trainer.data.tasks import Task, tasks_of_step
 from trainer.evaluation.baselines import FOLDER, RunPolicies, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
 from trainer.evaluation.evaluator import Evaluator
 from trainer.history import History, Metrics
 from trainer.history import read as read_metrics
-from trainer.loop import sample_step, train
+from trainer.loop import sample_tasks, train
 from trainer.policies.policy import Policy
 from trainer.rewards.source import CallableRewards, ScoredRollout
 
@@ -204,14 +204,16 @@ def test_supervised_baseline_learns_the_best_samples_of_the_starting_policy() ->
             return REWARDS.score(tasks, completions)
 
     history = train(tiny_policy(), TASKS, Recording(), config)
-    expected = [list(sample_step(tiny_policy(), TASKS, config, step)[1].texts) for step in range(2)]
+    expected = [
+        list(sample_tasks(tiny_policy(), tasks_of_step(TASKS, step, config), config, step).texts) for step in range(2)
+    ]
     assert seen == expected
     assert all("kl/start" not in step for step in history.steps)
     assert history.steps[0]["loss"] > 0, "a mean negative log-likelihood"
 
     policy = tiny_policy()
     train(policy, TASKS, REWARDS, config.model_copy(update={"steps": 1}))
-    _, rollouts = sample_step(tiny_policy(), TASKS, config, 0)
+    rollouts = sample_tasks(tiny_policy(), tasks_of_step(TASKS, 0, config), config, 0)
     rewards = torch.tensor([share_of_a(TASKS[0].prompt, text) for text in rollouts.texts]).view(2, 4)
     best = rollouts.select(rewards.argmax(-1) + torch.tensor([0, 4]))
     assert likelihood(policy, best) > likelihood(tiny_policy(), best)
