@@ -143,6 +143,18 @@ def _exit_stopped(command: str) -> NoReturn:
 
 
 @app.command()
+def baselines(config: Config, allow_drafts: Drafts = False, as_json: Json = False) -> None:
+    """Evaluate the baselines that `eval.baselines` names, or all of them; those that are done are not repeated."""
+    telemetry.configure("WARNING", human=True)
+    from trainer.run import Run
+
+    lines = Run(config, allow_drafts=allow_drafts, progress=Terminal()).evaluate()
+    if lines is None:
+        _exit_stopped(f"runs baselines {config}")
+    _show_evaluations(lines, as_json)
+
+
+@app.command()
 def preflight(
     config: Config,
     *,

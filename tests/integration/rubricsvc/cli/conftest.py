@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli, add_judge, cli, new_machine, rubric_file
 
 __all__ = ["Cli", "cli", "new_machine", "rubric_file"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs_eval import CONFIG, EVAL
 from tests.tiny_model import tiny_model

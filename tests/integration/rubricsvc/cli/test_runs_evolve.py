@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.letter_judge import proposal
 from tests.scripted_server import ScriptedServer, error, scripted_server, text_reply

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
 

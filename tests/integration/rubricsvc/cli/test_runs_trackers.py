@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import tests.letter_judge  # noqa: F401 - registers the engine "letters"
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs_eval import CONFIG
 
