@@ -36,13 +36,13 @@ from rubricsvc.formats import native
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
-from trainer import checkpoint, history
+from trainer import checkpoint, recording
 from trainer.config import TrainConfig
 from trainer.data.tasks import tasks_of
 from trainer.evaluation.evaluation import LINES, completions_file
 from trainer.loop import warm_up, warmed_up_model
 from trainer.policies.policy import Policy
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 CONDITIONS = (*BIASES, *UNBIASED)
 PLAIN, CUES = 3, 2
@@ -222,9 +222,9 @@ def read(folder: Path, condition: str, seed: int) -> TrainedRun:
     lines = completions_file(folder / RUN, 0).read_text(encoding="utf-8").splitlines()
     first = [*texts[0], *(json.loads(line)["text"] for line in lines)]
     start = {name: [bias.cue(text) for text in first] for name, bias in BIASES.items()}
-    evaluations = sorted(history.read(folder / RUN, LINES), key=lambda line: int(line["step"]))
+    evaluations = sorted(recording.read(folder / RUN, LINES), key=lambda line: int(line["step"]))
     seconds = json.loads((folder / FINISHED).read_text(encoding="utf-8"))["seconds"]
-    return TrainedRun(condition, seed, history.read(folder / RUN), evaluations, rates, start, seconds)
+    return TrainedRun(condition, seed, recording.read(folder / RUN), evaluations, rates, start, seconds)
 
 
 def completions_by_step(path: Path) -> Iterator[list[str]]:

@@ -32,10 +32,10 @@ from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.history import Metrics
 from trainer.loop import train
 from trainer.policies.policy import Policy
-from trainer.rewards.source import JudgeInfo, ScoredRollout
+from trainer.recording import Metrics
+from trainer.rewards import JudgeInfo, ScoredRollout
 
 CRITERIA = [Criterion(key=f"c{n}", text=f"States fact number {n}.") for n in range(10)]
 RATIONALE = "The completion states the fact and names its source, but it leaves the date out, which the criterion asks."

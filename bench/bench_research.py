@@ -31,7 +31,7 @@ from torch.nn.functional import pad
 from bench.vllm_server import SAMPLES_FOR_TRAINING, vllm_server
 from rubricsvc.cli.demo import command as demo
 from rubricsvc.core.prompt import Prompt
-from trainer import history
+from trainer import recording
 from trainer.config import SamplingConfig, load_config
 from trainer.loop import warmed_up_model
 from trainer.policies import policy as episode_sampling
@@ -165,7 +165,7 @@ def served_config(folder: Path, url: str) -> str:
 
 def shares(run: Path, waited_s: float) -> dict[str, float]:
     """Return the shares of a step of a run, whose sampling waited so long for tools."""
-    steps = history.read(run)
+    steps = recording.read(run)
     total = sum(step["step_time"] for step in steps)
     seconds = {stage: sum(step[f"{name}_time"] for step in steps) for stage, name in STAGES.items()}
     seconds = {"tools": waited_s} | seconds | {"generation": seconds["generation"] - waited_s}

@@ -28,8 +28,7 @@ from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import KINDS, fresh_url
 from tests.scripted_server import server_process
 from trainer.data.tasks import Task
-from trainer.rewards.jobs import JobRewards
-from trainer.rewards.source import JudgeInfo, JudgeRewards, RewardSource
+from trainer.rewards import JobRewards, JudgeInfo, JudgeRewards, RewardSource
 from workers.engines.local.weights import shipped_judge
 from workers.queue.in_process import embedded_worker
 

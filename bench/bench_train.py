@@ -24,11 +24,11 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import get_settings
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.history import Metrics
 from trainer.loop import train
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
-from trainer.rewards.source import CallableRewards
+from trainer.recording import Metrics
+from trainer.rewards import CallableRewards
 from workers.engines.local.embedded_model import embedded_model
 
 QUESTIONS = (

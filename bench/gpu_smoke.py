@@ -34,8 +34,7 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.policies.policy import Policy
-from trainer.rewards.jobs import JobRewards
-from trainer.rewards.source import JudgeInfo
+from trainer.rewards import JobRewards, JudgeInfo
 
 POINTS = (
     "Answers the question that was asked.",

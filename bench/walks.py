@@ -168,8 +168,7 @@ def episode(folder: Path) -> Callable[[], object]:
     """An episode with tools: a policy searches a collection, opens a document and writes its report."""
     from rubricsvc.core.prompt import Prompt
     from tests.tiny_model import tiny_model
-    from trainer.config import SamplingConfig
-    from trainer.environments.config import EnvironmentConfig
+    from trainer.config import EnvironmentConfig, SamplingConfig
     from trainer.environments.registry import make_acting
     from trainer.environments.tool_calls import call_text
     from trainer.policies.policy import Policy

@@ -35,8 +35,8 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.history import replace_text, sync
 from trainer.optim import MasterAdamW
+from trainer.recording import replace_text, sync
 
 log = logging.getLogger(__name__)
 

@@ -3,23 +3,194 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
+    BaseModel,
+    ConfigDict,
     Discriminator,
     Field,
     Tag,
+    ValidationError,
     field_validator,
     model_validator,
 )
 
 from rubricsvc.core.judge import Address, Judge, Network
-from rubricsvc.core.validation_messages import FieldMessage, closest
+from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest, field_messages, models_in
+from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import OF_TOOLS, REWARD
-from trainer.config_file import ConfigSection, read_toml
-from trainer.environments.config import EnvironmentConfig, ToolsConfig
+
+Model = TypeVar("Model", bound=BaseModel)
+Config = TypeVar("Config", bound="ConfigSection")
+
+MAX_PLACES = 2
+"""Tables that are named for a field that is in the wrong one."""
+MAX_DEPTH = 32
+"""Tables and lists within each other."""
+
+
+class ConfigSection(BaseModel):
+    """Base of the file's tables. An unknown field is an error: a misspelt setting must not train with the default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+Check = Callable[[Mapping[str, Any], Path], Iterable[FieldMessage]]
+"""Yields what is wrong with the plain data of a file beyond its fields; paths in it are relative to a folder."""
+
+
+def read_toml(
+    path: Path,
+    model: type[Config],
+    defaults: Mapping[str, Any],
+    check: Check = lambda _data, _folder: (),
+    changes: Mapping[str, Any] | None = None,
+) -> Config:
+    """Return the values of a TOML file.
+
+    ``defaults`` are those of fields that it leaves out; ``changes`` are in place of its own, by dotted path.
+    """
+    try:
+        data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"{path} is not TOML: {error}", path=str(path)) from error
+    except (RecursionError, ValueError) as error:  # limits of tomllib
+        message = f"{path} has an integer of thousands of digits, or is nested too deep"
+        raise InvalidError(message, hint="correct the file", path=str(path)) from error
+    for name, value in (changes or {}).items():
+        _set(data, name.split("."), value)
+    config: Config | None = None
+    problems = list(_unusable(data))
+    if not problems:
+        config, problems = config_problems(model, data)
+        problems += check(data, path.parent)
+    if config is None or problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path))
+    return config
+
+
+def _unusable(value: Any, path: FieldPath = ()) -> Iterator[FieldMessage]:
+    """Yield the values of TOML that no field takes."""
+    if len(path) > MAX_DEPTH:
+        yield FieldMessage(path[:1], f"expected at most {MAX_DEPTH} tables and lists within each other", "depth")
+    elif isinstance(value, dict | list):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _unusable(item, (*path, name))
+    elif isinstance(value, date | time):
+        yield FieldMessage(path, f"expected no date or time, found {value}; put it in quotes", "date")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield FieldMessage(path, f"expected a finite number, found {value}", "finite_number")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield FieldMessage(path, "must fit into 64 bits", "int_too_large")
+    elif isinstance(value, str) and "\0" in value:
+        yield FieldMessage(path, "expected no NUL character", "nul")
+
+
+def _set(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a field in plain data; a table on its way that is missing is added."""
+    *tables, name = path
+    for table in tables:
+        data = data.setdefault(table, {})
+        if not isinstance(data, dict):
+            raise InvalidError(f"{'.'.join(path)} is not in a table", hint=f"{table} is a value", path=".".join(path))
+    data[name] = value
+
+
+def config_problems(model: type[Model], data: Mapping[str, Any]) -> tuple[Model | None, list[FieldMessage]]:
+    """Return the values of plain data, or everything that is wrong with its fields."""
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        messages = field_messages(error, model=model, data=data)
+    return None, [_with_place(one, model) if one.code == "extra_forbidden" else one for one in messages]
+
+
+def _with_place(message: FieldMessage, model: type[BaseModel]) -> FieldMessage:
+    """Return the message of an unknown field with the table that has a field of this name, if one has."""
+    places = dict.fromkeys(path for path in _paths(model) if path[-1] == message.path[-1])
+    if not places:
+        return message
+    named = [".".join(path) for path in sorted(places, key=len)[:MAX_PLACES]]
+    return replace(message, message=f"unknown field in this table; did you mean {' or '.join(named)}?")
+
+
+def _paths(model: type[BaseModel], above: tuple[type[BaseModel], ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every field at any depth; a model within itself is not entered again."""
+    for name, field in model.model_fields.items():
+        yield (name,)
+        for inner in models_in(field.annotation):
+            if inner not in (*above, model):
+                yield from ((name, *rest) for rest in _paths(inner, (*above, model)))
+
+
+class McpServer(ConfigSection):
+    """A server of the Model Context Protocol: a ``command`` that is started on this machine, or a ``url``.
+
+    ``allowed_tools`` are those that the policy has, by default all; ``prefix`` is put before their names. The
+    command gets the environment variables ``env`` beside HOME and PATH, the URL the key in ``api_key_env``.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: Address | None = None
+    allowed_tools: tuple[str, ...] = ()
+    prefix: str = ""
+    env: tuple[str, ...] = ()
+    api_key_env: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if bool(self.command) == (self.url is not None):
+            raise ValueError(f"MCP server {self.name!r}: expected either `command` or `url`")
+        return self
+
+
+class ToolsConfig(ConfigSection):
+    """Tools that an environment has beside its own: those of MCP servers."""
+
+    mcp: tuple[McpServer, ...] = Field(default=())
+
+
+class EnvironmentConfig(ConfigSection):
+    """An environment that the policy acts in, with tools; a completion is then an episode of several turns.
+
+    ``collection`` is what ``research`` searches. ``max_turns`` and ``max_tokens`` limit an episode; tokens are those
+    after the prompt, what the environment wrote included. A search shows the first ``snippet_chars`` characters of the
+    best part of each document; with 0 ids and titles only. A result has up to ``max_result_chars`` characters, and the
+    calls of a turn take up to ``tool_timeout_s`` seconds.
+
+    With ``notes`` the policy may write down what it needs of what it read, and sees nothing else afterwards;
+    ``max_tokens`` are then those since the last note. See `trainer.environments.tool_calls`.
+
+    The environment ``mcp`` has no tools but those of the table ``[tools]``.
+    """
+
+    name: Literal["research", "calculator", "mcp"]
+    collection: str | None = None
+    max_turns: int = Field(default=8, ge=1)
+    max_tokens: int = Field(default=1024, ge=2)
+    max_result_chars: int = Field(default=2000, ge=1)
+    snippet_chars: int = Field(default=160, ge=0)
+    tool_timeout_s: float = Field(default=10.0, gt=0.0)
+    notes: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.name == "research") != (self.collection is not None):
+            raise ValueError(
+                f"environment {self.name!r} {'needs' if self.name == 'research' else 'has no'} `collection`"
+            )
+        return self
 
 
 class DataSource(ConfigSection):
@@ -328,7 +499,7 @@ ControlName = Literal["random", "shuffled", "frozen"]
 
 
 class ControlConfig(ConfigSection):
-    """A control of a run: ``reward`` replaces the training reward (`trainer.rewards.source`), evaluations keep it."""
+    """A control of a run: ``reward`` replaces the training reward (`trainer.rewards`), evaluations keep it."""
 
     reward: ControlName
 

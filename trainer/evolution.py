@@ -41,8 +41,8 @@ from rubricsvc.stats.evolution import due, measured, selected
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
 from trainer.event_loop import EventLoopThread
-from trainer.history import Metrics
-from trainer.rewards.source import JudgeRewards, RewardSource, ScoredRollout, places_by_task, validated
+from trainer.recording import Metrics
+from trainer.rewards import JudgeRewards, RewardSource, ScoredRollout, places_by_task, validated
 from workers.authoring.author import GenerationError
 from workers.authoring.evolution import Proposer
 from workers.engines import make_engine

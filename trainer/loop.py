@@ -4,7 +4,7 @@
 
     config = load_config(Path("run.toml"))                    # trainer.config; or TrainConfig(steps=50, …)
     policy = Policy.load("embedded")                          # trainer.policies.policy
-    with JudgeRewards(judge) as rewards:                      # trainer.rewards.source; or CallableRewards(function)
+    with JudgeRewards(judge) as rewards:                      # trainer.rewards; or CallableRewards(function)
         history = train(policy, tasks, rewards, config, on_step=print)
 
 ``history.steps`` has one dict of metrics for each step, the lines of ``out/metrics.jsonl``. ``policy`` is trained in
@@ -38,16 +38,23 @@ from trainer.algorithms import grpo
 from trainer.config import DemonstrationsConfig, TrainConfig, stream_seed
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, tasks_of_step
-from trainer.history import History, Metrics, replace_text
+from trainer.environments.leaks import log_leaks
 from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.policy_update import ScoredBatch, TrainState, Update, update, with_signal
-from trainer.recording.recorder import Recorder, log_leaks, recorded, rollout_groups
-from trainer.rewards.outages import StepScorer, StopRequested
-from trainer.rewards.source import RewardSource, controlled, judge_of
-from trainer.trackers import NO_TRACKING, Tracking
+from trainer.recording import (
+    NO_TRACKING,
+    History,
+    Metrics,
+    Recorder,
+    Tracking,
+    recorded,
+    replace_text,
+    rollout_groups,
+)
+from trainer.rewards import RewardSource, StepScorer, StopRequested, controlled, judge_of
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluation import Evaluation

@@ -14,9 +14,9 @@ from torch import Tensor
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
-from trainer.history import Metrics
 from trainer.policies.rollouts import EpisodeRecord, Rollouts
-from trainer.rewards.source import JudgeInfo, ScoredRollout
+from trainer.recording import Metrics
+from trainer.rewards import JudgeInfo, ScoredRollout
 
 CALLS = "calls/"
 """Prefix of the counts of an episode's calls, by tool."""

@@ -19,11 +19,11 @@ from trainer import metrics
 from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.history import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts, join
-from trainer.rewards.source import ScoredRollout
+from trainer.recording import Metrics
+from trainer.rewards import ScoredRollout
 
 if TYPE_CHECKING:
     from trainer.evolution import OnlineEvolution

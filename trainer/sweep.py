@@ -16,8 +16,7 @@ from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.schemas.runs import RunComparison, SweepFailure, SweepTable
 from rubricsvc.services.run_comparing import compare, compare_variants
 from trainer.checkpoint import locked
-from trainer.config import ControlName, RunConfig, load_config
-from trainer.config_file import ConfigSection, read_toml
+from trainer.config import ConfigSection, ControlName, RunConfig, load_config, read_toml
 from trainer.run.inputs import Logged, Progress
 from trainer.run.run import Run
 

@@ -149,8 +149,7 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int =
     """Return an environment by its name, or that of a run's configuration."""
     from pydantic import ValidationError
 
-    from trainer.config import load_config
-    from trainer.environments.config import EnvironmentConfig
+    from trainer.config import EnvironmentConfig, load_config
     from trainer.environments.registry import make_acting
     from trainer.run.inputs import check_local
 

@@ -32,9 +32,9 @@ from workers.engines.local.embedded_model import EMBEDDED
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.passport import Passport
-    from trainer.history import Metrics
     from trainer.judge_training.config import JudgeTrainConfig
     from trainer.judge_training.run import Prepared
+    from trainer.recording import Metrics
 
 
 def train(

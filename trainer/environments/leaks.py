@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection as Ids
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from rubricsvc.collections import Collection, Page
 from rubricsvc.collections.index import THRESHOLD, NearCopies
+from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt, ToolCall
 from rubricsvc.core.shingles import Shingles, containment, shingles
 
+if TYPE_CHECKING:
+    from trainer.data.tasks import Task
+
+LEAKS = "leaks.jsonl"
 LEAK = "leak"
 """Why a completion has no reward."""
 MIN_WORDS = 8
@@ -88,6 +95,19 @@ def leaks_of(completion: Completion) -> list[dict[str, JsonValue]]:
     """Return what the tools of a completion leaked."""
     leaks = completion.sampling.get("leaks")
     return [leak for leak in leaks if isinstance(leak, dict)] if isinstance(leaks, list) else []
+
+
+def log_leaks(out: Path | None, tasks: Sequence[Task], completions: Sequence[Completion]) -> None:
+    """Add a line for each leak in the completions of tasks, with the step; nothing without a folder or leaks."""
+    lines = [
+        {"step": one.step, "prompt": task.name, "prompt_digest": task.prompt.digest, **leak}
+        for task, one in zip(tasks, completions, strict=True)
+        for leak in leaks_of(one)
+    ]
+    if lines and out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / LEAKS).open("a", encoding="utf-8") as file:
+            file.write("".join(f"{strict_json.dump(line)}\n" for line in lines))
 
 
 def _answers(page: Page, gold: Ids[str]) -> Iterator[str]:

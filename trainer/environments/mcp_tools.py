@@ -44,7 +44,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.untrusted import clean
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.settings import secret
-from trainer.environments.config import McpServer
+from trainer.config import McpServer
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
 from trainer.environments.leaks import LeakGuard
 from trainer.event_loop import EventLoopThread

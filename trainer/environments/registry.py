@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rubricsvc.errors import needs_extra
-from trainer.environments.config import EnvironmentConfig, ToolsConfig
+from trainer.config import EnvironmentConfig, ToolsConfig
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tools import SHOWN_CHARS, Calculator, Research

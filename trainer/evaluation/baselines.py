@@ -43,13 +43,11 @@ from trainer.evaluation.evaluation import (
     write_completions,
 )
 from trainer.evaluation.evaluator import Evaluator, prompt_table
-from trainer.history import Metrics, line_of, read, replace_text
 from trainer.loop import train
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.recording.recorder import EvaluationKey, EvaluationRecorder
-from trainer.rewards.outages import StopRequested
-from trainer.rewards.source import RewardSource
+from trainer.recording import EvaluationKey, EvaluationRecorder, Metrics, line_of, read, replace_text
+from trainer.rewards import RewardSource, StopRequested
 
 
 def without_tools(policy: Policy) -> Policy:

@@ -26,11 +26,11 @@ from rubricsvc.schemas.runs import (
 )
 from trainer import checkpoint
 from trainer.data.tasks import Task
+from trainer.environments.leaks import log_leaks
 from trainer.evaluation.evaluator import EvalCompletion, Evaluated, Evaluator, prompt_table
-from trainer.history import History, Metrics, replace_text
 from trainer.policies.policy import Policy
-from trainer.recording.recorder import EvaluationRecorder, log_leaks
-from trainer.rewards.source import ScoredRollout
+from trainer.recording import EvaluationRecorder, History, Metrics, replace_text
+from trainer.rewards import ScoredRollout
 
 
 def write_completions(path: Path, evaluator: Evaluator, completions: Sequence[EvalCompletion]) -> None:

@@ -21,11 +21,10 @@ from rubricsvc.schemas.runs import REWARD
 from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
 from trainer.config import EvalConfig, TrainConfig, stream_seed
 from trainer.data.tasks import Task
-from trainer.history import Metrics
 from trainer.monitors.registry import metrics_by_prompt, observed_of
 from trainer.policies.policy import Policy
-from trainer.rewards.outages import StepScorer, StopRequested
-from trainer.rewards.source import RewardSource, ScoredRollout, items_at, judge_of, of_evaluation
+from trainer.recording import Metrics
+from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, items_at, judge_of, of_evaluation
 from workers import checks
 
 TOOL_USE = "tool_use"

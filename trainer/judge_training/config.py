@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from rubricsvc.core.base import Text, Title
 from rubricsvc.core.judge import LOCAL, Judge
-from trainer.config_file import ConfigSection, read_toml
+from trainer.config import ConfigSection, read_toml
 from workers.engines.local.embedded_model import EMBEDDED
 
 

@@ -41,7 +41,6 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from rubricsvc.formats.documents import dump_passport
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
-from trainer.history import Metrics, replace_text, sync
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Dataset, OpenStore, load_datasets
 from trainer.judge_training.encoding import Encoder
@@ -56,6 +55,7 @@ from trainer.judge_training.evaluation import (
 from trainer.judge_training.examples import Example, Question, Split, questions, sample, split
 from trainer.judge_training.model import JudgeModel
 from trainer.judge_training.training import Trained, encode, train
+from trainer.recording import Metrics, replace_text, sync
 from workers.audit import cases, runner, suites
 from workers.audit.repeatability import group_completions, measure
 from workers.audit.suites import AuditPlan

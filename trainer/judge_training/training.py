@@ -24,13 +24,13 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from trainer import checkpoint
-from trainer.history import History, Metrics
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Dataset
 from trainer.judge_training.encoding import Encoder, LeftOutError, Row
 from trainer.judge_training.examples import Example, Split, sample
 from trainer.judge_training.model import JudgeModel, cross_entropy, micro_batches
 from trainer.optim import MasterAdamW
+from trainer.recording import History, Metrics
 
 T = TypeVar("T")
 _FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"

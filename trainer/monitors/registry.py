@@ -14,7 +14,6 @@ from statistics import fmean
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
 from trainer.data.tasks import Task
-from trainer.history import Metrics
 from trainer.monitors.measures import (
     MEANS,
     Monitor,
@@ -26,7 +25,8 @@ from trainer.monitors.measures import (
     runs_of,
     words,
 )
-from trainer.rewards.source import ScoredRollout
+from trainer.recording import Metrics
+from trainer.rewards import ScoredRollout
 from workers.checks.citations import sources
 from workers.checks.markdown import report_citations
 

@@ -36,7 +36,7 @@ from workers.judges import validate
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Acting
-    from trainer.rewards.source import RewardSource
+    from trainer.rewards import RewardSource
 
 
 log = logging.getLogger(__name__)
@@ -401,8 +401,7 @@ class Rewards:
     @contextmanager
     def open(self, other: Judge | ServiceJudge | None = None) -> Iterator[RewardSource]:
         """Open the reward of the run, or that of another judge of its evaluations."""
-        from trainer.rewards.jobs import JobRewards
-        from trainer.rewards.source import JudgeInfo, JudgeRewards
+        from trainer.rewards import JobRewards, JudgeInfo, JudgeRewards
 
         run, judge = self._run, other or self._judge.value
         measured = self._judge.repeatability if other is None else None

@@ -25,18 +25,17 @@ from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
 from trainer import checkpoint
 from trainer.config import CHECKS, RunConfig, ServiceJudge, judge_name, load_config
 from trainer.data.tasks import Task
-from trainer.history import History, Metrics, read
+from trainer.recording import History, Metrics, Tracking, check_installed, read
 from trainer.run import inputs
 from trainer.run.inputs import Logged, Progress, Rewards, RunJudge, RunTasks, acting_of, counted, fetch_embedded
-from trainer.trackers import Tracking, check_installed
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluator import Evaluator
     from trainer.evolution import OnlineEvolution
     from trainer.policies.policy import Policy
-    from trainer.recording.recorder import EvaluationRecorder, RunStore
-    from trainer.rewards.source import RewardSource
+    from trainer.recording import EvaluationRecorder, RunStore
+    from trainer.rewards import RewardSource
 
 KEY = "run"
 """The entry of a run's ``config.json`` with its key in databases: that of its record, and of its evolved rubrics."""
@@ -287,7 +286,7 @@ class Run:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
         from trainer.evaluation.evaluation import Evaluation
         from trainer.loop import train
-        from trainer.recording.recorder import RunRecorder
+        from trainer.recording import RunRecorder
 
         run, tasks = self.config, self.tasks
         self._check_prompts()
@@ -360,7 +359,7 @@ class Run:
             InvalidError: One does not fit, or was made of another state of its collection.
             NotFoundError: There is no such collection.
         """
-        from trainer.sizes import check_sizes
+        from trainer.preflight import check_sizes
 
         of_run = [*self.tasks.train, *self.tasks.held_out]
         for config, some in ((self.config, of_run), (self._elsewhere(), self.tasks.other)):
@@ -380,7 +379,7 @@ class Run:
             yield None
             return
         from trainer.evaluation.evaluator import Evaluator
-        from trainer.rewards.source import CheckRewards
+        from trainer.rewards import CheckRewards
 
         with ExitStack() as opened:
             scorers: dict[str, RewardSource] = {REWARD: rewards}
@@ -423,7 +422,7 @@ class Run:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
         from trainer.evaluation.baselines import evaluate_untouched
         from trainer.loop import WARM_UP_FOLDER, is_warmed_up, warm_up
-        from trainer.rewards.outages import StopRequested
+        from trainer.rewards import StopRequested
 
         run = self.config
         settings = run.demonstrations
@@ -467,8 +466,8 @@ class Run:
 
     def _complete_record(self) -> StoredRun | None:
         """Record that a finished run is finished, with the steps that its process could not deliver."""
-        from trainer.recording.recorder import RunRecorder
-        from trainer.rewards.source import JudgeInfo
+        from trainer.recording import RunRecorder
+        from trainer.rewards import JudgeInfo
 
         if (key := run_key(self.out)) is None:
             return None

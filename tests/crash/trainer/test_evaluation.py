@@ -9,11 +9,11 @@ import torch
 from tests.crash.trainer.test_loop import begin, end, run_killed
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import history
+from trainer import recording
 from trainer.evaluation.evaluation import LINES, saved_best
-from trainer.history import Metrics
 from trainer.loop import train
-from trainer.rewards.source import CallableRewards
+from trainer.recording import Metrics
+from trainer.rewards import CallableRewards
 
 KILLS = 8
 STEPS = 24
@@ -30,7 +30,7 @@ def run(out: Path) -> None:
 def timeless(out: Path) -> list[Metrics]:
     return [
         {name: value for name, value in line.items() if name != "eval_time"}
-        for line in sorted(history.read(out, LINES), key=lambda line: int(line["step"]))
+        for line in sorted(recording.read(out, LINES), key=lambda line: int(line["step"]))
     ]
 
 

@@ -27,11 +27,11 @@ from tests.databases import sqlite_at
 from tests.letter_judge import JUDGE, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy
 from tests.scripted_server import ScriptedReply, scripted_server, text_reply
-from trainer import checkpoint, history
+from trainer import checkpoint, recording
 from trainer.data.tasks import Task
 from trainer.evolution import OnlineEvolution
 from trainer.loop import train
-from trainer.rewards.source import JudgeRewards
+from trainer.rewards import JudgeRewards
 
 KILLS = 8
 STEPS = 24
@@ -93,7 +93,7 @@ def outcome(out: Path, url: str) -> dict[str, Any]:
         "weights": [(saved / name).read_bytes() for name in names],
         "used": used,
         "buffers": buffers,
-        "metrics": [{k: v for k, v in step.items() if k not in TIMES} for step in history.read(out)],
+        "metrics": [{k: v for k, v in step.items() if k not in TIMES} for step in recording.read(out)],
         "pinned": sorted(one["digest"] for one in state["in_use"]),
     }
 
@@ -108,7 +108,7 @@ def test_train_killed_while_rubrics_evolve_uses_the_same_versions(tmp_path: Path
         assert calls <= rounds
         for kill in range(KILLS):
             process = begin(killed, urls[1], server.url)
-            while len(history.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
+            while len(recording.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
                 time.sleep(0.005)
             time.sleep(chance.uniform(0.0, 0.1))
             process.kill()

@@ -15,7 +15,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from tests.tiny_model import tiny_model
-from trainer import checkpoint, history
+from trainer import checkpoint, recording
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder
 from trainer.judge_training.examples import Example, Target
@@ -81,10 +81,10 @@ def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     assert end(begin(model, whole)) == 0
     for step in KILL_AFTER:
         process = begin(model, killed)
-        while len(history.read(killed)) < step and process.is_alive():
+        while len(recording.read(killed)) < step and process.is_alive():
             time.sleep(0.002)
         process.kill()
         assert end(process) == -signal.SIGKILL
     assert end(begin(model, killed)) == 0
     assert files(killed) == files(whole)
-    assert [step["step"] for step in history.read(killed)] == list(range(1, STEPS + 1))
+    assert [step["step"] for step in recording.read(killed)] == list(range(1, STEPS + 1))

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer import checkpoint, history
+from trainer import checkpoint, recording
 from trainer.loop import train
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 KILLS = 12
 STEPS = 40
@@ -53,7 +53,7 @@ def run_killed(run: Callable[[Path], None], out: Path, *, kills: int, steps: int
     chance = random.Random(0)
     for kill in range(kills):
         process = begin(run, out)
-        while len(history.read(out)) < steps * (kill + 1) // (kills + 2) and process.is_alive():
+        while len(recording.read(out)) < steps * (kill + 1) // (kills + 2) and process.is_alive():
             time.sleep(0.005)
         time.sleep(chance.uniform(0.0, later))
         process.kill()
@@ -66,6 +66,6 @@ def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     assert end(begin(run, whole)) == 0
     run_killed(run, killed, kills=KILLS, steps=STEPS, later=0.05)  # somewhere within a step or a checkpoint
     assert files(killed) == files(whole)
-    assert [step["step"] for step in history.read(killed)] == list(range(1, STEPS + 1))
+    assert [step["step"] for step in recording.read(killed)] == list(range(1, STEPS + 1))
     assert checkpoint.steps(killed) == [STEPS - 1, STEPS]
     assert not list((killed / "checkpoints").glob("damaged-*"))

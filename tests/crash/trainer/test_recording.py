@@ -22,11 +22,11 @@ from rubricsvc.store.tables import EvaluationCompletionRow, EvaluationRewardRow,
 from tests.cli import Cli, cli
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import history
+from trainer import recording
 from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
-from trainer.recording.recorder import RunRecorder
-from trainer.rewards.source import CallableRewards
+from trainer.recording import RunRecorder
+from trainer.rewards import CallableRewards
 from trainer.run.run import KEY as RUN
 
 __all__ = ["cli"]
@@ -66,7 +66,7 @@ def test_record_of_a_killed_run_has_each_step_and_evaluation_once(
     out, chance = tmp_path / "killed", random.Random(0)
     for kill in range(KILLS):
         process = begin(out, each_db.url)
-        while len(history.read(out)) < STEPS * (kill + 1) // (KILLS + 1) and process.is_alive():
+        while len(recording.read(out)) < STEPS * (kill + 1) // (KILLS + 1) and process.is_alive():
             time.sleep(0.005)
         time.sleep(chance.uniform(0.0, 0.05))
         process.kill()
@@ -74,7 +74,7 @@ def test_record_of_a_killed_run_has_each_step_and_evaluation_once(
         assert process.exitcode == -signal.SIGKILL
         shown = cli("runs", "show", out, "--json").json
         assert (shown["id"], shown["status"], shown["rollouts"]) == (1, "running", SIZE * shown["steps"])
-        assert 0 <= len(history.read(out)) - shown["steps"] <= 1, "the step that it was killed in"
+        assert 0 <= len(recording.read(out)) - shown["steps"] <= 1, "the step that it was killed in"
     process = begin(out, each_db.url)
     process.join()
     assert process.exitcode == 0
@@ -82,7 +82,7 @@ def test_record_of_a_killed_run_has_each_step_and_evaluation_once(
     shown = cli("runs", "show", out, "--json").json
     assert (shown["id"], shown["status"], shown["steps"], shown["steps_total"]) == (1, "finished", STEPS, STEPS)
     assert (shown["rollouts"], shown["unscored"]) == (SIZE * STEPS, 0)
-    lines = history.read(out)
+    lines = recording.read(out)
     assert cli("runs", "show", 1, "--last", STEPS, "--json").lines == lines
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     with each_db.read() as session:
@@ -98,4 +98,4 @@ def test_record_of_a_killed_run_has_each_step_and_evaluation_once(
         assert set(session.scalars(per_evaluation.select_from(EvaluationCompletionRow))) == {6 * 4}
         assert session.scalar(select(func.count()).select_from(EvaluationRewardRow)) == 2 * 24 * len(evaluations)
     assert sorted(one.step for one in evaluations) == list(range(0, STEPS + 1, 2))
-    assert {one.step: one.line for one in evaluations} == {line["step"]: line for line in history.read(out, LINES)}
+    assert {one.step: one.line for one in evaluations} == {line["step"]: line for line in recording.read(out, LINES)}

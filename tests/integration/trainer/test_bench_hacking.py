@@ -17,7 +17,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion
 from tests.tiny_model import tiny_model
 from trainer.data.tasks import tasks_of
-from trainer.rewards.source import JudgeRewards
+from trainer.rewards import JudgeRewards
 
 
 @pytest.mark.parametrize("model", [*BIASES, *UNBIASED, HONEST])

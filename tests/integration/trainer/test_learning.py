@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import loop
 from trainer.policies.policy import Policy
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 REWARDS = CallableRewards(share_of_a)
 

@@ -22,13 +22,13 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task, tasks_of_step
-from trainer.history import History, Metrics
-from trainer.history import read as read_metrics
 from trainer.loop import train
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policy_update import TrainState, update
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.recording import History, Metrics
+from trainer.recording import read as read_metrics
+from trainer.rewards import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 TIMES = {"step_time", "sample_time", "score_time", "train_time", "monitor_time"}

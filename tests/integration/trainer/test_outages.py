@@ -18,8 +18,8 @@ from rubricsvc.schemas.runs import RolloutGroup
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.data.tasks import Task
-from trainer.history import Metrics
-from trainer.rewards.source import CallableRewards, JudgeInfo, ScoredRollout
+from trainer.recording import Metrics
+from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout
 
 WORKING = CallableRewards(share_of_a)
 
@@ -66,7 +66,7 @@ class Judge:
 
 @pytest.fixture(autouse=True)
 def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.rewards.outages.FIRST_PROBE_SECONDS", 0.01)
+    monkeypatch.setattr("trainer.rewards.FIRST_PROBE_SECONDS", 0.01)
 
 
 def test_train_pauses_and_goes_on_with_the_same_step() -> None:

@@ -26,9 +26,8 @@ from tests.rows import replace_judge
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.worker_process import WorkerProcess, redis_url
 from trainer import loop
-from trainer.history import History
-from trainer.rewards.jobs import JobRewards
-from trainer.rewards.source import JudgeInfo, JudgeRewards, ScoredRollout
+from trainer.recording import History
+from trainer.rewards import JobRewards, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.queue.in_process import embedded_worker
 
@@ -110,7 +109,7 @@ def test_queue_rewards_absent_database_gives_no_reward(db: Database, monkeypatch
     def gone(*_: Any) -> Any:
         raise OperationalError("SELECT", {}, ConnectionError("gone"))
 
-    monkeypatch.setattr("trainer.rewards.jobs.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.rewards.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("rubricsvc.services.rewards.judges.get", gone)
     scored = score(queue_rewards(db, timeout=0.2))
     assert values(scored) == [None] * 4

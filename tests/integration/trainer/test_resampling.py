@@ -13,10 +13,10 @@ from rubricsvc.core.prompt import Completion, Prompt
 from tests.model.trainer.tiny import RUBRIC, tiny_config, tiny_policy
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.history import read as read_metrics
 from trainer.loop import train
 from trainer.policies.rollouts import join
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.recording import read as read_metrics
+from trainer.rewards import CallableRewards, ScoredRollout
 
 TASKS = [Task(Prompt.of(f"{kind} {number}"), RUBRIC) for kind in ("flat", "live") for number in range(6)]
 

@@ -21,11 +21,9 @@ from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, faulty, score
 from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
 from tests.services import free_port
 from trainer import loop
-from trainer.history import Metrics
-from trainer.history import read as read_metrics
-from trainer.recording.recorder import RunRecorder
-from trainer.rewards.jobs import JobRewards
-from trainer.rewards.source import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout
+from trainer.recording import Metrics, RunRecorder
+from trainer.recording import read as read_metrics
+from trainer.rewards import CallableRewards, JobRewards, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -55,7 +53,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client and the reward source retry at once."""
     monkeypatch.setattr(get_settings(), "outage_seconds", 0.05)
-    monkeypatch.setattr("trainer.rewards.jobs.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.rewards.RETRY_SECONDS", 0.05)
 
 
 def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
@@ -95,7 +93,7 @@ def test_service_rewards_wait_for_a_restarting_service(
 ) -> None:
     port, asked, back, scored = free_port(), threading.Event(), threading.Event(), list[ScoredRollout]()
     retries: list[object] = []
-    monkeypatch.setattr("trainer.rewards.jobs.log.warning", lambda *args: retries.append(args))
+    monkeypatch.setattr("trainer.rewards.log.warning", lambda *args: retries.append(args))
 
     def answer(question: Question) -> Reply | Failure:
         asked.set()

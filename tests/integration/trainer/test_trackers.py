@@ -14,12 +14,11 @@ import pytest
 
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import history
+from trainer import recording
 from trainer.evaluation.evaluation import LINES
-from trainer.history import Metrics
 from trainer.loop import train
-from trainer.rewards.source import CallableRewards
-from trainer.trackers import Tracking, evaluation_numbers, numbers
+from trainer.recording import Metrics, Tracking, evaluation_numbers, numbers
+from trainer.rewards import CallableRewards
 
 Written = list[tuple[str, int, float]]
 """The name, step and value of everything that a tracker holds."""
@@ -127,7 +126,7 @@ def test_tracker_holds_each_step_and_evaluation(
     if name == "tensorboard":  # the others have the step that is repeated twice
         assert sorted(keys) == sorted(set(keys))
     values = {(key, step): value for key, step, value in written}
-    steps, lines = history.read(folder), history.read(folder, LINES)
+    steps, lines = recording.read(folder), recording.read(folder, LINES)
     expected = {(key, line["step"]): value for line in steps for key, value in numbers(line).items()}
     expected |= {(key, line["step"]): value for line in lines for key, value in evaluation_numbers(line).items()}
     assert set(values) - {("eval/step", line["step"]) for line in lines} == set(expected)
@@ -159,4 +158,4 @@ def test_tracker_that_fails_does_not_end_the_training(tmp_path: Path, caplog: py
     tracking, broken = Tracking(folder=tmp_path, run="r"), BrokenTracker(3)
     tracking.trackers["broken"] = broken
     run(tmp_path, tracking)
-    assert (broken.steps, len(history.read(tmp_path)), "no network" in caplog.text) == ([1, 2], 5, True)
+    assert (broken.steps, len(recording.read(tmp_path)), "no network" in caplog.text) == ([1, 2], 5, True)

@@ -15,7 +15,7 @@ from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import Evaluation
 from trainer.evaluation.evaluator import Evaluator
 from trainer.loop import train
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 RUNS, STEPS = 20, 40
 HELD_OUT = [Task(Prompt.of(f"say {letter}"), RUBRIC, letter) for letter in "bcdefghijklmnopq"]

@@ -11,8 +11,8 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation.evaluation import Evaluation
 from trainer.evaluation.evaluator import Evaluator
-from trainer.recording.recorder import EvaluationRecorder
-from trainer.rewards.source import CallableRewards, RewardSource, ScoredRollout
+from trainer.recording import EvaluationRecorder
+from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 
 HELD_OUT = [Task(Prompt.of(text), RUBRIC, text) for text in ("say b", "sing", "a word", "spell it", "hi", "more")]
 NAMES = ("every", "samples", "greedy", "gold", "stop_on_divergence")

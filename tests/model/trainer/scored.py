@@ -11,7 +11,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import agreeable
 from trainer.data.tasks import Task
-from trainer.rewards.source import RewardSource, ScoredRollout
+from trainer.rewards import RewardSource, ScoredRollout
 from workers.engines.base import Failure, Question, Reply
 
 RUBRIC = Rubric(

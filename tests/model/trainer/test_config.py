@@ -16,17 +16,18 @@ from trainer.config import (
     ControlConfig,
     DataSource,
     DemonstrationsConfig,
+    EnvironmentConfig,
     EvalConfig,
     EvolveConfig,
+    McpServer,
     OtherPromptsConfig,
     PromptsConfig,
     RunConfig,
     ServiceJudge,
     load_config,
 )
-from trainer.environments.config import EnvironmentConfig, McpServer
 from trainer.loop import train
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 PLAIN = """
 steps = 3

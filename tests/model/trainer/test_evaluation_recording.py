@@ -14,13 +14,12 @@ from rubricsvc.store.session import Database
 from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
-from trainer import history
+from trainer import recording
 from trainer.evaluation.baselines import RunPolicies, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES
-from trainer.history import Metrics
 from trainer.loop import train
-from trainer.recording.recorder import UNDELIVERED, RunRecorder
-from trainer.rewards.source import CallableRewards
+from trainer.recording import UNDELIVERED, Metrics, RunRecorder
+from trainer.rewards import CallableRewards
 
 __all__ = ["outage"]
 
@@ -50,7 +49,7 @@ def completions_of(db: Database, evaluation_id: int) -> list[StoredEvaluationCom
 
 def check_complete(db: Database, out: Path, steps: list[int]) -> None:
     """The record, the lines and the files of completions agree."""
-    lines = {line["step"]: line for line in history.read(out, LINES)}
+    lines = {line["step"]: line for line in recording.read(out, LINES)}
     found = {one.step: one for one in on_record(db) if one.name == "step"}
     assert sorted(found) == sorted(lines) == steps
     for step, one in found.items():
@@ -102,7 +101,7 @@ def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any)
     config = eval_config(out, steps=STEPS)
     policies = RunPolicies(tiny_policy, tiny_policy)
     with RunRecorder(Runs(db), key, out, Event()) as recorder:
-        recorder.begin({"steps": STEPS}, None, history.read(out))
+        recorder.begin({"steps": STEPS}, None, recording.read(out))
         lines = run_baselines(config, policies, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)
         recorder.set_state("finished")
         return lines

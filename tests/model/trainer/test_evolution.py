@@ -30,10 +30,10 @@ from trainer.config import ControlName, EvolveConfig, TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
 from trainer.evolution import OnlineEvolution
-from trainer.history import Metrics
 from trainer.loop import WARM_UP_FOLDER, is_warmed_up, train, warm_up, warmed_up_model
 from trainer.policies.policy import Policy
-from trainer.rewards.source import CallableRewards, ControlRewards, JudgeRewards, ScoredRollout
+from trainer.recording import Metrics
+from trainer.rewards import CallableRewards, ControlRewards, JudgeRewards, ScoredRollout
 from workers.engines.base import EngineRequest, Failure, Reply
 
 BASE = Rubric(criteria=[Criterion(key="sun", text=uses("sun"), weight=4), Criterion(key="rain", text=uses("rain"))])

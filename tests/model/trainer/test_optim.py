@@ -16,14 +16,14 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC, tiny_config
 from tests.tiny_model import tiny_model
-from trainer import history, metrics
+from trainer import metrics, recording
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
-from trainer.history import History
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
-from trainer.rewards.source import ScoredRollout
-from trainer.sizes import check_sizes
+from trainer.preflight import check_sizes
+from trainer.recording import History
+from trainer.rewards import ScoredRollout
 
 
 def linear(dtype: torch.dtype = torch.float32, seed: int = 0) -> nn.Linear:
@@ -130,10 +130,11 @@ def test_history_continues_after_checkpoint(tmp_path: Path) -> None:
         log.add({"step": step})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "rew')  # killed while writing
-    assert [step["step"] for step in history.read(tmp_path)] == [1, 2, 3]
+    assert [step["step"] for step in recording.read(tmp_path)] == [1, 2, 3]
     again = History(tmp_path, last_step=2)
     again.add({"step": 3, "second": True})
-    assert history.read(tmp_path) == [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
+    lines = [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
+    assert recording.read(tmp_path) == lines
 
 
 @pytest.mark.parametrize("line", ["garbage", "{}", "[]", '{"step": "1"}', "\udcff"])
@@ -142,7 +143,7 @@ def test_read_names_damaged_line(tmp_path: Path, line: str) -> None:
     with (tmp_path / "metrics.jsonl").open("a", errors="surrogateescape") as file:
         file.write(f"{line}\n")
     with pytest.raises(InvalidError, match=r"metrics.jsonl, line 2"):
-        history.read(tmp_path)
+        recording.read(tmp_path)
 
 
 CONTEXT = 64

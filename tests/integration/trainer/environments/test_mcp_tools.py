@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.prompt import Prompt, ToolCall
+from trainer.config import McpServer
 from trainer.environments import mcp_tools
-from trainer.environments.config import McpServer
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.mcp_tools import McpTools
 from trainer.environments.tool_calls import call_line, with_tools

@@ -24,11 +24,11 @@ from trainer.data.tasks import Task, tasks_of_step
 from trainer.evaluation.baselines import FOLDER, RunPolicies, read_baselines, run_baselines
 from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
 from trainer.evaluation.evaluator import Evaluator
-from trainer.history import History, Metrics
-from trainer.history import read as read_metrics
 from trainer.loop import sample_tasks, train
 from trainer.policies.policy import Policy
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.recording import History, Metrics
+from trainer.recording import read as read_metrics
+from trainer.rewards import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 

@@ -10,8 +10,8 @@ import pytest
 from tests.integration.trainer.evaluation.test_evaluation import run
 from tests.model.trainer.held_out import HELD_OUT, eval_config
 from trainer.evaluation.evaluation import LINES
-from trainer.history import read as read_metrics
 from trainer.monitors.measures import repetition
+from trainer.recording import read as read_metrics
 
 
 def test_evaluation_records_the_monitors_of_each_prompt(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from trainer.environments.tools import Calculator
 from trainer.loop import train
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.tokens import transcript
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 
 def shown(*texts: str) -> list[Task]:

@@ -18,16 +18,14 @@ from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
 from trainer.environments.episodes import EpisodeLimits, begin
-from trainer.environments.leaks import LEAK, LeakGuard
+from trainer.environments.leaks import LEAK, LEAKS, LeakGuard, log_leaks
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
 from trainer.loop import warm_up, warmed_up_model
 from trainer.metrics import rollout_metrics
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.recording.recorder import LEAKS, log_leaks
-from trainer.rewards.outages import StepScorer
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.rewards import CallableRewards, ScoredRollout, StepScorer
 
 RESULT = "evil"
 

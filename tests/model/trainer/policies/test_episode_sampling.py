@@ -25,7 +25,7 @@ from trainer.policies import policy as episode_sampling
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.policies.sampling_server import SamplingServer
-from trainer.rewards.source import CallableRewards
+from trainer.rewards import CallableRewards
 
 CALL = call_text("reverse", text="live")
 

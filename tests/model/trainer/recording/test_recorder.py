@@ -18,11 +18,10 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RolloutRow, RunMetricsRow
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from tests.recorded_run import run_step
-from trainer.history import History, Metrics
-from trainer.history import read as read_metrics
 from trainer.loop import train
-from trainer.recording.recorder import REFUSED, UNDELIVERED, RunRecorder
-from trainer.rewards.source import CallableRewards, ScoredRollout
+from trainer.recording import REFUSED, UNDELIVERED, History, Metrics, RunRecorder
+from trainer.recording import read as read_metrics
+from trainer.rewards import CallableRewards, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 

@@ -15,7 +15,7 @@ from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, score
 from tests.preference_engine import Tasteful, answers_in
-from trainer.rewards.source import JudgeRewards, ScoredRollout, validated
+from trainer.rewards import JudgeRewards, ScoredRollout, validated
 
 
 def results(values: Sequence[float | None]) -> list[ScoredRollout]:

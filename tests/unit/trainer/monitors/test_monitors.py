@@ -25,7 +25,7 @@ from trainer.monitors.registry import (
     self_bleu,
     unresolved_citations,
 )
-from trainer.rewards.source import ScoredRollout
+from trainer.rewards import ScoredRollout
 
 RUBRIC = Rubric(
     criteria=[Criterion(key="a", text="Is good.", weight=3), Criterion(key="b", text="Is rude.", weight=-1)]

@@ -1,1 +1,0 @@
-"""Runs on record: steps, rollouts and evaluations, delivered to a database or a service."""
