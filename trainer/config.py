@@ -557,7 +557,7 @@ class RunConfig(TrainConfig):
     ``scored_by`` says whether Celery workers score, through the queue, or the process of the run. ``score_timeout_s``
     limits the scoring of a step through the queue, waiting for a database that is down included. ``trackers`` get the
     metrics and evaluations, too. With ``local_only`` every judge, tool and tracker must be on this machine, or in one
-    of ``local_networks``; see `trainer.run.inputs`.
+    of ``local_networks``; see `trainer.run`.
     """
 
     data: DataConfig
@@ -568,6 +568,14 @@ class RunConfig(TrainConfig):
     trackers: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = ()
     local_only: bool = False
     local_networks: tuple[Network, ...] = ()
+
+    @property
+    def gold_judge(self) -> Judge | ServiceJudge | None:
+        """The judge that the gold score of evaluations is by; None where that is the reward or checks."""
+        judges = [one for one in self.eval.judges if judge_name(one) == self.eval.gold_name] if self.eval else []
+        judge = judges[0] if judges else None
+        assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
+        return judge
 
     @field_validator("trackers")
     @classmethod

@@ -33,6 +33,7 @@ from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview
 from trainer.config import CHECKS, ServiceJudge, TrainConfig, stream_seed
 from trainer.data.tasks import Task, names_of
+from trainer.environments.registry import acting_of
 from trainer.monitors.measures import MEASURES
 from trainer.policies.policy import Acting, Policy, context_of
 from trainer.policies.tokens import prompt_ids
@@ -46,13 +47,12 @@ from trainer.rewards import (
     score_sound,
     validated,
 )
-from trainer.run.inputs import acting_of, gold_judge
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
 from workers.engines.local.weights import shipped_passport
 
 if TYPE_CHECKING:
-    from trainer.run.run import Run
+    from trainer.run import Run
 
 
 PREFLIGHT = "preflight"
@@ -254,7 +254,7 @@ class Preflight:
         """Return the digest of what sampled checks hold for."""
         run = self.run.config
         asked = [_judge_identity(self.run.judge.value), self.noise]
-        gold = [] if run.eval is None else [run.eval.gold_name, _judge_identity(gold_judge(run))]
+        gold = [] if run.eval is None else [run.eval.gold_name, _judge_identity(run.gold_judge)]
         included: Any = {"policy": {"model"}, "sampling": True, "environment": True, "demonstrations": True}
         fields = run.model_dump(mode="json", include=included)
         tasks = [[one.prompt.digest, one.rubric.digest] for one in self.run.tasks.train]
@@ -313,7 +313,7 @@ class Preflight:
                 return opened.enter_context(CheckRewards(self.run.tasks.train))
             except InvalidError:  # rubrics of held-out prompts have checks, these have none
                 return None
-        judge = gold_judge(self.run.config)
+        judge = self.run.config.gold_judge
         if settings is None or judge is None:
             return None
         gold = opened.enter_context(self.run.rewards.open(judge))

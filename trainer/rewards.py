@@ -15,12 +15,14 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Real
 from threading import Event
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
 from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.fingerprint import digest
@@ -33,14 +35,20 @@ from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService
-from trainer.config import CHECKS, ControlName, TrainConfig
-from trainer.data.tasks import Task, names_of
+from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.settings import get_settings
+from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
+from trainer.data.tasks import Task, counted, names_of
 from trainer.environments.leaks import LEAK, leaks_of
 from trainer.event_loop import EventLoopThread
 from trainer.recording import Metrics, Recorder
 from workers.engines import make_engine
 from workers.engines.base import Engine
+from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
 from workers.scoring.completions import score_group
+
+if TYPE_CHECKING:
+    from trainer.run import Progress, RunJudge
 
 log = logging.getLogger(__name__)
 
@@ -578,3 +586,74 @@ class StepScorer:
         if not result.verdicts:
             return scored_by(self._rewards) == CELERY
         return any(verdict.reason is not None and verdict.reason.transient for verdict in result.verdicts)
+
+
+class Rewards:
+    """Opens the rewards of a run: the queue for all of its judges, a judge in this process, or a service."""
+
+    def __init__(self, run: RunConfig, judge: RunJudge, allow_drafts: bool, progress: Progress) -> None:
+        self._run, self._judge, self._allow_drafts, self._progress = run, judge, allow_drafts, progress
+        self._opened = ExitStack()
+        self._db: RunInputs | None = None
+        self._users, self._has_worker = 0, False
+
+    @contextmanager
+    def open(self, other: Judge | ServiceJudge | None = None) -> Iterator[RewardSource]:
+        """Open the reward of the run, or that of another judge of its evaluations.
+
+        The queue is opened for the first judge, and closed after its last user. A Celery worker runs in this process if
+        no other one can be woken; a judge's engine is then made and closed, so that its errors are raised before.
+        """
+        from workers.queue.in_process import embedded_worker
+
+        run, judge, settings = self._run, other or self._judge.value, get_settings()
+        measured = self._judge.repeatability if other is None else None
+        options: dict[str, Any] = {"run": run.out.name, "allow_drafts": self._allow_drafts}
+        if not isinstance(judge, Judge):
+            outage = min(settings.outage_seconds, judge.timeout_s)
+            with Client(judge.service, outage_seconds=outage) as client:
+                info = JudgeInfo.of(client.judges.get(judge.name))
+                yield JobRewards(client, info, timeout=judge.timeout_s, **options)
+            return
+        if run.scored_by == "in_process":
+            self._progress.message(f"completions are scored by {judge.name} in this process, not through the queue")
+            with JudgeRewards(judge, repeatability=measured) as in_process:
+                yield in_process
+            return
+        with ExitStack() as opened:
+            if self._db is None:
+                db = RunInputs(opened.enter_context(open_database()))
+                in_memory = settings.broker_url.startswith(MEMORY)
+                running = 0 if in_memory else db.running_workers()
+                by = counted(running, "running worker")
+                if not running:
+                    reason = "the broker is memory://" if in_memory else "no other worker is running"
+                    by = f"a Celery worker in this process: {reason}"
+                self._progress.message(f"completions are scored through the queue by {by}")
+                self._has_worker = not running
+            if self._has_worker:
+                fetch_embedded(self._progress, judge)
+                asyncio.run(make_engine(judge).aclose())
+            if self._db is None:
+                if self._has_worker:
+                    opened.enter_context(embedded_worker(settings, db.db, keep_models=True))
+                self._opened, self._db = opened.pop_all(), db
+        self._users += 1
+        try:
+            info = JudgeInfo(judge.name, judge.calibrated, measured, judge.digest)
+            service = LocalService(self._db.db, approval="none")
+            yield JobRewards(service, info, timeout=run.score_timeout_s, **options)
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._db = None
+                self._opened.close()
+
+
+def fetch_embedded(progress: Progress, judge: Judge | None = None) -> None:
+    """Unpack the embedded model into the cache if it is missing and needed, by a judge or, without one, by a policy."""
+    needed = judge is None or any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
+    cache = get_settings().cache_dir
+    if needed and not (cache / NAME).is_dir():
+        progress.message("fetching the embedded model (93 MB, once)")
+        embedded_model(cache)

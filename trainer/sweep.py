@@ -17,8 +17,7 @@ from rubricsvc.schemas.runs import RunComparison, SweepFailure, SweepTable
 from rubricsvc.services.run_comparing import compare, compare_variants
 from trainer.checkpoint import locked
 from trainer.config import ConfigSection, ControlName, RunConfig, load_config, read_toml
-from trainer.run.inputs import Logged, Progress
-from trainer.run.run import Run
+from trainer.run import Logged, Progress, Run
 
 MAX_SLUG_CHARS = 60
 

@@ -151,7 +151,7 @@ def _acting(name: str, collection: str | None, max_turns: int, max_tokens: int =
 
     from trainer.config import EnvironmentConfig, load_config
     from trainer.environments.registry import make_acting
-    from trainer.run.inputs import check_local
+    from trainer.run import check_local
 
     folder = get_settings().collections_dir
     if name.endswith(".toml"):

@@ -442,7 +442,7 @@ def _id(s: LocalService | Client, ref: str) -> int:
     """Return the id of a run on record, which may be named by its folder."""
     if ref.isdecimal():
         return int(ref)
-    from trainer.run.run import KEY, read_config
+    from trainer.run import KEY, read_config
 
     key = read_config(Path(ref)).get(KEY)
     for run in s.runs.page(key=key) if key else ():

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,11 +18,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.lines import CompletionLine
-from trainer.data.tasks import Task, content_key
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.lines import CompletionLine, read_all
+from trainer.config import RunConfig
+from trainer.data.tasks import Task, content_key, counted
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import Rollouts
 from trainer.policies.tokens import transcript
+
+if TYPE_CHECKING:
+    from trainer.run import Progress
 
 
 def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) -> list[Task]:
@@ -38,6 +44,29 @@ def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) 
     if not chosen:
         hint = "give each line the prompt of the data, with the same text"
         raise InvalidError("no prompt of the data has a demonstration", hint=hint, path="demonstrations.path")
+    return chosen
+
+
+def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) -> list[Task]:
+    """Return the prompts with demonstrations of a file, or with those that the script of `research` plays."""
+    from trainer.environments.registry import acting_of
+    from trainer.environments.scripted import demonstrate
+    from trainer.environments.tools import Research
+
+    path = config.demonstrations.path if config.demonstrations is not None else None
+    if path is not None:
+        chosen = with_demonstrations(tasks, read_all(InputFile(str(path))))
+    else:
+        acting = acting_of(config)
+        research = acting.own_environment if acting is not None else None
+        assert acting is not None and isinstance(research, Research)  # noqa: S101 - the configuration was checked
+        played = [(task, demonstrate(research, task.prompt, acting.limits)) for task in tasks]
+        chosen = [replace(task, demonstrations=(one,)) for task, one in played if one is not None]
+    if not chosen:
+        hint = "raise environment.max_turns, or set demonstrations.path"
+        raise InvalidError("the script answers no prompt of the data", hint=hint, path="demonstrations")
+    count = sum(len(task.demonstrations) for task in chosen)
+    progress.message(f"{counted(count, 'demonstration')} of {len(chosen)} of {counted(len(tasks), 'prompt')}")
     return chosen
 
 

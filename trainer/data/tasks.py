@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
 
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
+from rubricsvc.formats import load
 from rubricsvc.formats.record import Record
-from trainer.config import PromptsConfig, TrainConfig, stream_seed
+from rubricsvc.services.run_inputs import RunInputs, open_database
+from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig, stream_seed
+from workers import checks
+
+if TYPE_CHECKING:
+    from trainer.run import Progress
 
 MAX_LISTED = 20
 """Prompts that an error names."""
@@ -106,6 +114,11 @@ def _in_order(tasks: Sequence[Task], groups: dict[str, list[Task]], keys: Iterab
     return [task for task in tasks if id(task) in chosen]
 
 
+def counted(number: int, noun: str) -> str:
+    """Return the number with the noun, in the plural unless it is one."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def names_of(tasks: Sequence[Task]) -> str:
     """Return the names of tasks for a message: the id of each prompt, or its beginning."""
     named = ", ".join(task.name or cut(repr(task.prompt.text), 60) for task in tasks[:MAX_LISTED])
@@ -175,3 +188,70 @@ def _order(count: int, seed: int, name: str, epoch: int) -> list[int]:
     generator = torch.Generator().manual_seed(stream_seed(seed, name, epoch))
     order: list[int] = torch.randperm(count, generator=generator).tolist()
     return order
+
+
+@dataclass(frozen=True, slots=True)
+class RunTasks:
+    """The prompts to train on, and those that are held out.
+
+    ``demonstrated`` are those to train on that have demonstrations, with these; ``other`` are prompts of another
+    collection.
+    """
+
+    train: list[Task]
+    held_out: list[Task]
+    demonstrated: list[Task] = field(default_factory=list)
+    other: list[Task] = field(default_factory=list)
+
+
+def find_tasks(config: RunConfig, progress: Progress) -> RunTasks:
+    """Return the prompts of a run, read from files or the database, divided and checked.
+
+    Raises:
+        InvalidError: A source has no prompt with a rubric, or a held-out prompt is trained on.
+        NotFoundError: A stored rubric does not exist.
+    """
+
+    def tasks_in(source: DataSource, table: str, domain: str = "") -> list[Task]:
+        if source.path is not None:
+            records, origin = list(load(source.path, source.format)), str(source.path)
+        else:
+            with open_database() as db:
+                records, origin = RunInputs(db).records(source.store), ", ".join(source.store)
+        tasks = tasks_of(records)
+        if not tasks:
+            path = f"{table}.{source.given[0]}"
+            raise InvalidError(f"no prompt with a rubric in {origin}", hint="give each prompt its criteria", path=path)
+        if skipped := len(records) - len(tasks):
+            progress.message(f"skipped {skipped} of {len(records)} records of {origin} without a prompt or a rubric")
+        for task in tasks:
+            checks.validate(task.rubric)
+        return [replace(task, domain=domain) for task in tasks]
+
+    sources: list[tuple[DataSource, str, str]] = [(config.data, "data", "")]
+    if config.data.domains:
+        sources = [(source, f"data.domains.{name}", name) for name, source in config.data.domains.items()]
+    train, settings = [task for source in sources for task in tasks_in(*source)], config.eval
+    held_out: list[Task] = []
+    other: list[Task] = []
+    if settings is not None:
+        if settings.share is not None:
+            tasks, (train, held_out) = train, hold_out(train, settings.share, config.seed)
+            lost = {task.domain for task in tasks} - {task.domain for task in train}
+            if config.prompts is not None and config.prompts.weights:
+                lost &= set(config.prompts.weights)
+            if lost:
+                hint = "change eval.share or seed, or name held-out prompts with eval.path"
+                raise InvalidError(f"no prompt of {', '.join(sorted(lost))} is left", hint=hint, path="eval.share")
+        else:
+            held_out = tasks_in(settings, "eval")
+        check_apart(train, held_out)
+        if shared := on_both_sides(train, held_out):
+            count = f"{len(shared)} of {counted(len(held_out), 'held-out prompt')}"
+            text = f"pages of {count} are those of training prompts: {names_of(shared)}"
+            progress.message(f"warning: contamination: {text}")
+        if len(held_out) < MIN_CLUSTERS:
+            progress.message(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
+        if settings.other is not None:
+            other = tasks_in(DataSource(path=settings.other.path), "eval.other")
+    return RunTasks(train, held_out, other=other)

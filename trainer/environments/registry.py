@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rubricsvc.errors import needs_extra
-from trainer.config import EnvironmentConfig, ToolsConfig
+from rubricsvc.settings import get_settings
+from trainer.config import EnvironmentConfig, ToolsConfig, TrainConfig
 from trainer.environments.environment import Environment
 from trainer.environments.episodes import EpisodeLimits
 from trainer.environments.tools import SHOWN_CHARS, Calculator, Research
@@ -33,3 +34,8 @@ def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsCo
         environment = McpTools(tools.mcp, environment, config.tool_timeout_s)
     limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s, config.notes)
     return Acting(environment, limits, config.max_tokens)
+
+
+def acting_of(run: TrainConfig) -> Acting | None:
+    """Return the environment of a run; None without one."""
+    return make_acting(run.environment, get_settings().collections_dir, run.tools) if run.environment else None

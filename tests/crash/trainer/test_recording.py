@@ -27,7 +27,7 @@ from trainer.evaluation.evaluation import LINES
 from trainer.loop import train
 from trainer.recording import RunRecorder
 from trainer.rewards import CallableRewards
-from trainer.run.run import KEY as RUN
+from trainer.run import KEY as RUN
 
 __all__ = ["cli"]
 

@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import read_settings
 from trainer.config import RunConfig
-from trainer.run.inputs import check_local
+from trainer.run import check_local
 
 LOCAL = {"name": "here", "model": "m", "endpoint": {"base_url": "http://127.0.0.1:8000/v1"}}
 FAR = {"name": "far", "model": "m", "endpoint": {"base_url": "http://10.1.2.3:8000/v1"}}
@@ -88,7 +88,7 @@ def test_proxy_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_project_may_be_local_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_LOCAL_ONLY", "true")
-    monkeypatch.setattr("trainer.run.inputs.get_settings", read_settings)
+    monkeypatch.setattr("trainer.run.get_settings", read_settings)
     with pytest.raises(InvalidError, match="'far'"):
         check_local(run(judge=FAR, local_only=False))
     monkeypatch.setenv("RUBRICSVC_LOCAL_NETWORKS", '["10.0.0.0/8"]')

@@ -19,7 +19,7 @@ from tests.cli import Cli, add_judge
 from tests.integration.test_client import running
 from tests.tiny_model import tiny_model
 from trainer.config import ServiceJudge
-from trainer.run.inputs import audit_at_service as status_at_service
+from trainer.run import audit_at_service as status_at_service
 
 CONFIG = """
 steps = 3

@@ -17,8 +17,7 @@ from rubricsvc.services.run_inputs import JudgeOnRecord
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
 from trainer.preflight import Preflight
-from trainer.run import Run
-from trainer.run.inputs import AuditStatus, RunJudge, RunTasks
+from trainer.run import AuditStatus, Run, RunJudge, RunTasks
 
 CHECK = PreflightCheck(name="signal", value="v", limit="l", passed=True)
 STRONG, WEAK = (Judge(name="gold", model=model) for model in ("strong", "weak"))

@@ -1,34 +1,53 @@
-"""`Run`: a training run, started, continued, evaluated and read."""
+"""Training runs from their configuration files.
+
+::
+
+    run = prepare("run.toml")   # or prepare(load_config(…), progress=…)
+    run.train()                 # what `rubricsvc runs start run.toml` does; resume=True continues
+    run.evaluate()              # the baselines of [eval]
+    run.report()                # metrics, evaluations, samples, alarms: from the record in the database
+
+The database, or the service that has the judge, holds the record of a run. Its folder holds checkpoints and a copy of
+the metrics, which a resumed run continues from.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rubricsvc.client import Client
+from rubricsvc.core.audit import Repeatability, StoredAudit
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
-from rubricsvc.services.run_inputs import open_database
+from rubricsvc.services.jobs import veto_warning
+from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
 from rubricsvc.services.runs import TRANSCRIPTS, Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
 from trainer import checkpoint
-from trainer.config import CHECKS, RunConfig, ServiceJudge, judge_name, load_config
-from trainer.data.tasks import Task
-from trainer.recording import History, Metrics, Tracking, check_installed, read
-from trainer.run import inputs
-from trainer.run.inputs import Logged, Progress, Rewards, RunJudge, RunTasks, acting_of, counted, fetch_embedded
+from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, judge_name, load_config
+from trainer.data.tasks import RunTasks, Task, counted, find_tasks
+from trainer.recording import History, Metrics, RunRecorder, Tracking, check_installed, read
+from trainer.rewards import CheckRewards, JudgeInfo, Rewards, fetch_embedded
+from workers.audit.runner import asking_fingerprint
+from workers.engines import check_addresses, judge_addresses
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import with_adapter_fields
+from workers.judges import validate
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluator import Evaluator
@@ -37,12 +56,254 @@ if TYPE_CHECKING:
     from trainer.recording import EvaluationRecorder, RunStore
     from trainer.rewards import RewardSource
 
+log = logging.getLogger(__name__)
+
 KEY = "run"
 """The entry of a run's ``config.json`` with its key in databases: that of its record, and of its evolved rubrics."""
 FORCED = "preflight_forced"
 """The entry of ``config.json`` with the checks that would have refused the run."""
-REQUEST_SECONDS = 30.0
-_MAX_KEY_CHARS = 80
+
+
+class ProgressTask(Protocol):
+    """A part of the work with a number of units."""
+
+    def update(self, done: int, total: int, note: str) -> None:
+        """Report that ``done`` of ``total`` units are finished."""
+
+    def note(self, note: str) -> None:
+        """Report what is done now, between two units."""
+
+
+class Progress(Protocol):
+    """Where a run reports to."""
+
+    def message(self, text: str) -> None:
+        """Report something that a person should read."""
+
+    def task(self, name: str) -> AbstractContextManager[ProgressTask]:
+        """Begin a part of the work."""
+
+    def stopping(self) -> AbstractContextManager[Event]:
+        """Yield the event that is set when the run should stop after its current step."""
+
+
+class _Silent:
+    def update(self, done: int, total: int, note: str) -> None:
+        pass
+
+    def note(self, note: str) -> None:
+        pass
+
+
+class Logged:
+    """Logs messages, and shows nothing else."""
+
+    def message(self, text: str) -> None:
+        """Log a message."""
+        log.info("%s", text)
+
+    @contextmanager
+    def task(self, name: str) -> Iterator[ProgressTask]:
+        """Yield a task that shows nothing."""
+        yield _Silent()
+
+    @contextmanager
+    def stopping(self) -> Iterator[Event]:
+        """Yield an event that nothing sets."""
+        yield Event()
+
+
+def check_local(run: RunConfig) -> None:
+    """Check every address of a run, if it or the project has ``local_only``; judges that are named only are left out.
+
+    Raises:
+        InvalidError: One is on another machine, or cannot be known. The message names all of them.
+    """
+    settings = get_settings()
+    if not (run.local_only or settings.local_only):
+        return
+    reached: list[tuple[str, str | None]] = []
+    evolve = (run.evolve.proposer, run.evolve.trusted) if run.evolve is not None else ()
+    for judge in (run.judge, *(run.eval.judges if run.eval is not None else ()), *evolve):
+        if isinstance(judge, ServiceJudge):
+            reached.append((f"judge {judge.name!r}", judge.service))
+        elif isinstance(judge, Judge):
+            reached += judge_addresses(judge)
+    if run.sampling.server is not None:
+        reached.append(("sampling.server", run.sampling.server))
+    reached += [(f"MCP server {one.name!r}", one.url) for one in run.tools.mcp if one.url is not None]
+    if "wandb" in run.trackers and os.environ.get("WANDB_MODE") not in ("offline", "disabled"):
+        reached.append(("tracker 'wandb'", os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai"))
+    if "trackio" in run.trackers and os.environ.get("TRACKIO_SPACE_ID"):
+        reached.append(("tracker 'trackio'", "https://huggingface.co"))
+    check_addresses(reached, (*run.local_networks, *settings.local_networks))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditStatus:
+    """The newest audit of a judge, or why there is none.
+
+    ``current`` says whether the judge is still asked as in the audit; None if that is unknown.
+    """
+
+    judge: str
+    audit: StoredAudit | None = None
+    current: bool | None = None
+    missing_reason: str = ""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The entry of a run's ``config.json``: ``judge_audit`` is null without an audit."""
+        if self.audit is None:
+            return {"judge_audit": None}
+        content = self.audit.audit
+        fields = self.audit.model_dump(mode="json", exclude={"audit"})
+        fields |= content.model_dump(include={"digest", "non_default_options"})
+        rates = {suite.name: suite.rate.value for suite in content.suites}
+        return {"judge_audit": {**fields, "current": self.current, "rates": rates}}
+
+    @property
+    def message(self) -> str:
+        """One line for the person who starts the run."""
+        if self.audit is None:
+            return f"judge {self.judge} has no audit ({self.missing_reason})"
+        options = self.audit.audit.non_default_options
+        title = f"audit {self.audit.id} of {self.audit.created_at:%Y-%m-%d}" + (f" ({options})" if options else "")
+        failed = ", ".join(suite.name for suite in self.audit.audit.failed_suites)
+        result = f"passed {title}" if self.audit.passed else f"did not pass {title}: {failed}"
+        outdated = "; its prompt has changed since, so audit it again" if self.current is False else ""
+        return f"judge {self.judge} {result}{outdated}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunJudge:
+    """The judge of a run, with what was measured of it. One that the queue asks is ``stored``.
+
+    The repeatability of a service's judge comes with its rewards.
+    """
+
+    value: Judge | ServiceJudge
+    audit: AuditStatus
+    stored: JudgeOnRecord | None = None
+
+    @property
+    def repeatability(self) -> Repeatability | None:
+        """How far its rewards deviate if it is asked again, if that was measured."""
+        return self.stored.repeatability if self.stored is not None else None
+
+
+def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
+    """Return a run with judges in place of their names, so that its record has all of them, and its judge.
+
+    A judge with its own fields that the queue asks is stored under its name.
+
+    Raises:
+        NotFoundError: A judge or a rubric that the configuration names is not stored; it names all of them.
+        InvalidError: A judge may not be used, or is not on this machine although the run is ``local_only``.
+    """
+    evolve, settings, queued = loaded.evolve, loaded.eval, loaded.scored_by == "celery"
+    judges: dict[str, Any] = {"judge": loaded.judge}
+    sources: dict[str, DataSource] = {"data": loaded.data}
+    sources |= {f"data.domains.{name}": domain for name, domain in loaded.data.domains.items()}
+    if evolve is not None:
+        judges |= {"evolve.proposer": evolve.proposer, "evolve.trusted": evolve.trusted}
+    if settings is not None:
+        judges |= {f"eval.judges.{number}": judge for number, judge in enumerate(settings.judges)}
+        sources["eval"] = settings
+    names = {path: judge for path, judge in judges.items() if isinstance(judge, str)}
+    refs = {f"{path}.store.{n}": ref for path, source in sources.items() for n, ref in enumerate(source.store)}
+    if names or refs:
+        with open_database() as db:
+            RunInputs(db).check_references(names, refs)
+    check_local(loaded)
+
+    def stored(judge: Judge | str) -> JudgeOnRecord:
+        if isinstance(judge, Judge):
+            judge = with_adapter_fields(judge)
+            validate(judge)
+        with open_database() as db:
+            return RunInputs(db).judge(judge)
+
+    def asked(judge: Judge | ServiceJudge | str) -> Judge | ServiceJudge:
+        if isinstance(judge, str) or (isinstance(judge, Judge) and queued):
+            return stored(judge).judge
+        return with_adapter_fields(judge) if isinstance(judge, Judge) else judge
+
+    judge = loaded.judge
+    if isinstance(judge, ServiceJudge):
+        found = RunJudge(judge, audit_at_service(judge))
+    elif isinstance(judge, Judge) and not queued:
+        hint = "store it with `rubricsvc judges add`, then `judges audit`"
+        found = RunJudge(with_adapter_fields(judge), AuditStatus(judge.name, missing_reason=hint))
+    else:
+        known = stored(judge)
+        audit = AuditStatus(
+            known.judge.name, missing_reason=f"make one with `rubricsvc judges audit {known.judge.name}`"
+        )
+        if known.audit is not None:
+            current = asking_fingerprint(known.judge) == known.audit.audit.fingerprint
+            audit = AuditStatus(known.judge.name, known.audit, current=current)
+        found = RunJudge(known.judge, audit, known)
+    changes: dict[str, Any] = {"judge": found.value}
+    if settings is not None:
+        changes["eval"] = settings.model_copy(update={"judges": tuple(map(asked, settings.judges))})
+    if evolve is not None:
+        given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
+        of_names = {name: stored(one).judge if isinstance(one, str) else one for name, one in given.items()}
+        proposer = of_names["proposer"]
+        if isinstance(proposer, Judge) and not proposer.model:
+            message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
+            raise InvalidError(message, hint="name one of its members", path="evolve.proposer")
+        changes["evolve"] = evolve.model_copy(update=of_names)
+    run = loaded.model_copy(update=changes)
+    check_local(run)
+    return run, found
+
+
+def audit_at_service(judge: ServiceJudge) -> AuditStatus:
+    """Return the status of a judge of a running service; unknown if the service does not answer yet."""
+    try:
+        with Client(judge.service, timeout=5.0, outage_seconds=0.0) as client:
+            audits = list(client.iterate(client.judges.audits, judge.name))
+    except RubricsvcError as error:
+        return AuditStatus(judge.name, missing_reason=str(error))
+    hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"
+    return AuditStatus(judge.name, audits[-1] if audits else None, missing_reason=hint)
+
+
+def plan(run: RunConfig, judge: RunJudge, tasks: RunTasks, *, resume: bool) -> Iterator[str]:
+    """Yield what a run will do, for the person who starts it."""
+    sampling, policy = run.sampling, run.policy
+    verb = "resume training" if resume else "train"
+    yield f"{verb} {policy.model} ({policy.dtype}) for {run.steps} steps in {run.out}"
+    repeated = ", repeated" if sampling.prompts_per_step > len(tasks.train) else ""
+    prompts = f"{counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks.train)}{repeated})"
+    yield f"each step: {prompts}, {sampling.group_size} completions each, judge {judge.value.name}"
+    if (evolve := run.evolve) is not None:
+        given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
+        described = ", ".join(f"{name} {one.name}" for name, one in given.items() if isinstance(one, Judge))
+        by = "approved by people" if evolve.approve == "human" else "approved automatically"
+        yield f"rubrics evolve every {counted(evolve.every, 'step')}: {described}; versions are {by}"
+    if isinstance(judge.value, Judge):
+        required = sorted({repr(key) for task in tasks.train for key in task.rubric.judged_required})
+        if warning := veto_warning(judge.value, required):
+            yield f"warning: {warning}"
+        if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.value.leaf_judges):
+            yield "the embedded 135M model without an adapter is for trying things out: it is hardly better than chance"
+    if (settings := run.eval) is not None:  # also why the gold score cannot show that the reward is fooled
+        held_out = tasks.held_out
+        greedy = " and a greedy one" if settings.greedy else ""
+        prompts = f"{counted(len(held_out), 'held-out prompt')}, {counted(settings.samples, 'sample')}{greedy} each"
+        scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
+        yield f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}"
+        gold = settings.gold_name
+        if settings.stop_on_divergence and gold == REWARD:
+            yield "warning: stop_on_divergence has no effect: the gold score is the reward; name judges, or set checks"
+        if gold == CHECKS and all(criterion.check for task in held_out for criterion in task.rubric.criteria):
+            yield "warning: the gold score is by checks, and so is the whole reward: it cannot diverge from itself"
+        elif gold != REWARD and len(held_out) < MIN_CLUSTERS:
+            yield f"warning: divergence from gold is not tested: that needs {MIN_CLUSTERS} held-out prompts"
+    yield judge.audit.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +368,7 @@ class Run:
 
     @cached_property
     def _judged(self) -> tuple[RunConfig, RunJudge]:
-        return inputs.find_judges(self.loaded)
+        return find_judges(self.loaded)
 
     @property
     def config(self) -> RunConfig:
@@ -122,9 +383,17 @@ class Run:
     @cached_property
     def tasks(self) -> RunTasks:
         """The prompts; their rubrics are approved, unless drafts are allowed."""
-        tasks = inputs.find_tasks(self.config, self.progress)
-        if not self._allow_drafts:
-            inputs.reject_drafts(self.loaded, [*tasks.train, *tasks.held_out, *tasks.other])
+        tasks = find_tasks(self.config, self.progress)
+        if self.config.demonstrations is not None:
+            from trainer.data.demonstrations import demonstrations_of
+
+            demonstrated = demonstrations_of(tasks.train, self.config, self.progress)
+            tasks = replace(tasks, demonstrated=demonstrated)
+        judge, queued = self.loaded.judge, self.loaded.scored_by == "celery"
+        if not self._allow_drafts and (isinstance(judge, str) or (isinstance(judge, Judge) and queued)):
+            with open_database() as db:  # a service refuses drafts itself
+                used = [*tasks.train, *tasks.held_out, *tasks.other]
+                RunInputs(db).reject_drafts({task.rubric.digest for task in used})
         return tasks
 
     @cached_property
@@ -205,7 +474,7 @@ class Run:
 
     def announce(self, *, resume: bool) -> None:
         """Report what the run will do, and fetch the embedded model where it is needed."""
-        for line in inputs.plan(self.config, self.judge, self.tasks, resume=resume):
+        for line in plan(self.config, self.judge, self.tasks, resume=resume):
             self.progress.message(line)
         evolve, settings = self.config.evolve, self.config.eval
         judges: list[object] = [self.judge.value, *(settings.judges if settings is not None else ())]
@@ -263,6 +532,7 @@ class Run:
 
     def load_policy(self, model: str | Path | None = None) -> Policy:
         """Load a policy of the run: by default the one that it starts from, after its demonstrations if it has any."""
+        from trainer.environments.registry import acting_of
         from trainer.loop import warmed_up_model
         from trainer.policies.policy import Policy
         from trainer.policies.sampling_server import SamplingServer
@@ -278,19 +548,22 @@ class Run:
             policy.server.check(policy)
         return policy
 
-    def load_trained(self) -> Policy:
-        """Load the policy after the last step."""
-        return self.load_policy(checkpoint.folder(self.out, self.config.steps) / "model")
-
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
+        from trainer.environments.registry import acting_of
         from trainer.evaluation.evaluation import Evaluation
         from trainer.loop import train
-        from trainer.recording import RunRecorder
+        from trainer.preflight import check_sizes
 
         run, tasks = self.config, self.tasks
-        self._check_prompts()
-        words = "-".join(self.out.name.replace("@", "-").split())[:_MAX_KEY_CHARS]
+        for config, some in ((run, [*tasks.train, *tasks.held_out]), (self._elsewhere(), tasks.other)):
+            if some:  # before anything is loaded: all prompts fit, and are of the collections that are searched
+                acting = acting_of(config)
+                check_sizes(config, some, acting)
+                for task in some:
+                    if acting is not None:
+                        acting.environment.reset(task.prompt)
+        words = "-".join(self.out.name.replace("@", "-").split())[:80]
         key = (run_key(self.out) if resume else None) or f"{words}-{secrets.token_hex(6)}"
         with ExitStack() as opened:
             opened.enter_context(checkpoint.locked(self.out))
@@ -326,6 +599,7 @@ class Run:
     def _baselines(
         self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: EvaluationRecorder | None
     ) -> list[Metrics] | None:
+        from trainer.environments.registry import acting_of
         from trainer.evaluation.baselines import FOLDER, OtherPrompts, RunPolicies, run_baselines
 
         run, there = self.config, self._elsewhere()
@@ -334,7 +608,8 @@ class Run:
             bar.update(step["step"], run.steps, f"best-of-n supervised, reward {_number(step['reward'])}")
 
         bar.update(0, run.steps, "baselines")
-        policies = RunPolicies(self.load_policy, self.load_trained)
+        trained = checkpoint.folder(run.out, run.steps) / "model"
+        policies = RunPolicies(self.load_policy, partial(self.load_policy, trained))
         with (
             checkpoint.locked(run.out / FOLDER),
             self._evaluator(there, self.tasks.other, rewards, bar.note, stop) as elsewhere,
@@ -352,24 +627,6 @@ class Run:
         collection = {"collection": other.collection}
         return run.model_copy(update={"environment": run.environment.model_copy(update=collection)})
 
-    def _check_prompts(self) -> None:
-        """Check, before anything is loaded, that all prompts fit and are of the collections that are searched.
-
-        Raises:
-            InvalidError: One does not fit, or was made of another state of its collection.
-            NotFoundError: There is no such collection.
-        """
-        from trainer.preflight import check_sizes
-
-        of_run = [*self.tasks.train, *self.tasks.held_out]
-        for config, some in ((self.config, of_run), (self._elsewhere(), self.tasks.other)):
-            if some:
-                acting = acting_of(config)
-                check_sizes(config, some, acting)
-                if acting is not None:
-                    for task in some:
-                        acting.environment.reset(task.prompt)
-
     @contextmanager
     def _evaluator(
         self, config: RunConfig, held_out: list[Task], rewards: RewardSource, on_progress: Any, stop: Event
@@ -379,7 +636,6 @@ class Run:
             yield None
             return
         from trainer.evaluation.evaluator import Evaluator
-        from trainer.rewards import CheckRewards
 
         with ExitStack() as opened:
             scorers: dict[str, RewardSource] = {REWARD: rewards}
@@ -466,9 +722,6 @@ class Run:
 
     def _complete_record(self) -> StoredRun | None:
         """Record that a finished run is finished, with the steps that its process could not deliver."""
-        from trainer.recording import RunRecorder
-        from trainer.rewards import JudgeInfo
-
         if (key := run_key(self.out)) is None:
             return None
         config = read_config(self.out)
@@ -485,7 +738,7 @@ def run_store(run: RunConfig) -> Iterator[RunStore]:
     from trainer.monitors.measures import SIGNS
 
     if isinstance(run.judge, ServiceJudge):
-        with Client(run.judge.service, timeout=REQUEST_SECONDS, outage_seconds=0.0) as client:
+        with Client(run.judge.service, timeout=30.0, outage_seconds=0.0) as client:
             yield client.runs
         return
     with open_database() as db:
