@@ -53,6 +53,11 @@ checks = true
 gold = "checks"
 baselines = {baselines}
 """
+CONTROLS = """
+base = "run.toml"
+mode = "one_at_a_time"
+vary = {control.reward = ["random", "shuffled", "frozen"]}
+"""
 
 
 def main() -> None:
@@ -76,9 +81,10 @@ def main() -> None:
     if args.controls:
         if not begun:
             rubricsvc(folder, "runs", "preflight", "run.toml")
-        rubricsvc(folder, "runs", "controls", "run.toml")
-    else:
-        rubricsvc(folder, "runs", "start", "run.toml", *(["--resume"] if begun else []))
+        (folder / "controls.toml").write_text(CONTROLS, encoding="utf-8")
+        rubricsvc(folder, "runs", "sweep", "controls.toml")
+        return
+    rubricsvc(folder, "runs", "start", "run.toml", *(["--resume"] if begun else []))
     rubricsvc(folder, "runs", "evaluations", "training")
     rubricsvc(folder, "runs", "report", "training", "--out", "report.html")
 

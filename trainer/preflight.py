@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight, refusing
+from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight
 from rubricsvc.services.run_inputs import RunInputs, open_database
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
@@ -185,9 +185,9 @@ class Preflight:
             prompts = min(PROMPTS, len(self.run.tasks.train))
             is_small = prompts <= SHARE * run.steps * run.sampling.prompts_per_step
             sample = is_small and run.control is None and is_warmed_up(run)
-        if not sampled and sample and (force or not refusing(judged)):
+        if not sampled and sample and (force or not any(one.is_refusal for one in judged)):
             sampled = self.sample()
-        refused = refusing([*judged, *sampled])
+        refused = [one for one in (*judged, *sampled) if one.is_refusal]
         for check in refused:
             text = f"{check.value}; passes: {check.limit}. Advice: {check.advice}"
             self.run.progress.message(f"preflight: {check.name}: {text}")
@@ -496,52 +496,34 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         with torch.device("meta"):
             weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
     copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
-    device = config.policy.device or default_device()
+    device, context = config.policy.device or default_device(), context_of(model)
     check_device(device)
-    memory = Memory(weights * (MASTER_BYTES + _weight_bytes(config) * copies), _memory_of(device), device)
-    problems = [*_prompt_problems(config, tasks, context_of(model), acting), *_memory_problems(weights, memory)]
-    if config.out is not None:
-        problems += _disk_problems(config, weights, config.out)
-    if problems:
-        raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
-    return memory
-
-
-def _prompt_problems(
-    config: TrainConfig, tasks: Iterable[Task], context: float, acting: Acting | None
-) -> Iterator[str]:
+    size = 2 if config.policy.dtype == "bfloat16" else 4
+    memory = Memory(weights * (MASTER_BYTES + size * copies), _memory_of(device), device)
+    problems: list[str] = []
     name, new = "sampling.max_new_tokens", config.sampling.max_new_tokens
     if acting is not None:
         name, new = "environment.max_tokens", acting.max_tokens
     if new >= context:
-        yield f"{name}: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit"
-        return
-    tokenizer = open_tokenizer(config.policy.model)
-    tools = acting.tools if acting else ()
-    lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt, tools)), task) for task in tasks}
-    long = [(length, task) for length, task in lengths.values() if length + new > context]
-    if long:
-        longest = max(length for length, _ in long)
-        fits = context - longest
-        change = f"at most {fits:.0f} fit" if fits >= 1 else f"the longest prompt alone has {longest} tokens"
-        prompts = f"{len(long)} of {len(lengths)} prompts"
-        yield (
-            f"{name}: {new} beside {prompts} in a context of {context:.0f} tokens; {change} "
-            f"({names_of([task for _, task in long])})"
-        )
-
-
-def _memory_problems(weights: int, memory: Memory) -> Iterator[str]:
+        problems.append(f"{name}: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit")
+    else:
+        tokenizer, tools = open_tokenizer(config.policy.model), acting.tools if acting else ()
+        lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt, tools)), task) for task in tasks}
+        if long := [(length, task) for length, task in lengths.values() if length + new > context]:
+            longest = max(length for length, _ in long)
+            fits = context - longest
+            change = f"at most {fits:.0f} fit" if fits >= 1 else f"the longest prompt alone has {longest} tokens"
+            beside = f"{len(long)} of {len(lengths)} prompts in a context of {context:.0f} tokens"
+            problems.append(f"{name}: {new} beside {beside}; {change} ({names_of([task for _, task in long])})")
     if memory.needed > memory.available:
-        fits = memory.available * weights / memory.needed
-        yield (
-            f"policy.model: {weights / GB:.2f} billion weights take {_size(memory.needed)} to train "
-            f"on {memory.device}, which has {_size(memory.available)}; at most {fits / GB:.2f} billion fit"
-        )
-
-
-def _weight_bytes(config: TrainConfig) -> int:
-    return 2 if config.policy.dtype == "bfloat16" else 4
+        fits = memory.available * weights / memory.needed / GB
+        take = f"{weights / GB:.2f} billion weights take {_size(memory.needed)} to train on {device}"
+        problems.append(f"policy.model: {take}, which has {_size(memory.available)}; at most {fits:.2f} billion fit")
+    if config.out is not None:
+        problems += _disk_problems(config, weights * (SAVED_BYTES + size), config.out)
+    if problems:
+        raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
+    return memory
 
 
 def check_device(device: str) -> None:
@@ -563,8 +545,8 @@ def _memory_of(device: str) -> float:
         return math.inf
 
 
-def _disk_problems(config: TrainConfig, weights: int, out: Path) -> Iterator[str]:
-    size = weights * (SAVED_BYTES + _weight_bytes(config))
+def _disk_problems(config: TrainConfig, size: int, out: Path) -> Iterator[str]:
+    """Yield whether checkpoints of ``size`` bytes do not fit beside those that are there."""
     place = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     saved = len(list((out / "checkpoints").glob("step-*")))
     needed = size * max(1, config.keep_checkpoints + 1 - saved)

@@ -386,8 +386,7 @@ class JobRewards:
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                with reachable():
-                    return self._score(tasks, completions, left, submitted)
+                return self._score(tasks, completions, left, submitted)
             except UnavailableError as error:
                 if not left:
                     nothing = [Reward(None, 0.0, task.rubric.formula, null_reason=str(error)) for task in tasks]
@@ -403,29 +402,13 @@ class JobRewards:
         ``submitted`` are the jobs of earlier attempts of this call, whose failed items are not asked about again; the
         job of this one is added.
         """
-        groups = places_by_task(tasks)
-        job = self._service.rewards.submit(self._request(tasks, completions, groups))
-        if len(job.rewards) != len(completions):
-            raise RubricsvcError(f"the service returned {len(job.rewards)} items for {len(completions)} completions")
-        if job.status not in (*OPEN, "completed") and not submitted:
-            self._service.jobs.retry(job.job_id)
-        submitted.add(job.job_id)
-        reason = self._wait(job.job_id, timeout)
-        found = {item.id: item for item in self._items(job.job_id)}
-        ids = dict(zip(chain(*groups), (one.id for one in job.rewards), strict=True))
-        return [_scored_rollout(found.get(ids[place]), task, reason) for place, task in enumerate(tasks)]
-
-    def _request(
-        self, tasks: Sequence[Task], completions: Sequence[Completion], groups: Sequence[Sequence[int]]
-    ) -> NewRewards:
-        step = completions[0].step
+        groups, step = places_by_task(tasks), completions[0].step
         name = self._run if step is None else f"{self._run} step {step + 1}"
         if self._evaluated is not None and step is not None:
             name = f"{self._run} eval step {step}, {self._evaluated}"
-        asked = {
-            (task.prompt.digest, task.rubric.digest, one.digest) for task, one in zip(tasks, completions, strict=True)
-        }
-        return NewRewards(
+        pairs = zip(tasks, completions, strict=True)
+        asked = sorted({(task.prompt.digest, task.rubric.digest, one.digest) for task, one in pairs})
+        new = NewRewards(
             judge=self._judge.name,
             judge_digest=self._judge.digest,
             prompts=tuple(tasks[at[0]].prompt for at in groups),
@@ -433,13 +416,10 @@ class JobRewards:
             rubrics=tuple(tasks[at[0]].rubric for at in groups),
             timeout=0.0,
             name=name,
-            key=digest(self._run, step, self._judge.digest or self._judge.name, sorted(asked), self._evaluated),
+            key=digest(self._run, step, self._judge.digest or self._judge.name, asked, self._evaluated),
             allow_drafts=self._allow_drafts,
         )
-
-    def _wait(self, job_id: int, timeout: float) -> str | None:
-        """Wait until a job has ended; return None, or why it is waited for no longer."""
-        served_at = time.monotonic()
+        reason, served_at = None, time.monotonic()
 
         def check(job: StoredJob) -> None:
             nonlocal served_at
@@ -448,21 +428,30 @@ class JobRewards:
             if now - served_at > NO_WORKER_SECONDS:
                 raise _NoWorkerError
 
-        try:
-            self._service.jobs.wait(job_id, timeout, check)
-        except _NoWorkerError:
-            return f"no worker is running; job {job_id} waits for one"
-        except TimeoutError as error:
-            self._service.jobs.cancel(job_id)
-            return f"cancelled: {error}"
-        return None
-
-    def _items(self, job_id: int) -> Iterator[Item]:
-        after: int | None = 0
-        while after is not None:
-            page = self._service.jobs.items(job_id, after=after, limit=1000)
-            yield from page
-            after = page.next
+        with reachable():
+            job = self._service.rewards.submit(new)
+            if len(job.rewards) != len(completions):
+                raise RubricsvcError(
+                    f"the service returned {len(job.rewards)} items for {len(completions)} completions"
+                )
+            if job.status not in (*OPEN, "completed") and not submitted:
+                self._service.jobs.retry(job.job_id)
+            submitted.add(job.job_id)
+            try:
+                self._service.jobs.wait(job.job_id, timeout, check)
+            except _NoWorkerError:
+                reason = f"no worker is running; job {job.job_id} waits for one"
+            except TimeoutError as error:
+                self._service.jobs.cancel(job.job_id)
+                reason = f"cancelled: {error}"
+            found: dict[int, Item] = {}
+            after: int | None = 0
+            while after is not None:
+                page = self._service.jobs.items(job.job_id, after=after, limit=1000)
+                found |= {item.id: item for item in page}
+                after = page.next
+        ids = dict(zip(chain(*groups), (one.id for one in job.rewards), strict=True))
+        return [_scored_rollout(found.get(ids[place]), task, reason) for place, task in enumerate(tasks)]
 
 
 def _scored_rollout(item: Item | None, task: Task, reason: str | None) -> ScoredRollout:

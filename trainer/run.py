@@ -271,41 +271,6 @@ def audit_at_service(judge: ServiceJudge) -> AuditStatus:
     return AuditStatus(judge.name, audits[-1] if audits else None, missing_reason=hint)
 
 
-def plan(run: RunConfig, judge: RunJudge, tasks: RunTasks, *, resume: bool) -> Iterator[str]:
-    """Yield what a run will do, for the person who starts it."""
-    sampling, policy = run.sampling, run.policy
-    verb = "resume training" if resume else "train"
-    yield f"{verb} {policy.model} ({policy.dtype}) for {run.steps} steps in {run.out}"
-    repeated = ", repeated" if sampling.prompts_per_step > len(tasks.train) else ""
-    prompts = f"{counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks.train)}{repeated})"
-    yield f"each step: {prompts}, {sampling.group_size} completions each, judge {judge.value.name}"
-    if (evolve := run.evolve) is not None:
-        given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
-        described = ", ".join(f"{name} {one.name}" for name, one in given.items() if isinstance(one, Judge))
-        by = "approved by people" if evolve.approve == "human" else "approved automatically"
-        yield f"rubrics evolve every {counted(evolve.every, 'step')}: {described}; versions are {by}"
-    if isinstance(judge.value, Judge):
-        required = sorted({repr(key) for task in tasks.train for key in task.rubric.judged_required})
-        if warning := veto_warning(judge.value, required):
-            yield f"warning: {warning}"
-        if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.value.leaf_judges):
-            yield "the embedded 135M model without an adapter is for trying things out: it is hardly better than chance"
-    if (settings := run.eval) is not None:  # also why the gold score cannot show that the reward is fooled
-        held_out = tasks.held_out
-        greedy = " and a greedy one" if settings.greedy else ""
-        prompts = f"{counted(len(held_out), 'held-out prompt')}, {counted(settings.samples, 'sample')}{greedy} each"
-        scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
-        yield f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}"
-        gold = settings.gold_name
-        if settings.stop_on_divergence and gold == REWARD:
-            yield "warning: stop_on_divergence has no effect: the gold score is the reward; name judges, or set checks"
-        if gold == CHECKS and all(criterion.check for task in held_out for criterion in task.rubric.criteria):
-            yield "warning: the gold score is by checks, and so is the whole reward: it cannot diverge from itself"
-        elif gold != REWARD and len(held_out) < MIN_CLUSTERS:
-            yield f"warning: divergence from gold is not tested: that needs {MIN_CLUSTERS} held-out prompts"
-    yield judge.audit.message
-
-
 @dataclass(frozen=True, slots=True)
 class TrainedRun:
     """A run after its training: what is on record, None if that is not known, and whether it has steps left.
@@ -393,7 +358,7 @@ class Run:
         if not self._allow_drafts and (isinstance(judge, str) or (isinstance(judge, Judge) and queued)):
             with open_database() as db:  # a service refuses drafts itself
                 used = [*tasks.train, *tasks.held_out, *tasks.other]
-                RunInputs(db).reject_drafts({task.rubric.digest for task in used})
+                RunInputs(db).reject_drafts([task.rubric for task in used])
         return tasks
 
     @cached_property
@@ -474,15 +439,45 @@ class Run:
 
     def announce(self, *, resume: bool) -> None:
         """Report what the run will do, and fetch the embedded model where it is needed."""
-        for line in plan(self.config, self.judge, self.tasks, resume=resume):
-            self.progress.message(line)
-        evolve, settings = self.config.evolve, self.config.eval
-        judges: list[object] = [self.judge.value, *(settings.judges if settings is not None else ())]
+        run, judge, tasks, say = self.config, self.judge, self.tasks, self.progress.message
+        sampling, policy = run.sampling, run.policy
+        verb = "resume training" if resume else "train"
+        say(f"{verb} {policy.model} ({policy.dtype}) for {run.steps} steps in {run.out}")
+        repeated = ", repeated" if sampling.prompts_per_step > len(tasks.train) else ""
+        prompts = f"{counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks.train)}{repeated})"
+        say(f"each step: {prompts}, {sampling.group_size} completions each, judge {judge.value.name}")
+        if (evolve := run.evolve) is not None:
+            given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
+            described = ", ".join(f"{name} {one.name}" for name, one in given.items() if isinstance(one, Judge))
+            by = "approved by people" if evolve.approve == "human" else "approved automatically"
+            say(f"rubrics evolve every {counted(evolve.every, 'step')}: {described}; versions are {by}")
+        if isinstance(judge.value, Judge):
+            required = sorted({repr(key) for task in tasks.train for key in task.rubric.judged_required})
+            if warning := veto_warning(judge.value, required):
+                say(f"warning: {warning}")
+            if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.value.leaf_judges):
+                say("the embedded model without an adapter is for trying things out: it is hardly better than chance")
+        if (settings := run.eval) is not None:  # also why the gold score cannot show that the reward is fooled
+            held_out = tasks.held_out
+            greedy = " and a greedy one" if settings.greedy else ""
+            prompts = f"{counted(len(held_out), 'held-out prompt')}, {counted(settings.samples, 'sample')}{greedy} each"
+            scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
+            say(f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}")
+            gold = settings.gold_name
+            if settings.stop_on_divergence and gold == REWARD:
+                why = "the gold score is the reward; name judges, or set checks"
+                say(f"warning: stop_on_divergence has no effect: {why}")
+            if gold == CHECKS and all(criterion.check for task in held_out for criterion in task.rubric.criteria):
+                say("warning: the gold score is by checks, and so is the whole reward: it cannot diverge from itself")
+            elif gold != REWARD and len(held_out) < MIN_CLUSTERS:
+                say(f"warning: divergence from gold is not tested: that needs {MIN_CLUSTERS} held-out prompts")
+        say(judge.audit.message)
+        judges: list[object] = [judge.value, *(settings.judges if settings is not None else ())]
         judges += [evolve.proposer, evolve.trusted] if evolve is not None else []
-        for judge in judges:
-            if isinstance(judge, Judge):
-                fetch_embedded(self.progress, judge)
-        if self.config.policy.model == EMBEDDED:
+        for one in judges:
+            if isinstance(one, Judge):
+                fetch_embedded(self.progress, one)
+        if run.policy.model == EMBEDDED:
             fetch_embedded(self.progress)
 
     def is_kept(self) -> bool:

@@ -34,7 +34,6 @@ COMMANDS = {
     "rubrics": "Rubrics: weighted criteria for completions.",
     "completions": "Completions of prompts.",
     "collections": "Collections of documents, to search and to quote.",
-    "env": "Environments: tools that a policy may call.",
     "judges": "Judges: models that score completions.",
     "jobs": "Jobs: completions to score, rubrics to generate.",
     "bestofn": "Best-of-n: what choosing by a judge's rewards gives.",

@@ -22,6 +22,7 @@ from rubricsvc.cli.output import (
     After,
     Json,
     Limit,
+    Seed,
     cell,
     counted,
     echo,
@@ -33,17 +34,17 @@ from rubricsvc.cli.output import (
     show,
     show_list,
 )
+from rubricsvc.cli.score import file_or_text
 from rubricsvc.cli.service import service
-from rubricsvc.core.prompt import Message
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.schemas.runs import (
     RunReport,
-    ScoreComparison,
     StoredRun,
+    VariantScore,
     column_of,
     in_order,
     measure_rows,
-    refusing,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or it
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
 """The entries of an evaluation with a value for each prompt."""
-MOST_ROWS = 1_000_000
 POLL_SECONDS = 0.25
 
 
@@ -94,7 +94,6 @@ def start(
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     allow_drafts: Drafts = False,
     force: Forced = False,
-    control: Annotated[str | None, typer.Option(help="Control: random, shuffled or frozen rewards.")] = None,
     preflight: Annotated[
         bool | None,
         typer.Option(
@@ -110,48 +109,26 @@ def start(
     Exits with 4 where the preflight refuses the run (`runs preflight`).
     """
     telemetry.configure("WARNING", human=True)
+    from trainer.preflight import RefusedError
     from trainer.run import Run
-    from trainer.sweep import control_changes
 
-    changes = control_changes(config, control) if control is not None else {}
-    with _refused():
-        run = Run(config, changes=changes, allow_drafts=allow_drafts, progress=Terminal())
+    try:
+        run = Run(config, allow_drafts=allow_drafts, progress=Terminal())
         trained = run.train(resume=resume, force=force, preflight=preflight)
+    except RefusedError as error:
+        echo(f"{error}; {error.hint}")
+        raise typer.Exit(NOT_PASSED) from error
     for alarm in trained.alarms():
         echo(f"warning: {alarm.text}")
     if trained.record is not None:
         show(_record(trained.record) | {"seconds": trained.seconds}, as_json)
     if trained.stopped:
-        _exit_stopped(f"runs start {config}{f' --control {control}' if control else ''} --resume")
-
-
-@contextmanager
-def _refused() -> Iterator[None]:
-    """Exit with 4 where the preflight refuses a run."""
-    from trainer.preflight import RefusedError
-
-    try:
-        yield
-    except RefusedError as error:
-        echo(f"{error}; {error.hint}")
-        raise typer.Exit(NOT_PASSED) from error
+        _exit_stopped(f"runs start {config} --resume")
 
 
 def _exit_stopped(command: str) -> NoReturn:
     echo(f"stopped; continue with: rubricsvc {command}")
     raise typer.Exit(INTERRUPTED)
-
-
-@app.command()
-def baselines(config: Config, allow_drafts: Drafts = False, as_json: Json = False) -> None:
-    """Evaluate the baselines that `eval.baselines` names, or all of them; those that are done are not repeated."""
-    telemetry.configure("WARNING", human=True)
-    from trainer.run import Run
-
-    lines = Run(config, allow_drafts=allow_drafts, progress=Terminal()).evaluate()
-    if lines is None:
-        _exit_stopped(f"runs baselines {config}")
-    _show_evaluations(lines, as_json)
 
 
 @app.command()
@@ -180,47 +157,9 @@ def preflight(
     show_list([check.model_dump(mode="json") for check in checks], as_json)
     if checked.file.is_file():
         echo(f"stored in {checked.file}")
-    if refused := refusing(checks):
-        echo(f"the run is refused by: {', '.join(check.name for check in refused)}")
+    if refused := [check.name for check in checks if check.is_refusal]:
+        echo(f"the run is refused by: {', '.join(refused)}")
         raise typer.Exit(NOT_PASSED)
-
-
-@app.command()
-def controls(
-    config: Config,
-    *,
-    reward: Annotated[
-        list[str] | None, typer.Option(help="Control: random, shuffled or frozen; repeat it.", show_default="all three")
-    ] = None,
-    allow_drafts: Drafts = False,
-    force: Forced = False,
-    as_json: Json = False,
-) -> None:
-    """Train a run and its controls, and compare them on the held-out prompts.
-
-    Runs that are finished, or that stopped at a divergence, are not repeated; run the command again to continue after
-    an interrupt.
-    """
-    telemetry.configure("WARNING", human=True)
-    from trainer.sweep import CONTROLS, StoppedError, train_controls
-
-    options: Any = {"allow_drafts": allow_drafts, "force": force, "progress": Terminal()}
-    rows: list[tuple[str, ScoreComparison]] = []
-    try:
-        with _refused():
-            for name, compared in train_controls(config, reward or CONTROLS, **options):
-                rows += [(name, one) for one in compared.scores]
-                for note in compared.notes:
-                    echo(f"control {name}: {note}")
-    except StoppedError:
-        _exit_stopped(f"runs controls {config}")
-    show_list(
-        (
-            {"control": name, **(row.model_dump(mode="json") if as_json else _score(row, "control", "run"))}
-            for name, row in rows
-        ),
-        as_json,
-    )
 
 
 @app.command()
@@ -246,23 +185,61 @@ def sweep(
     if as_json:
         print_json({**counts, **table.model_dump(mode="json")})
     else:
-        show_list(
-            {
-                "variant": row.variant,
-                "score": f"{row.score}{' (gold)' * row.gold}",
-                **output.fields_of(row, "seeds", "prompts"),
-                "mean": _estimate(row.mean),
-                "difference to the first": _estimate(row.difference),
-                "result": (row.result or "").replace("_", " ") + f": {row.reason}" * bool(row.reason),
-            }
-            for row in table.rows
-        )
+        _show_scores(table.rows)
         for one in table.failures:
             echo(f"failed: {one.variant}, seed {one.seed}: {one.error}; {one.hint}")
         best = f"best: {table.best}" if table.best else "no variant is higher than every other by the gold score"
         echo(f"{best}; {', '.join(f'{name}: {count}' for name, count in counts.items())}")
     if table.failures:
         raise typer.Exit(output.WITH_FAILURES)
+
+
+@app.command("try")
+def try_(
+    config: Config,
+    *,
+    prompt: Annotated[str | None, typer.Option(help="File or text.", show_default="prompts of the data")] = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts of the data.")] = 3,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Sample a completion of a run's policy for some prompts, and print it turn by turn.
+
+    The policy acts in the run's environment, if it has one.
+    """
+    telemetry.configure("WARNING", human=True)
+    from trainer.config import load_config
+    from trainer.data.tasks import find_tasks
+    from trainer.environments.registry import acting_of
+    from trainer.policies.policy import Policy
+    from trainer.rewards import fetch_embedded
+    from trainer.run import check_local
+    from workers.engines.local.embedded_model import EMBEDDED
+
+    loaded = load_config(config)
+    check_local(loaded)
+    if prompt is not None:
+        asked = [Prompt.of(file_or_text(prompt))]
+    else:
+        asked = [task.prompt for task in find_tasks(loaded, Terminal()).train[:limit]]
+    if loaded.policy.model == EMBEDDED:
+        fetch_embedded(Terminal())
+    how: dict[str, Any] = {"dtype": loaded.policy.dtype, "device": loaded.policy.device}
+    policy = Policy.load(loaded.policy.model, acting=acting_of(loaded), **how)
+    rollouts = policy.sample(asked, 1, loaded.sampling, seed)
+    completions = rollouts.completions(loaded.policy.model, 0, loaded.sampling)
+    for one, completion, count in zip(asked, completions, rollouts.mask_BT.sum(-1).tolist(), strict=True):
+        if as_json:
+            plain = completion.model_dump(mode="json", exclude_defaults=True)
+            print_json({"prompt": one.text, "tokens": count, **plain})
+            continue
+        print_data(f"# {one.text}")
+        for message in completion.messages:
+            print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]\n{message.text}")
+        if not completion.messages or not completion.text:
+            print_data(completion.text or "the episode ended without a report")
+        counts: Any = completion.sampling.get("tools", {})
+        echo(", ".join(f"{name} {count}" for name, count in counts.items()))
 
 
 @app.command("list")
@@ -312,7 +289,14 @@ def watch(run: RunRef, as_json: Json = False) -> None:
                 one = answered(partial(s.runs.get, run_id), echo, hint=hint)
                 if (now := time.monotonic()) - asked_at > POLL_SECONDS:  # of a lost run a report is awaited
                     awaited_until = now + 2 * REPORT_SECONDS
-                bar.update(one.steps, one.steps_total, _note(one))
+                metrics, notes = one.metrics or {}, []
+                if "reward_std" in metrics:
+                    notes.append(f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}")
+                if one.status != "running":
+                    notes.append(f"{one.status}: {one.reason}" if one.reason else one.status)
+                if one.stop_requested and one.is_live:
+                    notes.append("stops after this step")
+                bar.update(one.steps, one.steps_total, ", ".join(notes))
                 if not one.is_live and (one.status != "lost" or now >= awaited_until):
                     break
                 time.sleep(POLL_SECONDS)
@@ -379,13 +363,6 @@ def report_(run: RunRef, *, out: Annotated[Path, typer.Option(help="Page to writ
         stream.write(page)
 
 
-def print_trajectory(messages: Sequence[Message]) -> None:
-    """Print messages, each under its role."""
-    for message in messages:
-        print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]")
-        print_data(message.text)
-
-
 @app.command()
 def compare(
     a: Annotated[str, typer.Argument(help="Id or folder of the run to compare with.", show_default=False)],
@@ -410,32 +387,29 @@ def compare(
         rows = ([one.path, *(shorten(json.dumps(value), 60) for value in (one.a, one.b))] for one in found.config)
         print_table(["field", "a", "b"], rows)
     if found.scores:
-        print_data("\nHeld-out prompts (B - A, paired by prompt, with 95 % intervals):")
-        show_list(map(_score, found.scores))
+        print_data("\nHeld-out prompts (differences B - A, paired by prompt, with 95 % intervals):")
+        _show_scores(found.scores)
     for note in found.notes:
         echo(f"note: {note}")
 
 
-def _score(row: ScoreComparison, a: str = "a", b: str = "b") -> dict[str, Any]:
-    """Return the cells of a score of two runs: its difference, and what that says or why there is none."""
-    result = row.result.replace("_", " ")
-    if row.difference is None:
-        result = f"not compared: {row.reason}"
-    elif row.result == "no_interval":
-        result = row.difference.null_reason or result
-    return {
-        "steps": str(row.step_a) if row.step_a == row.step_b else f"{row.step_a}, {row.step_b}",
-        "score": f"{row.score}{' (gold)' * row.gold}",
-        "prompts": row.prompts,
-        f"mean of {a}": row.a,
-        f"mean of {b}": row.b,
-        f"{b} - {a}": _estimate(row.difference, 4),
-        f"{b} is": result,
-    }
+def _show_scores(rows: Sequence[VariantScore]) -> None:
+    """Print a row for each variant and score: its mean, and its difference to the first one or why there is none."""
+    shown = []
+    for row in rows:
+        result = (row.result or "").replace("_", " ")
+        if row.difference is not None and row.result == "no_interval":
+            result = row.difference.null_reason or result
+        cells = {"variant": row.variant, "score": f"{row.score}{' (gold)' * row.gold}"}
+        cells |= output.fields_of(row, "seeds", "prompts")
+        difference = _estimate(row.difference)
+        result += f": {row.reason}" * bool(row.reason)
+        shown.append({**cells, "mean": _estimate(row.mean), "difference to the first": difference, "result": result})
+    show_list(shown)
 
 
-def _estimate(estimate: Any, digits: int = 3) -> str:
-    return " ".join(filter(None, estimate_cells(estimate, digits=digits)))
+def _estimate(estimate: Any) -> str:
+    return " ".join(filter(None, estimate_cells(estimate)))
 
 
 def _id(s: LocalService | Client, ref: str) -> int:
@@ -469,14 +443,6 @@ def _record(run: StoredRun) -> dict[str, Any]:
         "judge_audit": f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None,
         "checkpoint": str(saved[-1]) if saved else None,
     }
-
-
-def _note(run: StoredRun) -> str:
-    metrics = run.metrics or {}
-    reward = f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}" if "reward_std" in metrics else ""
-    status = "" if run.status == "running" else f"{run.status}: {run.reason}" if run.reason else run.status
-    stopping = "stops after this step" if run.stop_requested and run.is_live else ""
-    return ", ".join(filter(None, (reward, status, stopping)))
 
 
 def _show_evaluations(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:

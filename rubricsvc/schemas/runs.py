@@ -410,70 +410,8 @@ class ConfigChange(Value):
     b: Any
 
 
-class HeldOutPrompts(Value):
-    """What the evaluations of both runs have in common. ``shared`` are compared: same prompt, same rubric version."""
-
-    same_setup: bool = Field(description="Whether prompts, rubrics, judges, sampling and seed are all the same.")
-    shared: int
-    other_rubric: int = Field(default=0, description="Prompts of both with another rubric version: left out.")
-    only_a: int = 0
-    only_b: int = 0
-
-
-class ScoreComparison(Value):
-    """B less A by one score, of the last evaluation of each run.
-
-    ``result`` says how B is; there is none but where the 95 % interval over prompts lies on one side of 0.
-    """
-
-    score: str
-    step_a: int
-    step_b: int
-    gold: bool = Field(default=False, description="Whether it is the gold score of both runs.")
-    prompts: int = Field(default=0, description="Prompts with a value on both sides.")
-    a: float | None = Field(default=None, description="Mean of A over these prompts.")
-    b: float | None = None
-    difference: Estimate | None = Field(default=None, description="Mean of B - A, paired by prompt.")
-    result: Result
-    reason: str | None = Field(default=None, description="Why the score is not compared.")
-
-
-class RunComparison(Value):
-    """Run B compared with run A: differences are B less A."""
-
-    a: ComparedRun
-    b: ComparedRun
-    config: tuple[ConfigChange, ...] = Field(description="Fields that differ; names, places and times are left out.")
-    reward_reason: str | None = Field(description="Why their training rewards are not on one scale.")
-    held_out: HeldOutPrompts | None = Field(description="None where a run has no evaluation, or it is not known.")
-    scores: tuple[ScoreComparison, ...]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What to know before the numbers are read."""
-        return tuple(self._notes())
-
-    def _notes(self) -> Iterator[str]:
-        if self.reward_reason:
-            yield f"the training rewards are not on one scale: {self.reward_reason}"
-        for name, run in (("A", self.a), ("B", self.b)):
-            if not run.evaluations:
-                yield f"{name} has no evaluation on held-out prompts; its reward alone does not show a better policy"
-        if self.held_out is not None and not self.held_out.same_setup:
-            counts = {
-                "in A only": self.held_out.only_a,
-                "in B only": self.held_out.only_b,
-                "with another rubric version": self.held_out.other_rubric,
-            }
-            left_out = ", ".join(f"{count} {where}" for where, count in counts.items() if count)
-            yield f"held-out prompts that are compared: {self.held_out.shared}; left out: {left_out or 'none'}"
-        for step_a, step_b in {(row.step_a, row.step_b) for row in self.scores}:
-            if step_a != step_b:
-                yield f"the last evaluation of A is after step {step_a}, that of B after step {step_b}"
-
-
-class SweepRow(Value):
-    """A variant by one score, in the last evaluation of its runs.
+class VariantScore(Value):
+    """A variant of a sweep, or one of two runs, by one score, in the last evaluation of its runs.
 
     ``difference`` is that to the first variant, paired by prompt and seed; None for the first.
     """
@@ -487,6 +425,16 @@ class SweepRow(Value):
     difference: Estimate | None = None
     result: Result | None = None
     reason: str = Field(default="", description="Why the variant is not compared.")
+
+
+class RunComparison(Value):
+    """Run B compared with run A: differences are B less A."""
+
+    a: ComparedRun
+    b: ComparedRun
+    config: tuple[ConfigChange, ...] = Field(description="Fields that differ; names, places and times are left out.")
+    notes: tuple[str, ...] = Field(description="What to know before the numbers are read.")
+    scores: tuple[VariantScore, ...] = Field(description="Scores on held-out prompts, those of A before those of B.")
 
 
 class SweepFailure(Value):
@@ -505,7 +453,7 @@ class SweepTable(Value):
     ``best`` is higher than every other by the gold score; else None.
     """
 
-    rows: tuple[SweepRow, ...]
+    rows: tuple[VariantScore, ...]
     best: str | None = None
     failures: tuple[SweepFailure, ...] = ()
 
@@ -523,6 +471,11 @@ class PreflightCheck(Value):
     refuses: bool = Field(default=False, description="Whether a run does not start where it was not passed.")
     advice: Text = Field(default="", description="What to do where it was not passed or not measured.")
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it keeps a run from starting."""
+        return self.refuses and self.passed is False
+
 
 class StoredPreflight(Value):
     """The sampled checks of a run, as its folder keeps them. ``identity`` names what they hold for."""
@@ -530,11 +483,6 @@ class StoredPreflight(Value):
     identity: str
     created_at: datetime
     checks: tuple[PreflightCheck, ...]
-
-
-def refusing(checks: Sequence[PreflightCheck]) -> list[PreflightCheck]:
-    """Return the checks that keep a run from starting."""
-    return [check for check in checks if check.refuses and check.passed is False]
 
 
 class JudgeCurves(Value):

@@ -1,9 +1,9 @@
-"""Compare two training runs, from their configurations, metrics and evaluations."""
+"""Compare training runs, by their configurations and evaluations: two of them, or the variants of a sweep."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -13,24 +13,18 @@ from rubricsvc.schemas.runs import (
     REWARD,
     ComparedRun,
     ConfigChange,
-    HeldOutPrompts,
     Result,
     RunComparison,
     RunReport,
-    ScoreComparison,
-    SweepRow,
     SweepTable,
+    VariantScore,
     flat,
 )
 from rubricsvc.services.runs import first_and_last
-from rubricsvc.stats.policy_scores import over_prompts, over_prompts_and_seeds, paired_difference
+from rubricsvc.stats.policy_scores import over_prompts_and_seeds
 
 Line = Mapping[str, Any]
 """The line of an evaluation."""
-
-Pairs = Sequence[tuple[int, int]]
-"""The places of shared prompts in the evaluations of A and B."""
-
 CHECKS = "checks"
 """The score by rubrics' checks alone, without a judge."""
 _IDENTITY = {"out", "run", "judge_audit.id"}
@@ -43,36 +37,11 @@ _ADDRESSES = {"endpoint", "timeout_s"}
 def compare(a: RunReport, b: RunReport) -> RunComparison:
     """Compare run B with run A; differences are B less A.
 
-    Scores are compared where both runs have them on the same held-out prompts with the same rubric versions, by the
-    same judge and with the same sampling, by the last evaluation of each.
+    Scores are compared as those of two variants, by `compare_variants`.
     """
-    pairs = _pairs(a.evaluations[-1], b.evaluations[-1]) if a.evaluations and b.evaluations else None
-    held_out = _held_out(a, b, pairs)
-    return RunComparison(
-        a=_run(a),
-        b=_run(b),
-        config=tuple(_changes(a.config, b.config)),
-        reward_reason=_judge_reason(REWARD, a.config, b.config),
-        held_out=held_out,
-        scores=tuple(_scores(a, b, held_out, pairs or ())),
-    )
-
-
-def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[str, float, float]], str]:
-    """Return the values of both runs on each held-out prompt that they share, by the mean of its samples.
-
-    They are those of the last evaluation of each, with the digest of the prompt. Without values a reason is given.
-    """
-    if not a.evaluations or not b.evaluations:
-        return [], "a run has no evaluation"
-    first, second = a.evaluations[-1], b.evaluations[-1]
-    pairs = _pairs(first, second)
-    if reason := _reason(a, b, score, _held_out(a, b, pairs)):
-        return [], reason
-    names = first.get("prompt_digests") or list(map(str, range(first["prompts"])))
-    values = [line["values"][score]["mean"] for line in (first, second)]
-    known = [(names[place], values[0][place], values[1][other]) for place, other in pairs or ()]
-    return [(name, one, two) for name, one, two in known if one is not None and two is not None], ""
+    table = compare_variants({"A": {0: a}, "B": {0: b}})
+    changes, notes = tuple(_changes(a.config, b.config)), tuple(_notes(a, b))
+    return RunComparison(a=_run(a), b=_run(b), config=changes, notes=notes, scores=table.rows)
 
 
 def _run(report: RunReport) -> ComparedRun:
@@ -104,110 +73,89 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[ConfigChang
             yield ConfigChange(path=path, a=values[0], b=values[1])
 
 
-def _held_out(a: RunReport, b: RunReport, pairs: Pairs | None) -> HeldOutPrompts | None:
-    if pairs is None:
-        return None
-    lines = a.evaluations[-1], b.evaluations[-1]
-    if lines[0]["setup"] == lines[1]["setup"]:
-        return HeldOutPrompts(same_setup=True, shared=len(pairs))
-    first, second = (set(line["prompt_digests"]) for line in lines)
-    return HeldOutPrompts(
-        same_setup=False,
-        shared=len(pairs),
-        other_rubric=max(0, len(first & second) - len(pairs)),
-        only_a=len(first - second),
-        only_b=len(second - first),
-    )
+def _notes(a: RunReport, b: RunReport) -> Iterator[str]:
+    """Yield what to know before the numbers of a comparison are read."""
+    if reason := _judge_reason(REWARD, a.config, b.config):
+        yield f"the training rewards are not on one scale: {reason}"
+    for name, report in (("A", a), ("B", b)):
+        if not report.evaluations:
+            yield f"{name} has no evaluation on held-out prompts; its reward alone does not show a better policy"
+    if not a.evaluations or not b.evaluations:
+        return
+    first, second = a.evaluations[-1], b.evaluations[-1]
+    if first["setup"] != second["setup"] and (pairs := _pairs(first, second)) is not None:
+        of_a, of_b = (set(line["prompt_digests"]) for line in (first, second))
+        counts = {
+            "in A only": len(of_a - of_b),
+            "in B only": len(of_b - of_a),
+            "with another rubric version": max(0, len(of_a & of_b) - len(pairs)),
+        }
+        left_out = ", ".join(f"{count} {where}" for where, count in counts.items() if count)
+        yield f"held-out prompts that are compared: {len(pairs)}; left out: {left_out or 'none'}"
+    if first["step"] != second["step"]:
+        yield f"the last evaluation of A is after step {first['step']}, that of B after step {second['step']}"
 
 
-def _pairs(a: Line, b: Line) -> Pairs | None:
+def _pairs(a: Line, b: Line) -> list[tuple[int, int]] | None:
     """Return the places in both evaluations of each shared prompt; None if one does not say which prompts it has."""
     if a["setup"] == b["setup"]:
         return [(place, place) for place in range(a["prompts"])]
     if "prompt_digests" not in a or "prompt_digests" not in b:
         return None
+    keys_a, keys_b = (zip(one["prompt_digests"], one["rubric_digests"], strict=True) for one in (a, b))
     places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for place, key in enumerate(_keys(b)):
+    for place, key in enumerate(keys_b):
         places[key].append(place)
-    return [(place, places[key].pop(0)) for place, key in enumerate(_keys(a)) if places[key]]
+    return [(place, places[key].pop(0)) for place, key in enumerate(keys_a) if places[key]]
 
 
-def _keys(line: Line) -> Iterator[tuple[str, str]]:
-    return zip(line["prompt_digests"], line["rubric_digests"], strict=True)
+def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[str, float, float]], str]:
+    """Return the values of both runs on each held-out prompt that they share, by the mean of its samples.
 
-
-def _scores(a: RunReport, b: RunReport, held_out: HeldOutPrompts | None, pairs: Pairs) -> Iterator[ScoreComparison]:
+    They are those of the last evaluation of each, with the digest of the prompt: on the same prompts with the same
+    rubric versions, by the same judge and with the same sampling. Without values a reason is given.
+    """
     if not a.evaluations or not b.evaluations:
-        return
+        return [], "a run has no evaluation"
     first, second = a.evaluations[-1], b.evaluations[-1]
-    for score in {**first["scores"], **second["scores"]}:
-        steps = {"step_a": first["step"], "step_b": second["step"], "gold": score == first["gold"] == second["gold"]}
-        if reason := _reason(a, b, score, held_out):
-            yield ScoreComparison(score=score, **steps, result="not_comparable", reason=reason)
-            continue
-        values = [line["values"][score]["mean"] for line in (first, second)]
-        both = [(values[0][place], values[1][other]) for place, other in pairs]
-        known = [pair for pair in both if None not in pair]
-        before, after = [one for one, _ in known], [other for _, other in known]
-        difference = paired_difference(after, before)
-        yield ScoreComparison(
-            score=score,
-            **steps,
-            prompts=len(known),
-            a=over_prompts(before).value,
-            b=over_prompts(after).value,
-            difference=difference,
-            result=result_of(difference),
-        )
-
-
-def result_of(difference: Estimate) -> Result:
-    """Return what a difference with its interval says: nothing is higher or lower where the interval holds 0."""
-    if difference.low is None or difference.high is None:
-        return "no_interval"
-    if difference.low > 0:
-        return "higher"
-    return "lower" if difference.high < 0 else "not_distinguishable"
-
-
-def _reason(a: RunReport, b: RunReport, score: str, held_out: HeldOutPrompts | None) -> str | None:
-    """Return why the runs are not compared by a score; None if they are."""
-    for name, report in (("A", a), ("B", b)):
-        if not (report.evaluations[-1]["values"].get(score) or {}).get("mean"):
-            return f"{name} has no score by {score}"
-    if held_out is None:
-        return "an evaluation does not say which held-out prompts it has, and the settings of [eval] differ"
-    if not held_out.shared:
-        if held_out.other_rubric:
-            return f"other rubric versions of all {held_out.other_rubric} shared prompts"
-        return "no held-out prompt in both"
+    values: list[Any] = [(line["values"].get(score) or {}).get("mean") for line in (first, second)]
+    for name, mean in zip("AB", values, strict=True):
+        if not mean:
+            return [], f"{name} has no score by {score}"
+    pairs = _pairs(first, second)
+    if pairs is None:
+        return [], "an evaluation does not say which held-out prompts it has, and the settings of [eval] differ"
+    if not pairs:
+        shared = set(first.get("prompt_digests", ())) & set(second.get("prompt_digests", ()))
+        other = f"other rubric versions of all {len(shared)} shared prompts"
+        return [], other if shared else "no held-out prompt in both"
     if reason := _judge_reason(score, a.config, b.config):
-        return reason
+        return [], reason
     for setting in ("max_new_tokens", "temperature", "top_p"):
-        values = [(config.get("sampling") or {}).get(setting) for config in (a.config, b.config)]
-        if values[0] != values[1]:
-            return f"other sampling: {setting} is {values[0]} in A, {values[1]} in B"
-    return None
+        of_a, of_b = ((config.get("sampling") or {}).get(setting) for config in (a.config, b.config))
+        if of_a != of_b:
+            return [], f"other sampling: {setting} is {of_a} in A, {of_b} in B"
+    names = first.get("prompt_digests") or list(map(str, range(first["prompts"])))
+    known = [(names[place], values[0][place], values[1][other]) for place, other in pairs]
+    return [(name, one, two) for name, one, two in known if one is not None and two is not None], ""
 
 
 def _judge_reason(score: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
     """Return why the values of a score are not on one scale, by their judges."""
     if score == CHECKS:
         return None
-    judges = [_judge(score, config) for config in (a, b)]
+    judges = []
+    for config in (a, b):
+        named = {
+            one if isinstance(one, str) else one["name"]: one for one in (config.get("eval") or {}).get("judges") or ()
+        }
+        judges.append(config.get("judge") if score == REWARD else named.get(score))
     if _judge_identity(judges[0]) == _judge_identity(judges[1]):
         return None
     names = [judge["name"] if isinstance(judge, Mapping) else judge for judge in judges]
     if names[0] == names[1]:
         return f"the judges named {names[0]} are not the same"
     return f"other judge: {names[0]} in A, {names[1]} in B"
-
-
-def _judge(score: str, config: Mapping[str, Any]) -> Any:
-    if score == REWARD:
-        return config.get("judge")
-    judges = (config.get("eval") or {}).get("judges") or ()
-    return next((one for one in judges if (one if isinstance(one, str) else one["name"]) == score), None)
 
 
 def _judge_identity(judge: Any) -> Any:
@@ -220,6 +168,15 @@ def _judge_identity(judge: Any) -> Any:
         return Judge.model_validate(judge).digest
     except ValueError:  # of another version
         return {name: value for name, value in judge.items() if name not in _ADDRESSES}
+
+
+def result_of(difference: Estimate) -> Result:
+    """Return what a difference with its interval says: nothing is higher or lower where the interval holds 0."""
+    if difference.low is None or difference.high is None:
+        return "no_interval"
+    if difference.low > 0:
+        return "higher"
+    return "lower" if difference.high < 0 else "not_distinguishable"
 
 
 Runs = Mapping[int, RunReport]
@@ -245,16 +202,18 @@ def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
     scores = list(lines[0]["scores"]) if lines else []
     gold = lines[0]["gold"] if lines else ""
     every = [(score, variant) for score in scores for variant in variants]
-    rows = [_sweep_row(name, variants[name], first, score, gold=score == gold) for score, name in every]
+    rows = [_variant_score(name, variants[name], first, score, gold=score == gold) for score, name in every]
     return SweepTable(rows=tuple(rows), best=_best(variants, rows, gold))
 
 
-def _sweep_row(variant: str, runs: Runs, first: Runs, score: str, *, gold: bool) -> SweepRow:
+def _variant_score(variant: str, runs: Runs, first: Runs, score: str, *, gold: bool) -> VariantScore:
     pairs, reason = _values(first, runs, score)
     own = pairs or _values(runs, runs, score)[0]  # the first may have no runs
     prompts, seeds = [one.prompt for one in own], [one.seed for one in own]
     mean = over_prompts_and_seeds([one.second for one in own], prompts, seeds)
-    row = SweepRow(variant=variant, score=score, gold=gold, seeds=len(set(seeds)), prompts=len(set(prompts)), mean=mean)
+    row = VariantScore(
+        variant=variant, score=score, gold=gold, seeds=len(set(seeds)), prompts=len(set(prompts)), mean=mean
+    )
     if runs is first:
         return row
     if not pairs:
@@ -274,7 +233,7 @@ def _values(first: Runs, second: Runs, score: str) -> tuple[list[_PairOfValues],
     return found, next(iter(reasons), "no run of both has the same seed")
 
 
-def _best(variants: Mapping[str, Runs], rows: list[SweepRow], gold: str) -> str | None:
+def _best(variants: Mapping[str, Runs], rows: list[VariantScore], gold: str) -> str | None:
     """Return the variant that is higher than every other; None where an interval holds 0, or a run is missing."""
     if len({frozenset(runs) for runs in variants.values()}) > 1:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
 from rubricsvc.services.rubrics import stored_records
 from rubricsvc.settings import get_settings
@@ -111,10 +112,11 @@ class RunInputs:
         with self.db.read() as session:
             return list(stored_records(session, refs))
 
-    def reject_drafts(self, digests: Collection[str]) -> None:
-        """Raise NotApprovedError if rubrics with these digests are drafts."""
+    def reject_drafts(self, used: Iterable[Rubric]) -> None:
+        """Raise NotApprovedError if some of these rubrics are stored as drafts."""
+        digests = {rubric.digest for rubric in used}
         with self.db.read() as session:
-            rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, set(digests))])
+            rubrics.reject_drafts(session, [row.id for row in rubrics.only_drafts(session, digests)])
 
     def running_workers(self) -> int:
         """Return the number of workers that are running."""

@@ -1,4 +1,4 @@
-"""`runs controls` and `runs sweep`: a tiny model that learns to write the letter a, and a judge that looks for it."""
+"""`runs sweep`: a tiny model that learns to write the letter a, and a judge that looks for it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ SWEEP = """
 base = "run.toml"
 seeds = [0, 1]
 vary = {optim.lr = [1e-3, 1e-2]}
+"""
+CONTROLS = """
+base = "run.toml"
+mode = "one_at_a_time"
+vary = {control.reward = ["random", "frozen"]}
 """
 GRID = """
 base = "run.toml"
@@ -61,30 +66,30 @@ def diverge(path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_runs_controls_compares_the_run_with_controls(cli: Cli, folder: Path) -> None:
-    ran = cli("runs", "controls", "run.toml", "--reward", "random", "--reward", "frozen", "--json")
+def test_runs_sweep_compares_a_run_with_its_controls(cli: Cli, folder: Path) -> None:
+    """Controls are variants of a sweep; a sweep is not repeated, and continued with more steps only."""
+    (folder / "sweep.toml").write_text(CONTROLS)
+    ran = cli("runs", "sweep", "sweep.toml", "--json")
     assert ran.code == 0, ran.err
-    assert [(row["control"], row["score"], row["prompts"]) for row in ran.lines] == [
-        ("random", "reward", 6),
-        ("frozen", "reward", 6),
-    ]
-    for row in ran.lines:
+    base, *controls = ran.json["rows"]
+    assert (base["variant"], base["difference"]) == ("base", None)
+    assert [row["variant"] for row in controls] == ["control.reward = random", "control.reward = frozen"]
+    for row in controls:
         holds_zero = row["difference"]["low"] <= 0 <= row["difference"]["high"]
         assert (row["result"] == "not_distinguishable") == holds_zero
-    assert record_of(folder / "runs" / "run-random")["control"] == {"reward": "random"}
-    assert record_of(folder / "runs" / "run")["control"] is None
-    again = cli("runs", "controls", "run.toml", "--reward", "random")
-    assert again.code == 0 and again.err.count("has all 2 steps already") == 2
-    assert "RUN - CONTROL" in again.out
+    (random,) = (folder / "sweeps" / "sweep").glob("control.reward-random-*")
+    (plain,) = (folder / "sweeps" / "sweep").glob("base-*")
+    assert record_of(random)["control"] == {"reward": "random"} and record_of(plain)["control"] is None
+    again = cli("runs", "sweep", "sweep.toml")
+    assert again.code == 0 and "DIFFERENCE TO THE FIRST" in again.out and "kept: 3" in again.err
 
     (folder / "run.toml").write_text(CONFIG.replace("max_new_tokens = 8", "max_new_tokens = 6"))
-    refused = cli("runs", "controls", "run.toml", "--reward", "frozen")
+    refused = cli("runs", "sweep", "sweep.toml")
     assert refused.code == 2 and "sampling.max_new_tokens = 8 (now 6)" in refused.err, refused.err
 
     (folder / "run.toml").write_text(CONFIG.replace("steps = 2", "steps = 3"))
-    resumed = cli("runs", "start", "run.toml", "--control", "random", "--resume", "--json")
-    assert (resumed.code, resumed.json["steps"]) == (0, 3), resumed.err
-    assert record_of(folder / "runs" / "run-random")["control"] == {"reward": "random"}
+    resumed = cli("runs", "sweep", "sweep.toml", "--json")
+    assert (resumed.code, resumed.json["trained"]) == (0, 3), resumed.err
 
 
 @pytest.mark.parametrize(
