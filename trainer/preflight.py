@@ -36,7 +36,7 @@ from trainer.data.tasks import Task, names_of
 from trainer.environments.registry import acting_of
 from trainer.monitors.measures import MEASURES
 from trainer.policies.policy import Acting, Policy, context_of
-from trainer.policies.tokens import prompt_ids
+from trainer.policies.rollouts import prompt_ids
 from trainer.recording import replace_text
 from trainer.rewards import (
     CheckRewards,

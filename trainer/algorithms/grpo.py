@@ -10,7 +10,7 @@ With reward R_i of completion i in a group G sampled from one prompt, and its t-
 ``floor`` is the smallest standard deviation that counts as signal: a judge repeats a reward only to within its
 repeatability, and a group whose rewards differ by less would otherwise get advantages as large as any other group's.
 π is the distribution that is sampled from, at its temperature and restricted to its nucleus
-(`trainer.policies.tokens`).
+(`trainer.policies.policy`).
 
 A server samples from a distribution μ that its kernels compute a little otherwise. Each token's gain then has the
 weight min(π_old(y_it) / μ(y_it), 2): truncated importance sampling (Yao et al. 2025, "Your efficient RL framework

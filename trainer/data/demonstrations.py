@@ -23,8 +23,7 @@ from rubricsvc.formats.lines import CompletionLine, read_all
 from trainer.config import RunConfig
 from trainer.data.tasks import Task, content_key, counted
 from trainer.policies.policy import Policy, context_of
-from trainer.policies.rollouts import Rollouts
-from trainer.policies.tokens import transcript
+from trainer.policies.rollouts import Rollouts, transcript
 
 if TYPE_CHECKING:
     from trainer.run import Progress

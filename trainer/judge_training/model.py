@@ -15,7 +15,7 @@ from torch import Tensor
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.config import LoraConfig
 from trainer.judge_training.encoding import Branch, Row
-from trainer.policies.decoding import use_grouped_attention
+from trainer.policies.policy import use_grouped_attention
 from workers.engines.local.prefix_tree import PADDING, SHARED, tree_mask
 
 MAX_PADDING = 0.15

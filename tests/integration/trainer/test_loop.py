@@ -22,10 +22,9 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task, tasks_of_step
-from trainer.loop import train
+from trainer.loop import TrainState, train, update
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
-from trainer.policy_update import TrainState, update
 from trainer.recording import History, Metrics
 from trainer.recording import read as read_metrics
 from trainer.rewards import CallableRewards, ScoredRollout

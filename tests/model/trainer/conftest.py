@@ -9,7 +9,7 @@ import torch
 @pytest.fixture
 def ending(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every turn end within its tokens."""
-    from trainer.policies import decoding
+    from trainer.policies import policy as decoding
 
     draw = decoding.sample_tokens
 

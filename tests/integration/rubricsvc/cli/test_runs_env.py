@@ -141,7 +141,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Policy, "texts", lambda self, rows: next(script))
     # the tiny model rarely ends a turn by itself: its end token is made certain
     monkeypatch.setattr(
-        "trainer.policies.decoding.torch.isin", lambda tokens, _: tokens.new_ones(tokens.shape, dtype=bool)
+        "trainer.policies.policy.torch.isin", lambda tokens, _: tokens.new_ones(tokens.shape, dtype=bool)
     )
 
 

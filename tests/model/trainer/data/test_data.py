@@ -24,7 +24,7 @@ from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
 from trainer.loop import train
 from trainer.policies.policy import Acting, Policy
-from trainer.policies.tokens import transcript
+from trainer.policies.rollouts import transcript
 from trainer.rewards import CallableRewards
 
 
@@ -50,7 +50,7 @@ def test_transcript_is_what_an_episode_has_sampled(
     tokens = [[*policy.tokenizer(text)["input_ids"], policy.tokenizer.eos_token_id] for text in turns]
     queue = [token for row in tokens for token in row]
     monkeypatch.setattr(
-        "trainer.policies.decoding.sample_tokens", lambda logits, *_: (torch.tensor([queue.pop(0)] * len(logits)), None)
+        "trainer.policies.policy.sample_tokens", lambda logits, *_: (torch.tensor([queue.pop(0)] * len(logits)), None)
     )
     rollouts = policy.sample([Prompt.of("What is 6 * 7?")], 1, SAMPLING.model_copy(update={"max_new_tokens": 99}), 0)
     ids, given, contexts = transcript(policy.tokenizer, trajectory(*turns, notes=notes), notes=notes)

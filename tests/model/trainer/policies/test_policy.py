@@ -16,9 +16,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
-from trainer.policies import tokens
-from trainer.policies.decoding import ROOM, GrowingLayer, grouped_attention, growing_cache
-from trainer.policies.policy import Policy
+from trainer.policies import policy as policies
+from trainer.policies.policy import ROOM, GrowingLayer, Policy, grouped_attention, growing_cache
 from trainer.policies.rollouts import Rollouts
 
 
@@ -195,11 +194,11 @@ def logits(rows: int = 5, vocabulary: int = 7, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("chunk", [1, 20, 10**6])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_token_logprobs_entropy_and_gradient(monkeypatch: pytest.MonkeyPatch, chunk: int, temperature: float) -> None:
-    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    monkeypatch.setattr(policies, "CHUNK", chunk)
     mine, plain = logits().requires_grad_(), logits().requires_grad_()
     ids = torch.arange(15).view(5, 3) % 7
     weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
-    logp, entropy = tokens.token_logprobs(mine, ids, temperature)
+    logp, entropy = policies.token_logprobs(mine, ids, temperature)
     expected = (plain / temperature).log_softmax(-1)
     torch.testing.assert_close(logp, expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1))
     torch.testing.assert_close(entropy, -(expected.exp() * expected).sum(-1))
@@ -215,16 +214,16 @@ def test_token_logprobs_over_nucleus_equals_brute_force(
     monkeypatch: pytest.MonkeyPatch, chunk: int, temperature: float, top_p: float
 ) -> None:
     """Values, entropy and gradient are those of the softmax over the kept tokens alone."""
-    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    monkeypatch.setattr(policies, "CHUNK", chunk)
     mine, plain = logits(vocabulary=11).requires_grad_(), logits(vocabulary=11).requires_grad_()
     drawn = [
-        tokens.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.Generator().manual_seed(t))
+        policies.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.Generator().manual_seed(t))
         for t in range(3)
     ]
     ids = torch.stack([token for token, _ in drawn], dim=1)
     nucleus = torch.stack([kept for _, kept in drawn if kept is not None], dim=1)
     weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
-    logp, entropy = tokens.token_logprobs(mine, ids, temperature, nucleus)
+    logp, entropy = policies.token_logprobs(mine, ids, temperature, nucleus)
     (logp * weights).sum().backward()
     logp = logp.detach()
     expected = torch.zeros((), dtype=torch.float64)
@@ -246,7 +245,7 @@ def test_token_logprobs_over_nucleus_equals_brute_force(
 def test_token_logprobs_reads_bfloat16_in_float32() -> None:
     rough = logits().bfloat16().requires_grad_()
     ids = torch.zeros(5, 3, dtype=torch.long)
-    logp, _ = tokens.token_logprobs(rough, ids, 1.0)
+    logp, _ = policies.token_logprobs(rough, ids, 1.0)
     assert logp.dtype == torch.float32
     torch.testing.assert_close(logp, rough.float().log_softmax(-1)[..., 0])
     logp.sum().backward()
@@ -256,7 +255,7 @@ def test_token_logprobs_reads_bfloat16_in_float32() -> None:
 
 def frequencies(row: Tensor, temperature: float, top_p: float, draws: int = 20_000) -> Tensor:
     generator = torch.Generator().manual_seed(3)
-    sampled, _ = tokens.sample_tokens(row.expand(draws, -1), temperature, top_p, generator)
+    sampled, _ = policies.sample_tokens(row.expand(draws, -1), temperature, top_p, generator)
     return torch.bincount(sampled, minlength=len(row)) / draws
 
 
