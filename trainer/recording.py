@@ -205,7 +205,7 @@ class RunStore(Protocol):
     def get(self, run_id: int) -> StoredRun:
         """Return the run with its configuration."""
 
-    def report(self, run_id: int, transcripts: int) -> RunReport:
+    def report(self, run_id: int) -> RunReport:
         """Return what is known of the run."""
 
 

@@ -34,7 +34,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Rubrics
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
-from rubricsvc.services.runs import TRANSCRIPTS, Runs
+from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
@@ -423,7 +423,7 @@ class Run:
         trained = Run(config, allow_drafts=self._allow_drafts, progress=self.progress).train(resume=True)
         return None if trained.stopped else read_baselines(self.out)
 
-    def report(self, transcripts: int = TRANSCRIPTS) -> RunReport:
+    def report(self) -> RunReport:
         """Return what is on record of the run: metrics, evaluations, samples, alarms.
 
         Raises:
@@ -435,7 +435,7 @@ class Run:
             if found is None:
                 hint = "start it to make one, or set RUBRICSVC_DATABASE_URL to its database"
                 raise NotFoundError(f"the run in {self.out} has no record", hint=hint)
-            return store.report(found.id, transcripts)
+            return store.report(found.id)
 
     def announce(self, *, resume: bool) -> None:
         """Report what the run will do, and fetch the embedded model where it is needed."""

@@ -427,7 +427,7 @@ def _id(s: LocalService | Client, ref: str) -> int:
 
 def _report(ref: str) -> RunReport:
     with service() as s:
-        report: RunReport = s.runs.report(_id(s, ref), 3)
+        report: RunReport = s.runs.report(_id(s, ref))
         return report
 
 

@@ -234,9 +234,9 @@ class Runs(Noun[C]):
     stop = action(StoredRun, "runs/{}/stop", object)
 
     @Method
-    async def report(self, run_id: int, transcripts: int = 3) -> RunReport:
+    async def report(self, run_id: int) -> RunReport:
         """Get what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
-        return await self.send(RunReport, "GET", f"runs/{run_id}/report", params={"transcripts": transcripts})
+        return await self.send(RunReport, "GET", f"runs/{run_id}/report")
 
     @Method
     async def record(self, run_id: int, step: RunStep) -> StoredRun:

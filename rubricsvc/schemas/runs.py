@@ -328,13 +328,6 @@ class Sample(Value):
     messages: tuple[Message, ...] = ()
 
 
-class Transcript(Value):
-    """A held-out prompt with its trajectories in the first and the last evaluation, or in the only one."""
-
-    prompt: str
-    samples: tuple[Sample, ...]
-
-
 class Alarm(Value):
     """A reason to distrust a run: in ``step``, if it is of one, of whose rollouts those with ``sign`` are examples.
 
@@ -352,7 +345,6 @@ class RunReport(Value):
     """A training run: its record, metrics by step, evaluations and baselines, and completions.
 
     ``samples`` are those of the evaluations, by their names in ``columns``: for each prompt the completion of each.
-    ``transcripts`` are in the order in which the gold score rose most.
     ``passport_missing`` says why there is no ``passport`` of the run's judge.
     """
 
@@ -365,7 +357,6 @@ class RunReport(Value):
     widest: tuple[Sample, ...] = ()
     columns: tuple[str, ...] = ()
     samples: dict[str, dict[str, Sample]] = Field(default_factory=dict)
-    transcripts: tuple[Transcript, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     passport: Passport | None = None
     passport_missing: str = ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import mean_known
@@ -38,7 +38,6 @@ from rubricsvc.schemas.runs import (
     StoredRollout,
     StoredRun,
     StoredStep,
-    Transcript,
     column_of,
 )
 from rubricsvc.services.editing import Edit, add_version
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.core.passport import Passport
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvaluationRewardRow, RolloutRow, RunRow
+    from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow, RunRow
 
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
@@ -65,13 +64,9 @@ MOST_ROWS = 1_000_000
 SHOWN = 5
 """Samples of a report with the highest reward, and as many with the largest gap."""
 SHOWN_PROMPTS = 8
-TRANSCRIPTS = 3
 EXAMPLES = 2
 """Rollouts of an alarm."""
 _LOOKED_AT = 500
-
-
-Most = Annotated[int, Field(ge=0, le=1000, description="Maximum number of transcripts of each kind.")]
 
 
 class Runs:
@@ -117,7 +112,7 @@ class Runs:
             rollouts = [
                 {
                     **one.model_dump(include={"item_id", "reward", "advantage", "tokens", "truncated", "logprob_sum"}),
-                    "null_reason": _shortened(one.null_reason),
+                    "null_reason": one.null_reason and one.null_reason[:MAX_REASON_CHARS],
                     "prompt_id": place.prompt_id,
                     "completion_id": place.completion_id,
                     "rubric_id": place.rubric_id,
@@ -152,7 +147,7 @@ class Runs:
                 {
                     **each.model_dump(include={"score", "reward", "item_id"}),
                     "place": place,
-                    "null_reason": _shortened(each.null_reason),
+                    "null_reason": each.null_reason and each.null_reason[:MAX_REASON_CHARS],
                     "judge_id": scored[each.item_id].judge_id
                     if each.item_id is not None
                     else row.judge_id
@@ -209,7 +204,7 @@ class Runs:
         with self.db.read() as session:
             row = runs.get(session, run_id)
             rollouts, unscored = runs.rollout_counts(session, row.id)
-            first, last = first_and_last(runs.rewards(session, row.id))
+            first, last = first_and_last([one.reward for one in runs.steps(session, row.id, limit=MOST_ROWS)])
             more = {"rollouts": rollouts, "unscored": unscored, "reward_first": first, "reward_last": last}
             return _summaries(session, [row])[0].model_copy(update={**more, "config": row.config})
 
@@ -225,7 +220,7 @@ class Runs:
         """List the metrics of steps. ``after`` and ``next`` are numbers of steps."""
         with self.db.read() as session:
             rows = runs.steps(session, runs.get(session, run_id).id, after=query.after, limit=query.limit + 1)
-        data = [StoredStep(step=row.step, created_at=row.created_at, metrics=row.metrics) for row in rows]
+        data = [_of(StoredStep, row) for row in rows]
         more = len(rows) > query.limit
         return Page(data=tuple(data[: query.limit]), next=data[query.limit - 1].step if more else None)
 
@@ -251,17 +246,17 @@ class Runs:
         """List the completions of evaluations with their rewards and verdicts, oldest first."""
         selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1}
         with self.db.read() as session:
-            run = runs.get(session, run_id).id
-            return Page.cut(_completions(session, run, verdicts=query.verdicts, **selection), query.limit)
+            rows = runs.evaluation_completions(session, runs.get(session, run_id).id, **selection)
+            return Page.cut(_completions(session, rows, verdicts=query.verdicts), query.limit)
 
-    def report(self, run_id: int, transcripts: Most = TRANSCRIPTS) -> RunReport:
+    def report(self, run_id: int) -> RunReport:
         """Return what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
         run = self.get(run_id)
         with self.db.read() as session:
             steps = [row.metrics for row in runs.steps(session, run.id, last=MOST_ROWS)]
             evaluations, baselines = _comparable(_evaluations(session, run.id, limit=MOST_ROWS))
             lines, passport = [one.line for one in evaluations], _passport(session, run)
-            samples = _samples_of(session, run.id, evaluations, baselines, transcripts)
+            samples = _samples_of(session, run.id, evaluations, baselines)
             if highest := _highest(session, run.id):
                 samples["highest"] = tuple(highest)
             return RunReport(
@@ -355,34 +350,29 @@ def _scored_items(session: Session, scored: Iterable[tuple[Completion, int | Non
     return found
 
 
-def _shortened(reason: str | None) -> str | None:
-    return reason[:MAX_REASON_CHARS] if reason else None
-
-
 def _plain(verdicts: Iterable[Verdict]) -> list[Any]:
     return [one.model_dump(mode="json", exclude_defaults=True) for one in verdicts]
 
 
-_COLUMNS = StoredRun.model_fields.keys() & {
-    "id", "created_at", "finished_at", "name", "reason", "stop_requested", "host", "folder", "judge", "judge_id",
-    "steps_total",
-}  # fmt: skip
+M = TypeVar("M", bound=BaseModel)
+
+
+def _of(model: type[M], row: object, **fields: Any) -> M:
+    """Return a value of a model: ``fields``, and attributes of a row; what is in neither has its default."""
+    names = [name for name in model.model_fields if name not in fields and hasattr(row, name)]
+    return model.model_validate({name: getattr(row, name) for name in names} | fields)
 
 
 def _summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
     """Return how far each of these runs is."""
-    now, run_ids = database_time(session), [row.id for row in rows]
-    counts, newest = runs.step_counts(session, run_ids), runs.newest_metrics(session, run_ids)
-    return [
-        StoredRun(
-            **{name: getattr(row, name) for name in _COLUMNS},
-            status=runs.status(row, now),
-            seen_seconds=max(0.0, now - row.seen_at),
-            steps=counts.get(row.id, 0),
-            metrics=newest.get(row.id),
-        )
-        for row in rows
-    ]
+    now, newest = database_time(session), runs.newest_steps(session, [row.id for row in rows])
+    found = []
+    for row in rows:
+        steps, metrics = newest.get(row.id, (0, None))
+        seen, status = max(0.0, now - row.seen_at), runs.status(row, now)
+        more = {"steps": steps, "metrics": metrics, "seen_seconds": seen, "config": None, "status": status}
+        found.append(_of(StoredRun, row, **more))
+    return found
 
 
 def first_and_last(rewards: Sequence[float | None]) -> tuple[float | None, float | None]:
@@ -393,44 +383,31 @@ def first_and_last(rewards: Sequence[float | None]) -> tuple[float | None, float
 
 def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = True) -> list[StoredRollout]:
     by_item = for_items(session, [row.item_id for row in rows if verdicts and row.item_id is not None])
-    names = StoredRollout.model_fields.keys() - {"rubric", "verdicts"}
-    return [
-        StoredRollout.model_validate(
-            {name: getattr(row, name) for name in names}
-            | {"rubric": row.rubric.ref}
-            | {"verdicts": (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()}
-        )
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        known = (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()
+        found.append(_of(StoredRollout, row, rubric=row.rubric.ref, verdicts=known))
+    return found
 
 
 def _evaluations(session: Session, run_id: int, **paging: Any) -> list[StoredEvaluation]:
-    rows = runs.evaluations(session, run_id, **paging)
-    names = StoredEvaluation.model_fields
-    return [StoredEvaluation.model_validate({name: getattr(row, name) for name in names}) for row in rows]
+    return [_of(StoredEvaluation, row) for row in runs.evaluations(session, run_id, **paging)]
 
 
-def _completions(session: Session, run_id: int, *, verdicts: bool, **paging: Any) -> list[StoredEvaluationCompletion]:
-    rows = runs.evaluation_completions(session, run_id, **paging)
+def _completions(
+    session: Session, rows: Sequence[EvaluationCompletionRow], *, verdicts: bool
+) -> list[StoredEvaluationCompletion]:
     rewards = runs.evaluation_rewards(session, rows)
     item_ids = [each.item_id for found in rewards.values() for each in found if each.item_id is not None]
     by_item = for_items(session, item_ids) if verdicts else {}
-    names = StoredEvaluationCompletion.model_fields.keys() - {"rubric", "rewards"}
-    return [
-        StoredEvaluationCompletion.model_validate(
-            {name: getattr(row, name) for name in names}
-            | {"rubric": row.rubric.ref}
-            | {"rewards": [_reward(each, by_item, verdicts) for each in rewards[row.evaluation_id, row.place]]}
-        )
-        for row in rows
-    ]
-
-
-def _reward(row: EvaluationRewardRow, by_item: dict[int, list[Verdict]], with_verdicts: bool) -> StoredEvaluationReward:
-    found: Sequence[Any] = by_item.get(row.item_id, ()) if row.item_id is not None else row.verdicts
-    names = StoredEvaluationReward.model_fields.keys() - {"verdicts"}
-    fields = {name: getattr(row, name) for name in names}
-    return StoredEvaluationReward.model_validate(fields | {"verdicts": found if with_verdicts else ()})
+    found = []
+    for row in rows:
+        of_row = []
+        for each in rewards[row.evaluation_id, row.place]:
+            known = by_item.get(each.item_id, ()) if each.item_id is not None else each.verdicts
+            of_row.append(_of(StoredEvaluationReward, each, verdicts=known if verdicts else ()))
+        found.append(_of(StoredEvaluationCompletion, row, rubric=row.rubric.ref, rewards=of_row))
+    return found
 
 
 def _comparable(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[StoredEvaluation]]:
@@ -487,19 +464,33 @@ def _highest(session: Session, run_id: int) -> list[Sample]:
 
 
 def _samples_of(
-    session: Session,
-    run_id: int,
-    evaluations: Sequence[StoredEvaluation],
-    baselines: Sequence[StoredEvaluation],
-    transcripts: int,
+    session: Session, run_id: int, evaluations: Sequence[StoredEvaluation], baselines: Sequence[StoredEvaluation]
 ) -> dict[str, Any]:
     """Return the fields of a report with completions of evaluations to read, with their verdicts."""
     if not evaluations:
         return {}
     gold = str(evaluations[-1].line["gold"])
     named = {one.name: one for one in baselines}
-    ends = (named.get(BEFORE), *evaluations, named.get(EQUAL_COMPUTE[1]))
-    samples = {column_of(one.line): _samples(session, run_id, one) for one in ends if one is not None}
+    samples: dict[str, list[Sample]] = {}
+    for evaluation in (named.get(BEFORE), *evaluations, named.get(EQUAL_COMPUTE[1])):
+        if evaluation is None:
+            continue
+        column = column_of(evaluation.line)
+        rows = runs.evaluation_completions(session, run_id, evaluation_id=evaluation.id, limit=MOST_ROWS)
+        texts, asked = _texts(session, rows)
+        samples[column] = [
+            Sample(
+                prompt=asked[row.prompt_id],
+                text=texts[row.completion_id].text,
+                where=f"{column}, {'greedy' if row.greedy else 'sampled'}, rubric {row.rubric}",
+                scores={one.score: one.reward for one in row.rewards},
+                truncated=row.truncated,
+                greedy=row.greedy,
+                evaluation_row=row.id,
+                messages=texts[row.completion_id].messages,
+            )
+            for row in _completions(session, rows, verdicts=False)
+        ]
     columns = [column_of(one.line) for one in evaluations]
     after_start = [one for name in columns[1:] for one in samples[name]]
     widest = [] if gold == REWARD else by_excess((REWARD, gold), after_start)
@@ -509,55 +500,27 @@ def _samples_of(
             of_prompt = by_prompt.setdefault(one.prompt, {})
             if name not in of_prompt or one.greedy:
                 of_prompt[name] = one
-    first, last = (
-        {prompt: each[name] for prompt, each in by_prompt.items() if name in each}
-        for name in (next(iter(samples)), columns[-1])
-    )
-    read = transcripts_of(first, last, gold, transcripts)
     side_by_side = dict(list(by_prompt.items())[:SHOWN_PROMPTS])
     shown = [*widest, *(one for each in side_by_side.values() for one in each.values())]
-    shown += [one for each in read for one in each.samples]
-    verdicts = _training_verdicts(session, {one.evaluation_row for one in shown if one.evaluation_row is not None})
+    read = runs.evaluation_completions(
+        session, run_id, ids=[one.evaluation_row for one in shown if one.evaluation_row is not None], limit=MOST_ROWS
+    )
+    verdicts = {
+        row.id: reward.verdicts
+        for row in _completions(session, read, verdicts=True)
+        for reward in row.rewards
+        if reward.score == REWARD
+    }
 
     def judged(one: Sample) -> Sample:
         return one.model_copy(update={"verdicts": verdicts.get(one.evaluation_row or 0, ())})
 
-    of_policy = [one for name in columns for one in samples[name]]
     return {
-        "highest": tuple(by_excess((REWARD,), of_policy)),
+        "highest": tuple(by_excess((REWARD,), [one for name in columns for one in samples[name]])),
         "widest": tuple(map(judged, widest)),
         "columns": tuple(samples),
-        "transcripts": tuple(each.model_copy(update={"samples": tuple(map(judged, each.samples))}) for each in read),
         "samples": {prompt: {name: judged(one) for name, one in each.items()} for prompt, each in side_by_side.items()},
     }
-
-
-def _samples(session: Session, run_id: int, evaluation: StoredEvaluation) -> list[Sample]:
-    rows = _completions(session, run_id, evaluation_id=evaluation.id, limit=MOST_ROWS, verdicts=False)
-    texts, asked = _texts(session, rows)
-    name = column_of(evaluation.line)
-    return [
-        Sample(
-            prompt=asked[row.prompt_id],
-            text=texts[row.completion_id].text,
-            where=f"{name}, {'greedy' if row.greedy else 'sampled'}, rubric {row.rubric}",
-            scores={one.score: one.reward for one in row.rewards},
-            truncated=row.truncated,
-            greedy=row.greedy,
-            evaluation_row=row.id,
-            messages=texts[row.completion_id].messages,
-        )
-        for row in rows
-    ]
-
-
-def _training_verdicts(session: Session, row_ids: Iterable[int]) -> dict[int, tuple[Verdict, ...]]:
-    """Return the verdicts behind the training rewards of completions of evaluations, by the ids of their rows."""
-    rows = runs.evaluation_completions_by_ids(session, row_ids)
-    rewards = runs.evaluation_rewards(session, rows)
-    trained = {row.id: each for row in rows for each in rewards[row.evaluation_id, row.place] if each.score == REWARD}
-    by_item = for_items(session, [each.item_id for each in trained.values() if each.item_id is not None])
-    return {id_: _reward(each, by_item, True).verdicts for id_, each in trained.items()}
 
 
 def by_excess(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
@@ -581,24 +544,3 @@ def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> 
         rounds.append((places[prompt(one)], one))
         places[prompt(one)] += 1
     return [one for _, one in sorted(rounds, key=lambda pair: pair[0])][:SHOWN]
-
-
-def transcripts_of(first: Mapping[str, Sample], last: Mapping[str, Sample], score: str, most: int) -> list[Transcript]:
-    """Return the trajectories of prompts in two evaluations, by how much the score of these completions rose.
-
-    Of more than ``most`` prompts they are the first and the last in this order, and those evenly between. A prompt
-    without the score counts as unchanged.
-    """
-
-    def rise(prompt: str) -> float:
-        before, after = (one[prompt].scores.get(score) for one in (first, last))
-        return 0.0 if before is None or after is None else after - before
-
-    with_trajectory = (prompt for prompt in last if prompt in first and last[prompt].messages)
-    ranked = sorted(with_trajectory, key=rise, reverse=True)
-    if (count := len(ranked)) > most:
-        ranked = [ranked[round(n * (count - 1) / max(most - 1, 1))] for n in range(most)]
-    return [
-        Transcript(prompt=one, samples=(first[one],) if first[one] is last[one] else (first[one], last[one]))
-        for one in ranked
-    ]

@@ -45,7 +45,7 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
         setattr(row, name, value)
     for table in (RolloutRow, RunMetricsRow):
         session.execute(delete(table).where(table.run_id == row.id, table.step > done))
-    remove_evaluations_after(session, row.id, done)
+    remove_evaluations(session, row.id, EvaluationRow.name == STEP, EvaluationRow.step > done)
     session.flush()
     return row
 
@@ -53,15 +53,6 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
 def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:
     """Return the row; with ``lock`` what others write of the run waits for the commit."""
     return base.existing(session, RunRow, "run", run_id, lock=lock)
-
-
-def of_keys(session: Session, keys: Iterable[str]) -> dict[str, int]:
-    """Return the ids of the runs with these keys."""
-    return {
-        key: id_
-        for chunk in batched(keys)
-        for key, id_ in session.execute(select(RunRow.key, RunRow.id).where(RunRow.key.in_(chunk)))
-    }
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50, key: str | None = None) -> list[RunRow]:
@@ -118,31 +109,16 @@ def write_step(
     statement = insert(session, RunMetricsRow).values(run_id=run_id, step=step, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["run_id", "step"], set_=values))
     rows = ({"run_id": run_id, "step": step, "place": place, **one} for place, one in enumerate(rollouts))
-    for chunk in batched(rows):
-        statement, parameters = insert_rows(session, RolloutRow, chunk)
-        session.connection().execute(statement, parameters)
+    _insert(session, RolloutRow, rows)
 
 
-def step_counts(session: Session, run_ids: Iterable[int]) -> dict[int, int]:
-    """Return the number of steps on record of each run; one without any is left out."""
-    query = select(RunMetricsRow.run_id, func.count()).where(RunMetricsRow.run_id.in_(list(run_ids)))
-    return dict(session.execute(query.group_by(RunMetricsRow.run_id)).all())
-
-
-def newest_metrics(session: Session, run_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Return the metrics of the newest step of each run; one without any is left out."""
-    newest = select(RunMetricsRow.run_id, func.max(RunMetricsRow.step).label("step"))
-    newest = newest.where(RunMetricsRow.run_id.in_(list(run_ids))).group_by(RunMetricsRow.run_id)
-    last = newest.subquery()
-    query = select(RunMetricsRow.run_id, RunMetricsRow.metrics)
-    same = (RunMetricsRow.run_id == last.c.run_id) & (RunMetricsRow.step == last.c.step)
-    return dict(session.execute(query.join(last, same)).all())
-
-
-def rewards(session: Session, run_id: int) -> list[float | None]:
-    """Return the mean reward of each step, in order."""
-    query = select(RunMetricsRow.reward).where(RunMetricsRow.run_id == run_id)
-    return list(session.scalars(query.order_by(RunMetricsRow.step)))
+def newest_steps(session: Session, run_ids: Iterable[int]) -> dict[int, tuple[int, dict[str, Any]]]:
+    """Return the number of steps on record of each run, and the metrics of the newest; one without any is left out."""
+    known = select(RunMetricsRow.run_id, func.count().label("steps"), func.max(RunMetricsRow.step).label("step"))
+    newest = known.where(RunMetricsRow.run_id.in_(list(run_ids))).group_by(RunMetricsRow.run_id).subquery()
+    same = (RunMetricsRow.run_id == newest.c.run_id) & (RunMetricsRow.step == newest.c.step)
+    query = select(RunMetricsRow.run_id, newest.c.steps, RunMetricsRow.metrics).join(newest, same)
+    return {run_id: (steps, metrics) for run_id, steps, metrics in session.execute(query)}
 
 
 def rollout_counts(session: Session, run_id: int) -> tuple[int, int]:
@@ -197,12 +173,12 @@ def write_evaluation(
     session.add(row)
     session.flush()
     placed = ({"evaluation_id": row.id, "place": place, **one} for place, one in enumerate(completions))
-    _insert_evaluation(session, EvaluationCompletionRow, placed)
-    _insert_evaluation(session, EvaluationRewardRow, ({"evaluation_id": row.id, **one} for one in rewards))
+    _insert(session, EvaluationCompletionRow, placed)
+    _insert(session, EvaluationRewardRow, ({"evaluation_id": row.id, **one} for one in rewards))
     return row
 
 
-def _insert_evaluation(session: Session, table: Any, rows: Iterable[dict[str, Any]]) -> None:
+def _insert(session: Session, table: Any, rows: Iterable[dict[str, Any]]) -> None:
     for chunk in batched(rows):
         statement, parameters = insert_rows(session, table, chunk)
         session.connection().execute(statement, parameters)
@@ -217,11 +193,6 @@ def remove_evaluations(session: Session, run_id: int, *where: ColumnElement[bool
         session.execute(delete(EvaluationRow).where(EvaluationRow.id.in_(chunk)))
 
 
-def remove_evaluations_after(session: Session, run_id: int, step: int) -> None:
-    """Delete the evaluations of a run's policy after later steps than ``step``; baselines stay."""
-    remove_evaluations(session, run_id, EvaluationRow.name == STEP, EvaluationRow.step > step)
-
-
 def evaluations(
     session: Session, run_id: int, *, after: int = 0, limit: int = 50, name: str | None = None
 ) -> list[EvaluationRow]:
@@ -230,25 +201,23 @@ def evaluations(
 
 
 def evaluation_completions(
-    session: Session, run_id: int, *, after: int = 0, limit: int = 100, evaluation_id: int | None = None
+    session: Session,
+    run_id: int,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    evaluation_id: int | None = None,
+    ids: Iterable[int] | None = None,
 ) -> list[EvaluationCompletionRow]:
-    """Return up to ``limit`` completions of a run's evaluations with ids above ``after``, ascending; of one of them."""
+    """Return up to ``limit`` completions of a run's evaluations, ascending by id, above ``after``: of one, or these."""
     of_run = select(EvaluationRow.id).where(EvaluationRow.run_id == run_id)
+    where = [EvaluationCompletionRow.evaluation_id.in_(of_run)]
+    if ids is not None:
+        where.append(EvaluationCompletionRow.id.in_(list(ids)))
     options = [joinedload(EvaluationCompletionRow.rubric)]
-    where = EvaluationCompletionRow.evaluation_id.in_(of_run)
     return base.page_of(
-        session, EvaluationCompletionRow, after, limit, where, options=options, evaluation_id=evaluation_id
+        session, EvaluationCompletionRow, after, limit, *where, options=options, evaluation_id=evaluation_id
     )
-
-
-def evaluation_completions_by_ids(session: Session, row_ids: Iterable[int]) -> list[EvaluationCompletionRow]:
-    """Return these completions, ascending by id."""
-    query = select(EvaluationCompletionRow).order_by(EvaluationCompletionRow.id)
-    return [
-        row
-        for chunk in batched(sorted(row_ids))
-        for row in session.scalars(query.where(EvaluationCompletionRow.id.in_(chunk)))
-    ]
 
 
 Place = tuple[int, int]

@@ -112,9 +112,9 @@ def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_pa
     assert found["script"]["scores"]["reward"]["mean"]["value"] > found[2]["scores"]["reward"]["mean"]["value"]
     assert found["other"]["setup"] != found["script"]["setup"]
     assert cli("runs", "start", config, "--resume").code == 0, "nothing is left to do"
-    (shown,) = Runs(Database(get_settings().database_url)).report(1).transcripts
-    assert "index" in shown.prompt
-    first, last = shown.samples
+    ((prompt, shown),) = Runs(Database(get_settings().database_url)).report(1).samples.items()
+    assert "index" in prompt
+    first, last = shown["before demonstrations"], shown["step 2"]
     assert [one.content for one in first.messages] == [
         one["content"] for one in json.loads(before.read_text())["messages"]
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rubricsvc.core.prompt import Message, ToolCall
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.schemas.runs import RunReport, Sample, Transcript
+from rubricsvc.schemas.runs import RunReport, Sample
 from rubricsvc.web.run import ShownCall, ShownTurn, render_run, result_sentence, shown_turns
 
 CONFIG = {"steps": 2, "policy": {"model": "<b>m</b>"}, "judge": {"name": "j"}, "eval": None}
@@ -97,12 +97,10 @@ def test_shown_turns_have_calls_with_results_and_the_report_once() -> None:
     ]
 
 
-def test_render_run_shows_transcripts_escaped() -> None:
-    page = render_run(
-        RunReport(
-            name="1", config=CONFIG, steps=[], transcripts=[Transcript(prompt="Why?", samples=(EPISODE, EPISODE))]
-        )
-    )
+def test_render_run_shows_episodes_escaped() -> None:
+    episodes = {"step 0": EPISODE, "step 2": EPISODE}
+    report = RunReport(name="1", config=CONFIG, steps=[], columns=tuple(episodes), samples={"Why?": episodes})
+    page = render_run(report)
     assert page.count("&lt;i&gt;why") == page.count("1 of 4 &lt;b&gt;resolve") == page.count("So [a].") == 2
     assert "<script" not in page and "<i>why" not in page
-    assert "turn by turn" not in render_run(RunReport(name="1", config=CONFIG, steps=[]))
+    assert "side by side" not in render_run(RunReport(name="1", config=CONFIG, steps=[]))
