@@ -39,7 +39,7 @@ from rubricsvc.store.session import Database
 from trainer import checkpoint, recording
 from trainer.config import TrainConfig
 from trainer.data.tasks import tasks_of
-from trainer.evaluation.evaluation import LINES, completions_file
+from trainer.evaluation import LINES, completions_file
 from trainer.loop import warm_up, warmed_up_model
 from trainer.policies.policy import Policy
 from trainer.rewards import CallableRewards

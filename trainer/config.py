@@ -451,7 +451,7 @@ class EvalConfig(DataSource):
     They are scored by the training reward (``reward``), by each of ``judges``, and by their rubrics' checks alone
     (``checks``). The best checkpoint is chosen by ``gold``: the name of one of these; unset, the first judge, else the
     checks, else the reward. With ``baselines`` those that are named, or all, are run after the training
-    (`trainer.evaluation.baselines`). ``other`` are prompts of another collection for two of them. With
+    (`trainer.evaluation`). ``other`` are prompts of another collection for two of them. With
     ``stop_on_divergence`` a run stops where its reward diverges from gold (`rubricsvc.stats.divergence`).
     """
 

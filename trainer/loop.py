@@ -59,7 +59,7 @@ from trainer.recording import (
 from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, controlled, judge_of
 
 if TYPE_CHECKING:
-    from trainer.evaluation.evaluation import Evaluation
+    from trainer.evaluation import Evaluation
     from trainer.evolution import OnlineEvolution
 
 

@@ -305,7 +305,7 @@ class Preflight:
 
     def _gold(self, rewards: RewardSource, opened: ExitStack) -> RewardSource | None:
         """Open the gold score of the run's evaluations; None where it is the reward."""
-        from trainer.evaluation.evaluator import check_gold
+        from trainer.evaluation import check_gold
 
         settings = self.run.config.eval
         if settings is not None and settings.gold_name == CHECKS:

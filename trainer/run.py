@@ -50,7 +50,7 @@ from workers.engines.local.weights import with_adapter_fields
 from workers.judges import validate
 
 if TYPE_CHECKING:
-    from trainer.evaluation.evaluator import Evaluator
+    from trainer.evaluation import Evaluator
     from trainer.evolution import OnlineEvolution
     from trainer.policies.policy import Policy
     from trainer.recording import EvaluationRecorder, RunStore
@@ -413,7 +413,7 @@ class Run:
             InvalidError: The run has no table ``[eval]``.
             NotFoundError, ConflictError: As `train` raises them.
         """
-        from trainer.evaluation.baselines import read_baselines
+        from trainer.evaluation import read_baselines
 
         if self.loaded.eval is None:
             hint = "name held-out prompts (docs/training.md)"
@@ -486,8 +486,7 @@ class Run:
         Raises:
             ConflictError: It has more steps, or has them with other settings, prompts or rubrics than it would have.
         """
-        from trainer.evaluation.baselines import missing_baselines, read_baselines
-        from trainer.evaluation.evaluation import LINES
+        from trainer.evaluation import LINES, missing_baselines, read_baselines
 
         config, out = self.loaded, self.out
         if not has_metrics(out) or not (saved := checkpoint.steps(out)):
@@ -506,7 +505,7 @@ class Run:
 
     def has_diverged(self) -> bool:
         """Return whether the run stopped where its reward diverges from gold."""
-        from trainer.evaluation.evaluation import LINES
+        from trainer.evaluation import LINES
 
         if self.loaded.eval is None or not self.loaded.eval.stop_on_divergence:
             return False
@@ -546,7 +545,7 @@ class Run:
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
         from trainer.environments.registry import acting_of
-        from trainer.evaluation.evaluation import Evaluation
+        from trainer.evaluation import Evaluation
         from trainer.loop import train
         from trainer.preflight import check_sizes
 
@@ -595,7 +594,7 @@ class Run:
         self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: EvaluationRecorder | None
     ) -> list[Metrics] | None:
         from trainer.environments.registry import acting_of
-        from trainer.evaluation.baselines import FOLDER, OtherPrompts, RunPolicies, run_baselines
+        from trainer.evaluation import FOLDER, OtherPrompts, run_baselines
 
         run, there = self.config, self._elsewhere()
 
@@ -604,14 +603,14 @@ class Run:
 
         bar.update(0, run.steps, "baselines")
         trained = checkpoint.folder(run.out, run.steps) / "model"
-        policies = RunPolicies(self.load_policy, partial(self.load_policy, trained))
+        load = self.load_policy, partial(self.load_policy, trained)
         with (
             checkpoint.locked(run.out / FOLDER),
             self._evaluator(there, self.tasks.other, rewards, bar.note, stop) as elsewhere,
         ):
             other = OtherPrompts(elsewhere, acting_of(there)) if elsewhere is not None else None
             options: dict[str, Any] = {"on_step": on_step, "stop": stop, "recorder": recorder}
-            return run_baselines(run, policies, self.tasks.train, rewards, evaluator, other=other, **options)
+            return run_baselines(run, load, self.tasks.train, rewards, evaluator, other=other, **options)
 
     def _elsewhere(self) -> RunConfig:
         """Return the run with the collection of ``eval.other`` in place of its own; without it, not evaluated."""
@@ -630,7 +629,7 @@ class Run:
         if config.eval is None:
             yield None
             return
-        from trainer.evaluation.evaluator import Evaluator
+        from trainer.evaluation import Evaluator
 
         with ExitStack() as opened:
             scorers: dict[str, RewardSource] = {REWARD: rewards}
@@ -671,7 +670,7 @@ class Run:
         recorder: EvaluationRecorder,
     ) -> bool:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
-        from trainer.evaluation.baselines import evaluate_untouched
+        from trainer.evaluation import evaluate_untouched
         from trainer.loop import WARM_UP_FOLDER, is_warmed_up, warm_up
         from trainer.rewards import StopRequested
 
@@ -702,8 +701,7 @@ class Run:
         Raises:
             ConflictError: Settings, prompts or rubrics differ. The message names them.
         """
-        from trainer.evaluation.evaluation import LINES, check_setup
-        from trainer.evaluation.evaluator import setup_of
+        from trainer.evaluation import LINES, check_setup, setup_of
 
         config, tasks = self.config, self.tasks
         step = checkpoint.steps(self.out)[-1]

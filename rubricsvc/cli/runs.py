@@ -341,7 +341,7 @@ def evaluations(run: RunRef, as_json: Json = False) -> None:
         raise NotFoundError(f"no evaluations of the run {run}", hint=hint)
     _show_evaluations([*report.evaluations, *report.baselines], as_json)
     if (folder := Path(str(report.config.get("out", "")))).is_dir():
-        from trainer.evaluation.evaluation import saved_best
+        from trainer.evaluation import saved_best
 
         if (best := saved_best(folder)) is not None:
             echo(f"best by {best['gold']}: {best['folder']}")

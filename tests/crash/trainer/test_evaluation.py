@@ -10,7 +10,7 @@ from tests.crash.trainer.test_loop import begin, end, run_killed
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import recording
-from trainer.evaluation.evaluation import LINES, saved_best
+from trainer.evaluation import LINES, saved_best
 from trainer.loop import train
 from trainer.recording import Metrics
 from trainer.rewards import CallableRewards

@@ -23,7 +23,7 @@ from tests.cli import Cli, cli
 from tests.model.trainer.held_out import eval_config, evaluation
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import recording
-from trainer.evaluation.evaluation import LINES
+from trainer.evaluation import LINES
 from trainer.loop import train
 from trainer.recording import RunRecorder
 from trainer.rewards import CallableRewards

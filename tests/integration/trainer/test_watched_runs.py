@@ -12,8 +12,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.stats.divergence import ALPHA, Divergence, first_divergence
 from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.data.tasks import Task
-from trainer.evaluation.evaluation import Evaluation
-from trainer.evaluation.evaluator import Evaluator
+from trainer.evaluation import Evaluation, Evaluator
 from trainer.loop import train
 from trainer.rewards import CallableRewards
 

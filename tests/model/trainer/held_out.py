@@ -9,8 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from tests.model.trainer.tiny import RUBRIC, share_of_a, tiny_config
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
-from trainer.evaluation.evaluation import Evaluation
-from trainer.evaluation.evaluator import Evaluator
+from trainer.evaluation import Evaluation, Evaluator
 from trainer.recording import EvaluationRecorder
 from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 

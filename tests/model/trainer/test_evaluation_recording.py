@@ -15,8 +15,7 @@ from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, eval
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import recording
-from trainer.evaluation.baselines import RunPolicies, read_baselines, run_baselines
-from trainer.evaluation.evaluation import LINES
+from trainer.evaluation import LINES, read_baselines, run_baselines
 from trainer.loop import train
 from trainer.recording import UNDELIVERED, Metrics, RunRecorder
 from trainer.rewards import CallableRewards
@@ -99,7 +98,7 @@ def test_recorder_keeps_evaluations_while_the_database_is_away(outage: Outage, t
 
 def with_baselines(db: Database, out: Path, key: str = "tiny-1", **options: Any) -> list[Metrics] | None:
     config = eval_config(out, steps=STEPS)
-    policies = RunPolicies(tiny_policy, tiny_policy)
+    policies = tiny_policy, tiny_policy
     with RunRecorder(Runs(db), key, out, Event()) as recorder:
         recorder.begin({"steps": STEPS}, None, recording.read(out))
         lines = run_baselines(config, policies, TASKS, REWARDS, evaluator(config), recorder=recorder, **options)

@@ -21,9 +21,15 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task, tasks_of_step
-from trainer.evaluation.baselines import FOLDER, RunPolicies, read_baselines, run_baselines
-from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
-from trainer.evaluation.evaluator import Evaluator
+from trainer.evaluation import (
+    FOLDER,
+    LINES,
+    Evaluation,
+    Evaluator,
+    read_baselines,
+    run_baselines,
+    saved_best,
+)
 from trainer.loop import sample_tasks, train
 from trainer.policies.policy import Policy
 from trainer.recording import History, Metrics
@@ -167,7 +173,7 @@ STEPS = 8
 
 
 def baselines(config: Any, given: Evaluator | None = None, **options: Any) -> list[Metrics] | None:
-    policies = RunPolicies(tiny_policy, tiny_policy)
+    policies = tiny_policy, tiny_policy
     return run_baselines(config, policies, TASKS, REWARDS, given or evaluator(config), **options)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.trainer.evaluation.test_evaluation import run
 from tests.model.trainer.held_out import HELD_OUT, eval_config
-from trainer.evaluation.evaluation import LINES
+from trainer.evaluation import LINES
 from trainer.monitors.measures import repetition
 from trainer.recording import read as read_metrics
 

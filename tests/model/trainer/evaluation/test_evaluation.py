@@ -18,8 +18,7 @@ from trainer.data.tasks import Task
 from trainer.environments.episodes import EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import EmptyResults, Research
-from trainer.evaluation.baselines import Script
-from trainer.evaluation.evaluator import Judged, behaviour, criteria
+from trainer.evaluation import Script, behaviour, criteria
 from trainer.policies.policy import Acting, Policy
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Is good."),))
@@ -44,9 +43,9 @@ def test_behaviour_measures_calls_and_citations_by_prompt() -> None:
     found = behaviour(
         TASKS,
         [
-            Judged(0, episode("So it is [vacuum].", "vacuum"), ()),
-            Judged(0, episode("So it is [index.2] [else].", "index.2", "else"), ()),
-            Judged(1, episode("I know."), ()),
+            (0, episode("So it is [vacuum].", "vacuum")),
+            (0, episode("So it is [index.2] [else].", "index.2", "else")),
+            (1, episode("I know.")),
         ],
     )
     assert {name: one.value for name, one in found.items()} == {
@@ -58,9 +57,8 @@ def test_behaviour_measures_calls_and_citations_by_prompt() -> None:
 
 
 def test_criteria_leave_out_failed_verdicts_and_other_rubrics() -> None:
-    verdicts = [Verdict.scored("a", 0.25), Verdict.failed("b", reason="timeout")]
-    judged = [Judged(0, episode(""), verdicts), Judged(0, episode(""), [Verdict.scored("a", 0.75)])]
-    found = criteria(TASKS, [*judged, Judged(1, episode(""), [Verdict.scored("c", 1.0)])])
+    verdicts = [Verdict.scored("a", 0.25), Verdict.failed("b", reason="timeout"), Verdict.scored("a", 0.75)]
+    found = criteria(2, [*((0, one) for one in verdicts), (1, Verdict.scored("c", 1.0))])
     assert {key: one.value for key, one in found.items()} == {"a": 0.5, "c": 1.0}
 
 

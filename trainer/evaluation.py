@@ -1,0 +1,782 @@
+"""One evaluation: completions of held-out prompts, their scores and measures, and the estimates."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import groupby, product
+from pathlib import Path
+from statistics import fmean
+from threading import Event
+from typing import Any
+
+from rubricsvc.core import strict_json
+from rubricsvc.core.base import storable
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.schemas.runs import (
+    BASELINES,
+    BEFORE,
+    EQUAL_COMPUTE,
+    OF_TOOLS,
+    OTHER,
+    REWARD,
+    STEP,
+    EvaluationCompletion,
+    EvaluationGroup,
+    EvaluationReward,
+    RunEvaluation,
+)
+from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
+from trainer import checkpoint
+from trainer.config import EvalConfig, SamplingConfig, TrainConfig, stream_seed
+from trainer.data.demonstrations import rollouts_of
+from trainer.data.tasks import Task
+from trainer.environments.leaks import log_leaks
+from trainer.environments.scripted import NAME, demonstrate
+from trainer.environments.tools import EmptyResults, Research
+from trainer.loop import train
+from trainer.monitors.registry import metrics_by_prompt, observed_of
+from trainer.policies.policy import Acting, Policy
+from trainer.policies.rollouts import Rollouts
+from trainer.recording import EvaluationKey, EvaluationRecorder, History, Metrics, line_of, read, replace_text
+from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, items_at, judge_of, of_evaluation
+from workers import checks
+
+TOOL_USE = "tool_use"
+"""Share of completions that call a tool."""
+
+
+def _measured(key: str, name: str, **args: str) -> Criterion:
+    return Criterion(key=key, text=key, check=Check(name=name, args={**args}))
+
+
+_CALLS = Rubric(criteria=(_measured("valid_calls", "valid_calls"),))
+_CITATIONS = Rubric(
+    criteria=tuple(
+        _measured(f"citation_{measure}", "cites_pages", measure=measure) for measure in ("recall", "precision")
+    )
+)
+
+
+def behaviour(tasks: Sequence[Task], completions: Iterable[tuple[int, Completion]]) -> dict[str, Estimate]:
+    """Return the use of tools, the share of valid calls, and recall and precision of the pages that are cited.
+
+    A completion without a call has no valid calls: its value is 0. Empty without a prompt that names its pages and
+    without a completion that calls a tool. Each completion has the place of its task.
+    """
+    values: list[tuple[int, str, float | None]] = []
+    for place, one in completions:
+        prompt = tasks[place].prompt
+        values.append((place, TOOL_USE, float(any(message.tool_calls for message in one.messages))))
+        for rubric in (_CALLS, *([_CITATIONS] if "pages" in (prompt.item or {}) else [])):
+            values += [(place, found.criterion, found.value) for found in checks.run(rubric, prompt, one)]
+    found = _over_prompts(len(tasks), values)
+    return found if len(found) > 2 or (found and found[TOOL_USE].value) else {}
+
+
+def criteria(prompts: int, verdicts: Iterable[tuple[int, Verdict]]) -> dict[str, Estimate]:
+    """Return the mean value of each criterion, over the prompts whose rubrics have one of this key."""
+    values = ((place, one.criterion, one.value) for place, one in verdicts if one.value is not None)
+    return dict(sorted(_over_prompts(prompts, values).items()))
+
+
+def _over_prompts(prompts: int, values: Iterable[tuple[int, str, float | None]]) -> dict[str, Estimate]:
+    """Return the estimate of each key over prompts, from its values at the places of these."""
+    found: dict[str, list[list[float | None]]] = defaultdict(lambda: [[] for _ in range(prompts)])
+    for place, key, value in values:
+        found[key][place].append(value)
+    return {key: over_prompts(prompt_values(samples, None).mean) for key, samples in found.items()}
+
+
+GREEDY_TOP_P = 1e-9
+"""A nucleus of one token: the most probable one."""
+
+_ADDRESSES: Any = {"judges": {"__all__": {"endpoint", "service", "timeout_s"}}}
+_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines", "other", "stop_on_divergence"}
+
+
+@dataclass
+class EvalCompletion:
+    """A completion of a held-out prompt. ``prompt`` is its place; ``scored`` are the results by score."""
+
+    prompt: int
+    completion: Completion
+    tokens: int
+    greedy: bool
+    scored: dict[str, ScoredRollout] = field(default_factory=dict)
+
+    @property
+    def rewards(self) -> dict[str, float | None]:
+        """The rewards by score, None where unscored."""
+        return {score: result.reward.value for score, result in self.scored.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The line of an evaluation, as plain data, and its completions."""
+
+    line: Metrics
+    completions: list[EvalCompletion]
+
+    @property
+    def gold(self) -> float | None:
+        """The mean by the gold score."""
+        value: float | None = self.line["scores"][self.line["gold"]]["mean"]["value"]
+        return value
+
+
+def setup_of(settings: EvalConfig, config: TrainConfig, tasks: Sequence[Task]) -> str:
+    """Return the digest of what evaluations must share to be compared: ``settings``, prompts, sampling, environment."""
+    plain: dict[str, Any] = {"mode": "json", "exclude_none": True}  # later settings must not change the digest
+    measured = settings.model_dump(**plain, exclude=_NOT_MEASURED | {"judges"})
+    judges = settings.model_dump(**plain, include={"judges"}, exclude=_ADDRESSES)
+    sampling = config.sampling.model_dump(mode="json", include={"max_new_tokens", "temperature", "top_p"})
+    if config.environment is not None:
+        measured |= {"environment": config.environment.model_dump(**plain)}
+    prompts = [[task.prompt.digest, task.rubric.digest] for task in tasks]
+    return digest("evaluation", measured, judges, sampling, config.seed, prompts)
+
+
+class Evaluator:
+    """Samples completions of held-out prompts and has them scored.
+
+    All evaluations of a run use the same random numbers, so that those of two policies are paired.
+
+    Args:
+        config: Settings of the run, with ``eval``.
+        tasks: The held-out prompts.
+        scorers: What scores, by the names of ``EvalConfig.score_names``.
+        on_progress: Called with what is done now, in words.
+        stop: When set, an evaluation ends without a result.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        tasks: Sequence[Task],
+        scorers: Mapping[str, RewardSource],
+        *,
+        on_progress: Callable[[str], None] = lambda _text: None,
+        stop: Event | None = None,
+    ) -> None:
+        if config.eval is None:
+            raise InvalidError("the configuration has no [eval]", hint="add the table", path="eval")
+        if not tasks:
+            raise InvalidError("there are no held-out prompts", hint="name prompts with rubrics", path="eval")
+        if set(scorers) != set(config.eval.score_names):
+            missing = ", ".join(sorted(set(config.eval.score_names) ^ set(scorers)))
+            raise InvalidError(f"scorers and [eval] do not agree: {missing}", hint="name each score once", path="eval")
+        check_gold(config.eval.gold_name, tasks, scorers)
+        self.settings: EvalConfig = config.eval
+        self.tasks = tasks
+        self.on_progress = on_progress
+        self._config, self._stop = config, stop or Event()
+        self._scorers = {
+            name: StepScorer(of_evaluation(source, name), config, stop) for name, source in scorers.items()
+        }
+        recorded_at = items_at(scorers[REWARD])
+        self._joined = {name for name, source in scorers.items() if items_at(source) == recorded_at}
+        self.setup = setup_of(config.eval, config, tasks)
+
+    def check(self, policy: Policy) -> None:
+        """Raise an InvalidError if a prompt leaves no room for its completion."""
+        for task in self.tasks:
+            policy.token_ids(task.prompt, self._config.sampling.max_new_tokens)
+
+    def evaluate(
+        self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: PromptTable | None = None
+    ) -> Evaluated:
+        """Evaluate a policy.
+
+        Args:
+            policy: The policy.
+            step: Its training steps.
+            name: Its name in completions; by default its own.
+            best_of: Samples of which each counted one is the best by the training reward.
+            start: The values of the policy to compare with, by score.
+        """
+        begun = time.perf_counter()
+        completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
+        generated = len(completions)
+        if best_of > 1:
+            self._score(REWARD, completions)
+            completions = best_of_groups(completions, best_of)
+        elif self.settings.greedy:
+            completions += self._sampled(policy, step, name or policy.name, 1, greedy=True)
+        completions.sort(key=lambda one: (one.prompt, one.greedy))
+        for score in self._scorers:
+            if score != REWARD or best_of == 1:
+                self._score(score, completions)
+        scores, values = self._estimates(completions, start or {})
+        behaved = behaviour(self.tasks, [(one.prompt, one.completion) for one in completions])
+        judged = ((one.prompt, verdict) for one in completions for verdict in one.scored[REWARD].verdicts)
+        by_criterion = criteria(len(self.tasks), judged)
+        tools: list[Any] = [one.completion.sampling.get("tools") for one in completions]
+        hits = [one["leak_hits"] for one in tools if isinstance(one, dict) and "leak_hits" in one]
+        line = {
+            "step": step,
+            "policy": name or policy.name,
+            "best_of": best_of,
+            "prompts": len(self.tasks),
+            "prompt_digests": [task.prompt.digest for task in self.tasks],
+            "rubric_digests": [task.rubric.digest for task in self.tasks],
+            "k": self.settings.samples,
+            "gold": self.settings.gold_name,
+            "scores": scores,
+            "values": values,
+            "generated": generated,
+            "completions/mean_length": sum(one.tokens for one in completions) / len(completions),
+            "completions/clipped_ratio": fmean(bool(one.completion.sampling["truncated"]) for one in completions),
+            "behaviour": {name: _plain(value) for name, value in behaved.items()},
+            "criteria": {name: _plain(value) for name, value in by_criterion.items()},
+            "monitors": self._monitored([one for one in completions if not one.greedy]),
+            **({"leak_hits": sum(hits)} if hits else {}),
+            "eval_time": time.perf_counter() - begun,
+            "setup": self.setup,
+        }
+        return Evaluated(line, completions)
+
+    def _sampled(
+        self, policy: Policy, step: int, name: str, samples: int, *, greedy: bool = False
+    ) -> Iterator[EvalCompletion]:
+        """Sample in batches of at most a training step's completions; those of a prompt are adjacent."""
+        sampling = self._config.sampling
+        most = sampling.prompts_per_step * sampling.group_size
+        size = max(1, most // samples)
+        how = sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P}) if greedy else sampling
+        shown = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0}) if greedy else sampling
+        for first, part in product(range(0, len(self.tasks), size), range(0, samples, most)):
+            self._progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
+            prompts = [task.prompt for task in self.tasks[first : first + size]]
+            seed = stream_seed(self._config.seed, f"eval {'greedy' if greedy else part}", first)
+            rollouts = policy.sample(prompts, min(most, samples - part), how, seed)
+            places, lengths = rollouts.prompt_of_B.tolist(), rollouts.lengths.tolist()
+            for at, one in enumerate(rollouts.completions(name, step, shown)):
+                yield EvalCompletion(first + places[at], one, int(lengths[at]), greedy)
+
+    def _progress(self, text: str) -> None:
+        """Report what is done now, unless a stop was requested: what is left is done after a resume."""
+        if self._stop.is_set():
+            raise StopRequested
+        self.on_progress(text)
+
+    def _score(self, score: str, completions: Sequence[EvalCompletion]) -> None:
+        self._progress(f"evaluating: scoring {len(completions)} completions by {score}")
+        tasks = [self.tasks[one.prompt] for one in completions]
+        texts = [one.completion for one in completions]
+        scored, _ = self._scorers[score].score(tasks, texts)
+        for one, result in zip(completions, scored, strict=True):
+            one.scored[score] = result if score in self._joined else replace(result, item_id=None)
+
+    def _monitored(self, completions: Sequence[EvalCompletion]) -> dict[str, list[float | None]]:
+        """Return what the monitors measure in the completions of each prompt, and their mean length in tokens."""
+        tasks, texts = [self.tasks[one.prompt] for one in completions], [one.completion for one in completions]
+        observed = observed_of(tasks, texts, [one.scored[REWARD] for one in completions])
+        groups = groupby(completions, key=lambda one: one.prompt)
+        lengths: list[float | None] = [fmean(one.tokens for one in group) for _, group in groups]
+        return metrics_by_prompt(observed) | {"completions/mean_length": lengths}
+
+    def _estimates(self, completions: Sequence[EvalCompletion], start: PromptTable) -> tuple[Metrics, Metrics]:
+        """Return the estimates by score, and the values by prompt that they are computed from."""
+        scores, values = {}, {}
+        for score in self._scorers:
+            samples: list[list[float | None]] = [[] for _ in self.tasks]
+            greedy: list[float | None] = []
+            for one in completions:
+                (greedy if one.greedy else samples[one.prompt]).append(one.rewards[score])
+            decoded = greedy or None
+            before = start.get(score)
+            found = policy_scores(samples, decoded, before)
+            named = {one.name: getattr(found, one.name) for one in fields(found)}
+            scores[score] = {name: _plain(value) for name, value in named.items() if value is not None}
+            values[score] = asdict(prompt_values(samples, decoded))
+        return scores, values
+
+
+def check_gold(gold: str, tasks: Sequence[Task], scorers: Mapping[str, RewardSource]) -> None:
+    """Check that the judge of the gold score is not the judge of the training reward under another name."""
+    by_gold, trained = (judge_of(tasks, scorers[name]) for name in (gold, REWARD))
+    if gold == REWARD or by_gold is None or trained is None or by_gold.digest is None:
+        return
+    if by_gold.digest == trained.digest:
+        raise InvalidError(
+            f"the gold score is by {by_gold.name}, which is the judge of the training reward, {trained.name} "
+            f"(digest {by_gold.digest[:8]})",
+            hint='name another judge in eval.judges, or checks; `gold = "reward"` needs no judge of its own',
+            path="eval.gold",
+        )
+
+
+PromptTable = Mapping[str, PromptValues]
+"""The values of each prompt, by score."""
+
+
+def prompt_table(line: Metrics) -> PromptTable:
+    """Return the values of the prompts in the line of an evaluation."""
+    return {score: PromptValues(one["mean"], one["greedy"]) for score, one in line["values"].items()}
+
+
+def best_of_groups(completions: Sequence[EvalCompletion], n: int) -> list[EvalCompletion]:
+    """Return the best by the training reward of each n neighbours; of equal ones the first, of unscored ones too."""
+
+    def reward(one: EvalCompletion) -> float:
+        value = one.rewards[REWARD]
+        return float("-inf") if value is None else value
+
+    return [max(completions[at : at + n], key=reward) for at in range(0, len(completions), n)]
+
+
+def _plain(value: Estimate | float) -> Any:
+    """Return an estimate as plain data, without the reason where there is none."""
+    if not isinstance(value, Estimate):
+        return value
+    plain = asdict(value)
+    return plain if value.null_reason else {name: plain[name] for name in ("value", "low", "high")}
+
+
+def write_completions(path: Path, evaluator: Evaluator, completions: Sequence[EvalCompletion]) -> None:
+    """Write a line for each completion of an evaluation."""
+
+    def lines() -> Iterator[dict[str, Any]]:
+        for one in completions:
+            task = evaluator.tasks[one.prompt]
+            yield {
+                "prompt": _name(task),
+                "prompt_digest": task.prompt.digest,
+                "prompt_text": task.prompt.text,
+                "rubric_digest": task.rubric.digest,
+                "greedy": one.greedy,
+                "text": one.completion.text,
+                "truncated": one.completion.sampling["truncated"],
+                "tokens": one.tokens,
+                "sampling": one.completion.sampling,
+                "messages": [message.model_dump(mode="json") for message in one.completion.messages],
+                "rewards": one.rewards,
+            }
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, "".join(f"{strict_json.dump(line)}\n" for line in lines()))
+
+
+def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> RunEvaluation:
+    """Return an evaluation as it is recorded."""
+    completions = [
+        (
+            one.prompt,
+            EvaluationCompletion(
+                completion=one.completion,
+                greedy=one.greedy,
+                tokens=one.tokens,
+                truncated=bool(one.completion.sampling["truncated"]),
+                rewards=tuple(_reward(score, result) for score, result in one.scored.items()),
+            ),
+        )
+        for one in evaluated.completions
+    ]
+    return _record(evaluator.tasks, evaluated.line, completions, name)
+
+
+def record_of_file(evaluator: Evaluator, line: Metrics, path: Path, name: str = STEP) -> RunEvaluation:
+    """Return an evaluation as it is recorded, from its line and the file of its completions, without verdicts."""
+    tasks = enumerate(evaluator.tasks)
+    places = {(_name(task), task.prompt.digest, task.rubric.digest): place for place, task in tasks}
+    completions = []
+    for text in path.read_bytes().splitlines() if path.is_file() else ():
+        row = json.loads(text)
+        sampled = {
+            "text": row["text"],
+            "messages": row.get("messages", ()),
+            "policy": line["policy"],
+            "step": line["step"],
+            "sampling": row.get("sampling", {"truncated": row["truncated"]}),
+        }
+        one = EvaluationCompletion(
+            completion=Completion.model_validate(sampled),
+            rewards=tuple(
+                EvaluationReward(score=score, reward=reward, null_reason=None if reward is not None else "not known")
+                for score, reward in row["rewards"].items()
+            ),
+            **{key: row[key] for key in ("greedy", "tokens", "truncated")},
+        )
+        completions.append((places[row["prompt"], row["prompt_digest"], row["rubric_digest"]], one))
+    return _record(evaluator.tasks, line, completions, name)
+
+
+def _record(
+    tasks: Sequence[Task], line: Mapping[str, Any], completions: Sequence[tuple[int, EvaluationCompletion]], name: str
+) -> RunEvaluation:
+    groups = tuple(
+        EvaluationGroup(
+            prompt=tasks[place].prompt, rubric=tasks[place].rubric, completions=tuple(one for _, one in found)
+        )
+        for place, found in groupby(completions, key=lambda pair: pair[0])
+    )
+    named = line if name == STEP else {**line, "baseline": name}
+    return RunEvaluation(name=name, step=line["step"], line=dict(named), groups=groups)
+
+
+def _name(task: Task) -> str:
+    return task.name or task.prompt.digest[:12]
+
+
+def _reward(score: str, result: ScoredRollout) -> EvaluationReward:
+    value = result.reward.value
+    reason = None if value is not None else storable(result.reward.null_reason or "no reason given")
+    verdicts = () if result.item_id is not None else result.verdicts
+    return EvaluationReward(score=score, reward=value, null_reason=reason, item_id=result.item_id, verdicts=verdicts)
+
+
+LINES = "eval.jsonl"
+
+
+class Evaluation:
+    """Evaluates the policies of a run: the starting one, those after every ``eval.every`` steps, and the last.
+
+    Args:
+        evaluator: What samples and scores.
+        out: Folder of the run; None records in memory only.
+        steps: Number of steps of the run.
+        recorder: Records the evaluations.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, out: Path | None, steps: int, recorder: EvaluationRecorder | None = None
+    ) -> None:
+        self.evaluator = evaluator
+        self._out = out
+        self._steps = steps
+        self._recorder = recorder
+        self._history = History(None)
+
+    @property
+    def lines(self) -> list[Metrics]:
+        """The evaluations so far, by step."""
+        return sorted(self._history.steps, key=lambda line: int(line["step"]))
+
+    def begin(self, done: int) -> None:
+        """Continue after ``done`` steps: the lines of later ones, which are repeated, are dropped."""
+        self._history = History(self._out, done, LINES)
+        check_setup(self._out, self.lines, self.evaluator.setup)
+        self._record_earlier()
+
+    def _record_earlier(self) -> None:
+        """Record the evaluations that the record lacks: those of a run that was not recorded, or elsewhere."""
+        known = self._recorder.recorded_evaluations() if self._recorder is not None and self.lines else None
+        if self._recorder is None or self._out is None or known is None:
+            return
+        for line in self.lines:
+            if (STEP, line["step"], line["setup"]) not in known:
+                path = completions_file(self._out, line["step"])
+                self._recorder.evaluation(record_of_file(self.evaluator, line, path))
+
+    def run(self, policy: Policy, step: int, name: str) -> Metrics | None:
+        """Evaluate ``policy`` after ``step`` steps if that is due and was not done; return the line."""
+        due = step == self._steps or step % self.evaluator.settings.every == 0
+        if not due or any(line["step"] == step for line in self.lines):
+            return None
+        first = next((line for line in self.lines if line["step"] == 0), None)
+        start = prompt_table(first) if first else None
+        evaluated = self.evaluator.evaluate(policy, step, name=name, start=start)
+        evaluated.line["best"] = self._save_if_best(policy, step, evaluated)
+        if self._out is not None:
+            write_completions(completions_file(self._out, step), self.evaluator, evaluated.completions)
+            tasks = [self.evaluator.tasks[one.prompt] for one in evaluated.completions]
+            log_leaks(self._out, tasks, [one.completion for one in evaluated.completions])
+        if self._recorder is not None:  # before the line: a killed run repeats what has no line
+            self._recorder.evaluation(record_of(self.evaluator, evaluated))
+        return self._history.add(evaluated.line)
+
+    def _save_if_best(self, policy: Policy, step: int, evaluated: Evaluated) -> bool:
+        """Save the policy if its gold score is above those before; return whether it is."""
+        name = self.evaluator.settings.gold_name
+        saved = saved_best(self._out) if self._out is not None else None
+        repeated = saved is not None and saved["step"] == step  # of a run that ended before the line was written
+        known = [line["scores"][name]["mean"]["value"] for line in self.lines]
+        known += [saved["value"]] if saved is not None and not repeated else []
+        gold = evaluated.gold
+        if gold is None or any(value is not None and value >= gold for value in known):
+            return False
+        if step and self._out is not None and not (repeated and saved is not None and saved["value"] == gold):
+            estimate = evaluated.line["scores"][name]["mean"]
+            save_best(self._out, step, policy, {"step": step, "gold": name, **estimate})
+        return True
+
+
+def check_setup(out: Path | None, lines: Iterable[Metrics], setup: str) -> None:
+    """Check that evaluations were of the held-out prompts and the settings with the digest ``setup``."""
+    if any(line["setup"] != setup for line in lines):
+        raise ConflictError(
+            f"{out}/{LINES} has evaluations with other held-out prompts or other settings of [eval]",
+            hint="restore the settings, or choose another `out`; or delete the file to evaluate from here on",
+            path="eval",
+        )
+
+
+def completions_file(out: Path, step: int) -> Path:
+    """Return the path of the completions of a run's evaluation."""
+    return out / "eval" / f"step-{step:06d}.jsonl"
+
+
+def save_best(out: Path, step: int, policy: Policy, state: dict[str, Any]) -> None:
+    """Save the policy in ``out/best``; the one before is deleted once this one is complete and on disk."""
+    final = out / "best" / f"step-{step:06d}"
+    with checkpoint.complete_folder(final) as part:
+        policy.save(part / "model")
+        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+    for other in final.parent.glob("step-*"):
+        if other != final:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def saved_best(out: Path) -> dict[str, Any] | None:
+    """Return the record of the best checkpoint, with its ``folder``; None without one."""
+    found = [
+        {**json.loads((folder / "state.json").read_bytes()), "folder": str(folder)}
+        for folder in sorted((out / "best").glob("step-*"))
+    ]
+    return max(found, key=lambda state: float(state["value"]), default=None)
+
+
+def without_tools(policy: Policy) -> Policy:
+    """Return a policy without its tools."""
+    changed = copy(policy)
+    changed.acting = None
+    return changed
+
+
+def with_empty_results(policy: Policy) -> Policy:
+    """Return a policy whose tools find nothing."""
+    changed, acting = copy(policy), _acting(policy)
+    changed.acting = Acting(EmptyResults(acting.environment), acting.limits, acting.max_tokens)
+    return changed
+
+
+class Script(Policy):
+    """A script of `research` in the place of a policy, whose tokenizer it uses."""
+
+    def __init__(self, policy: Policy) -> None:
+        """Raise an InvalidError unless the policy acts in `research`."""
+        super().__init__(policy.model, policy.tokenizer, NAME, _acting(policy))
+        environment = _acting(policy).own_environment
+        if not isinstance(environment, Research):
+            raise InvalidError("the script is one of `research`", hint="remove it", path="eval.baselines")
+        self._environment = environment
+
+    def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
+        """Return its completion of each prompt, ``group_size`` times; it has no chance."""
+        completions = [self._completion(prompt) for prompt in prompts for _ in range(group_size)]
+        return rollouts_of(prompts, completions, self)
+
+    def _completion(self, prompt: Prompt) -> Completion:
+        found = demonstrate(self._environment, prompt, _acting(self).limits, informed=False)
+        completion = found or Completion(text="", policy=NAME)
+        return completion.model_copy(update={"sampling": {**completion.sampling, "truncated": False}})
+
+
+TOOL_BASELINES: Mapping[str, Callable[[Policy], Policy]] = dict(
+    zip(OF_TOOLS, (without_tools, with_empty_results, Script), strict=True)
+)
+"""What makes a baseline of the trained policy, by name."""
+
+
+def _acting(policy: Policy) -> Acting:
+    if policy.acting is None:
+        raise InvalidError("the run has no environment", hint="remove the baseline", path="eval.baselines")
+    return policy.acting
+
+
+FOLDER = "baselines"
+FILE = "evaluations.jsonl"
+_TRAINED = "best-of-n-supervised"
+START, BEST_OF_N, SUPERVISED = EQUAL_COMPUTE
+OTHER_START, OTHER_TRAINED = OTHER
+
+
+@dataclass(frozen=True)
+class OtherPrompts:
+    """Other prompts that the policy is evaluated on, and the environment that it acts in there."""
+
+    evaluator: Evaluator
+    acting: Acting | None
+
+
+def read_baselines(out: Path) -> list[Metrics]:
+    """Return the evaluations of a run's baselines; empty before they are run."""
+    return read(out / FOLDER, FILE)
+
+
+def names_of_baselines(config: TrainConfig) -> list[str]:
+    """Return the baselines of a run: those that are named, or all that it can have."""
+    if config.eval is None:
+        return []
+    if not isinstance(config.eval.baselines, bool):
+        return [name for name in BASELINES if name in config.eval.baselines]
+    tools = TOOL_BASELINES if config.environment is not None else ()
+    script = config.environment is not None and config.environment.name == "research"
+    chosen = {*EQUAL_COMPUTE, *tools, *(OTHER if config.eval.other else ())} - (set() if script else {"script"})
+    return [name for name in BASELINES if name in chosen]
+
+
+def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str]:
+    """Return the baselines of a run that are not among its evaluations."""
+    of_trained = {SUPERVISED, *OF_TOOLS, OTHER_TRAINED}
+    done = {line["baseline"] for line in lines if line["baseline"] not in of_trained or line["step"] == config.steps}
+    return [name for name in names_of_baselines(config) if name not in done]
+
+
+class _Baselines:
+    """The evaluations of a run's baselines, in its folder and on record."""
+
+    def __init__(self, out: Path, evaluator: Evaluator, recorder: EvaluationRecorder | None) -> None:
+        self.out, self.folder, self.recorder = out, out / FOLDER, recorder
+        self._setup = evaluator.setup
+        self.lines = {line["baseline"]: line for line in read_baselines(out) if self._is_current(line)}
+
+    def _is_current(self, line: Metrics) -> bool:
+        return line["setup"] == self._setup or line["baseline"] in OTHER
+
+    def add(self, name: str, line: Metrics) -> None:
+        self.lines[name] = line
+        self.folder.mkdir(parents=True, exist_ok=True)
+        named = ({**self.lines[one], "baseline": one} for one in BASELINES if one in self.lines)
+        replace_text(self.folder / FILE, "".join(map(line_of, named)))
+
+    def evaluate(
+        self,
+        name: str,
+        policy: Policy,
+        evaluator: Evaluator,
+        *,
+        step: int = 0,
+        best_of: int = 1,
+        start: str | None = None,
+    ) -> None:
+        """Evaluate a policy, and compare it with an earlier baseline ``start``."""
+        before = prompt_table(self.lines[start]) if start else None
+        found = evaluator.evaluate(policy, step, best_of=best_of, start=before)
+        write_completions(self.folder / f"{name}.jsonl", evaluator, found.completions)
+        if self.recorder is not None:
+            self.recorder.evaluation(record_of(evaluator, found, name))
+        self.add(name, found.line)
+
+
+def evaluate_untouched(
+    out: Path, load: Callable[[], Policy], evaluator: Evaluator, recorder: EvaluationRecorder | None = None
+) -> None:
+    """Evaluate the policy before the demonstrations, and record it, unless that is done."""
+    found = _Baselines(out, evaluator, recorder)
+    if BEFORE not in found.lines:
+        found.evaluate(BEFORE, load(), evaluator)
+
+
+def run_baselines(
+    config: TrainConfig,
+    policies: tuple[Callable[[], Policy], Callable[[], Policy]],
+    tasks: Sequence[Task],
+    rewards: RewardSource,
+    evaluator: Evaluator,
+    *,
+    other: OtherPrompts | None = None,
+    on_step: Callable[[Metrics], None] | None = None,
+    stop: Event | None = None,
+    recorder: EvaluationRecorder | None = None,
+) -> list[Metrics] | None:
+    """Run the baselines that are missing, and return their evaluations; None if it was stopped.
+
+    Args:
+        config: Settings of the run, with ``out``.
+        policies: What loads the policy that the run starts from, and the one that it has trained.
+        tasks: The prompts to train on.
+        rewards: The training reward.
+        evaluator: The run's.
+        other: The other prompts, where the run has some.
+        on_step: Called with the metrics of each step of the supervised baseline.
+        stop: When set, the supervised baseline ends after the current step, and goes on when it is run again.
+        recorder: Records the baselines as evaluations of the run, also earlier ones that are not on record.
+    """
+    if config.out is None:
+        raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")
+    found, (load_start, load_trained) = _Baselines(config.out, evaluator, recorder), policies
+    _record_kept(found, evaluator, other)
+    missing = missing_baselines(config, list(found.lines.values()))
+    try:
+        if START not in found.lines:  # the others are compared with it
+            known = [line for line in read(found.out, LINES) if line["step"] == 0 and line["setup"] == evaluator.setup]
+            if not known:
+                found.evaluate(START, load_start(), evaluator)
+            else:
+                if recorder is not None:
+                    path = completions_file(found.out, 0)
+                    recorder.evaluation(record_of_file(evaluator, known[0], path, START))
+                found.add(START, known[0])
+        if BEST_OF_N in missing:
+            best_of = config.sampling.group_size
+            found.evaluate(BEST_OF_N, load_start(), evaluator, best_of=best_of, start=START)
+        for name in [name for name in missing if name in OF_TOOLS]:
+            policy = TOOL_BASELINES[name](load_trained())
+            found.evaluate(name, policy, evaluator, step=config.steps, start=START)
+        if other is not None and OTHER_TRAINED in missing:
+            for name, load, step in ((OTHER_START, load_start, 0), (OTHER_TRAINED, load_trained, config.steps)):
+                policy = load()
+                policy.acting = other.acting
+                found.evaluate(name, policy, other.evaluator, step=step, start=OTHER_START if step else None)
+    except StopRequested:
+        return None
+    if SUPERVISED in missing:
+        trained = found.folder / _TRAINED
+        changes = {"algorithm": SUPERVISED, "out": trained, "evolve": None, "demonstrations": None}
+        supervised = config.model_copy(update=changes)
+        if not read(trained, LINES):  # its starting policy is evaluated already
+            trained.mkdir(parents=True, exist_ok=True)
+            line = {name: value for name, value in found.lines[START].items() if name != "baseline"}
+            replace_text(trained / LINES, line_of(line))
+        last = _LastEvaluation(config.steps, recorder) if recorder is not None else None
+        evaluation = Evaluation(evaluator, trained, config.steps, last)
+        how: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": checkpoint.has_run(trained)}
+        history = train(load_start(), tasks, rewards, supervised, evaluation=evaluation, **how)
+        if history.stopped:
+            return None
+        found.add(SUPERVISED, history.evaluations[-1])
+    return read_baselines(config.out)
+
+
+def _record_kept(found: _Baselines, evaluator: Evaluator, other: OtherPrompts | None) -> None:
+    """Record the baselines that were evaluated, and are not on record."""
+    recorder = found.recorder
+    known = recorder.recorded_evaluations() if recorder is not None and found.lines else None
+    if recorder is None or known is None:
+        return
+    for name, line in found.lines.items():
+        of_evaluator = other.evaluator if other is not None and name in OTHER else evaluator
+        if (name, line["step"], line["setup"]) not in known and line["setup"] == of_evaluator.setup:
+            path = found.folder / f"{name}.jsonl"
+            if name == SUPERVISED:
+                path = completions_file(found.folder / _TRAINED, line["step"])
+            elif name == START and not path.is_file():
+                path = completions_file(found.out, 0)
+            recorder.evaluation(record_of_file(of_evaluator, line, path, name))
+
+
+class _LastEvaluation:
+    """Records the last evaluation of the supervised baseline's own run as that of the baseline."""
+
+    def __init__(self, steps: int, recorder: EvaluationRecorder) -> None:
+        self._steps, self._recorder = steps, recorder
+
+    def evaluation(self, evaluation: RunEvaluation) -> None:
+        if evaluation.step == self._steps:
+            line = {**evaluation.line, "baseline": SUPERVISED}
+            self._recorder.evaluation(evaluation.model_copy(update={"name": SUPERVISED, "line": line}))
+
+    def recorded_evaluations(self) -> set[EvaluationKey] | None:
+        return None

@@ -1,1 +1,0 @@
-"""Evaluation of policies on held-out prompts, and the baselines that a run is compared with."""
