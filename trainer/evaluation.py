@@ -48,7 +48,7 @@ from trainer.loop import train
 from trainer.monitors.registry import metrics_by_prompt, observed_of
 from trainer.policies.policy import Acting, Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.recording import EvaluationKey, EvaluationRecorder, History, Metrics, line_of, read, replace_text
+from trainer.recording import History, Metrics, RunRecorder, line_of, read, replace_text
 from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, items_at, judge_of, of_evaluation
 from workers import checks
 
@@ -446,16 +446,21 @@ class Evaluation:
         evaluator: What samples and scores.
         out: Folder of the run; None records in memory only.
         steps: Number of steps of the run.
-        recorder: Records the evaluations.
+        recorder: Records the evaluations; those of a baseline's own run only after the last step.
+        name: The name that they are recorded under: `STEP`, or that of a baseline.
     """
 
     def __init__(
-        self, evaluator: Evaluator, out: Path | None, steps: int, recorder: EvaluationRecorder | None = None
+        self,
+        evaluator: Evaluator,
+        out: Path | None,
+        steps: int,
+        recorder: RunRecorder | None = None,
+        *,
+        name: str = STEP,
     ) -> None:
         self.evaluator = evaluator
-        self._out = out
-        self._steps = steps
-        self._recorder = recorder
+        self._out, self._steps, self._recorder, self._name = out, steps, recorder, name
         self._history = History(None)
 
     @property
@@ -464,15 +469,16 @@ class Evaluation:
         return sorted(self._history.steps, key=lambda line: int(line["step"]))
 
     def begin(self, done: int) -> None:
-        """Continue after ``done`` steps: the lines of later ones, which are repeated, are dropped."""
+        """Continue after ``done`` steps: the lines of later ones, which are repeated, are dropped.
+
+        Evaluations that the record lacks, of a run that was not recorded, or elsewhere, are recorded.
+        """
         self._history = History(self._out, done, LINES)
         check_setup(self._out, self.lines, self.evaluator.setup)
-        self._record_earlier()
-
-    def _record_earlier(self) -> None:
-        """Record the evaluations that the record lacks: those of a run that was not recorded, or elsewhere."""
-        known = self._recorder.recorded_evaluations() if self._recorder is not None and self.lines else None
-        if self._recorder is None or self._out is None or known is None:
+        if self._recorder is None or self._out is None or self._name != STEP or not self.lines:
+            return
+        known = self._recorder.recorded_evaluations()
+        if known is None:
             return
         for line in self.lines:
             if (STEP, line["step"], line["setup"]) not in known:
@@ -492,8 +498,9 @@ class Evaluation:
             write_completions(completions_file(self._out, step), self.evaluator, evaluated.completions)
             tasks = [self.evaluator.tasks[one.prompt] for one in evaluated.completions]
             log_leaks(self._out, tasks, [one.completion for one in evaluated.completions])
-        if self._recorder is not None:  # before the line: a killed run repeats what has no line
-            self._recorder.evaluation(record_of(self.evaluator, evaluated))
+        if self._recorder is not None and (self._name == STEP or step == self._steps):
+            # before the line: a killed run repeats what has no line
+            self._recorder.evaluation(record_of(self.evaluator, evaluated, self._name))
         return self._history.add(evaluated.line)
 
     def _save_if_best(self, policy: Policy, step: int, evaluated: Evaluated) -> bool:
@@ -637,7 +644,7 @@ def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str
 class _Baselines:
     """The evaluations of a run's baselines, in its folder and on record."""
 
-    def __init__(self, out: Path, evaluator: Evaluator, recorder: EvaluationRecorder | None) -> None:
+    def __init__(self, out: Path, evaluator: Evaluator, recorder: RunRecorder | None) -> None:
         self.out, self.folder, self.recorder = out, out / FOLDER, recorder
         self._setup = evaluator.setup
         self.lines = {line["baseline"]: line for line in read_baselines(out) if self._is_current(line)}
@@ -671,7 +678,7 @@ class _Baselines:
 
 
 def evaluate_untouched(
-    out: Path, load: Callable[[], Policy], evaluator: Evaluator, recorder: EvaluationRecorder | None = None
+    out: Path, load: Callable[[], Policy], evaluator: Evaluator, recorder: RunRecorder | None = None
 ) -> None:
     """Evaluate the policy before the demonstrations, and record it, unless that is done."""
     found = _Baselines(out, evaluator, recorder)
@@ -689,7 +696,7 @@ def run_baselines(
     other: OtherPrompts | None = None,
     on_step: Callable[[Metrics], None] | None = None,
     stop: Event | None = None,
-    recorder: EvaluationRecorder | None = None,
+    recorder: RunRecorder | None = None,
 ) -> list[Metrics] | None:
     """Run the baselines that are missing, and return their evaluations; None if it was stopped.
 
@@ -740,8 +747,7 @@ def run_baselines(
             trained.mkdir(parents=True, exist_ok=True)
             line = {name: value for name, value in found.lines[START].items() if name != "baseline"}
             replace_text(trained / LINES, line_of(line))
-        last = _LastEvaluation(config.steps, recorder) if recorder is not None else None
-        evaluation = Evaluation(evaluator, trained, config.steps, last)
+        evaluation = Evaluation(evaluator, trained, config.steps, recorder, name=SUPERVISED)
         how: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": checkpoint.has_run(trained)}
         history = train(load_start(), tasks, rewards, supervised, evaluation=evaluation, **how)
         if history.stopped:
@@ -765,18 +771,3 @@ def _record_kept(found: _Baselines, evaluator: Evaluator, other: OtherPrompts | 
             elif name == START and not path.is_file():
                 path = completions_file(found.out, 0)
             recorder.evaluation(record_of_file(of_evaluator, line, path, name))
-
-
-class _LastEvaluation:
-    """Records the last evaluation of the supervised baseline's own run as that of the baseline."""
-
-    def __init__(self, steps: int, recorder: EvaluationRecorder) -> None:
-        self._steps, self._recorder = steps, recorder
-
-    def evaluation(self, evaluation: RunEvaluation) -> None:
-        if evaluation.step == self._steps:
-            line = {**evaluation.line, "baseline": SUPERVISED}
-            self._recorder.evaluation(evaluation.model_copy(update={"name": SUPERVISED, "line": line}))
-
-    def recorded_evaluations(self) -> set[EvaluationKey] | None:
-        return None

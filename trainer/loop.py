@@ -50,7 +50,7 @@ from trainer.recording import (
     NO_TRACKING,
     History,
     Metrics,
-    Recorder,
+    RunRecorder,
     Tracking,
     recorded,
     replace_text,
@@ -132,7 +132,7 @@ def train(
     resume: bool = False,
     record: Mapping[str, Any] | None = None,
     evolution: OnlineEvolution | None = None,
-    recorder: Recorder | None = None,
+    recorder: RunRecorder | None = None,
     evaluation: Evaluation | None = None,
     tracking: Tracking = NO_TRACKING,
 ) -> History:

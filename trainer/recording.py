@@ -21,12 +21,13 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
@@ -40,14 +41,12 @@ from rubricsvc.schemas.runs import (
     RolloutGroup,
     RunEvaluation,
     RunHeartbeat,
-    RunReport,
     RunStep,
-    StoredEvaluation,
     StoredRun,
-    StoredStep,
 )
 
 if TYPE_CHECKING:
+    from rubricsvc.services.runs import Runs
     from trainer.data.tasks import Task
     from trainer.rewards import JudgeInfo, ScoredRollout
 
@@ -82,7 +81,7 @@ class Undelivered:
                 raise
 
     def first(self) -> Report | None:
-        """Return the oldest event; None if there is none."""
+        """Return the oldest event; None if there is none that is whole."""
         line = self._first_line()
         return _parsed(line) if line else None
 
@@ -104,7 +103,9 @@ class Undelivered:
         kept, damaged = [], 0
         for line in self.path.read_bytes().splitlines(keepends=True):
             try:
-                if _is_kept(_parsed(line), done):
+                event = _parsed(line)
+                of_baseline = isinstance(event, RunEvaluation) and event.name != STEP
+                if not isinstance(event, RunHeartbeat) and (event.step <= done or of_baseline):
                     kept.append(line)
             except ValueError:
                 damaged += 1
@@ -136,12 +137,6 @@ def _parsed(line: bytes) -> Report:
     return kind.model_validate(data)
 
 
-def _is_kept(event: Report, done: int) -> bool:
-    if isinstance(event, RunHeartbeat):
-        return False
-    return event.step <= done or (isinstance(event, RunEvaluation) and event.name != STEP)
-
-
 HEARTBEAT_SECONDS = 10.0
 """Also the time between attempts to deliver what is kept."""
 UNDELIVERED = "undelivered.jsonl"
@@ -149,77 +144,6 @@ REFUSED = "refused.jsonl"
 _REFUSED_STATUS = {400, 404, 409, 413, 422}
 """The statuses of errors that a report has each time that it is sent; others end with an outage, or with a new key."""
 _MAX_REASON_CHARS = 1000
-
-
-class Recorder(Protocol):
-    """What the training loop calls. No method raises because of the database or the service."""
-
-    def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
-        """Record that the run starts, or goes on after the steps ``earlier``. ``config`` is that of ``config.json``."""
-
-    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
-        """Record a step."""
-
-    def set_state(self, state: RunState, reason: str | None = None) -> None:
-        """Record a new state of the run."""
-
-
-EvaluationKey = tuple[str, int, str]
-"""Name, step and setup of an evaluation."""
-
-
-class EvaluationRecorder(Protocol):
-    """What evaluations and baselines call. No method raises because of the database or the service."""
-
-    def evaluation(self, evaluation: RunEvaluation) -> None:
-        """Record an evaluation."""
-
-    def recorded_evaluations(self) -> set[EvaluationKey] | None:
-        """Return what is on record; None if that is not known now."""
-
-
-class RunStore(Protocol):
-    """Where runs are recorded: `rubricsvc.services.runs.Runs`, or ``Client.runs``."""
-
-    def create(self, new: NewRun) -> StoredRun:
-        """Begin or continue a run."""
-
-    def record(self, run_id: int, step: RunStep) -> StoredRun:
-        """Record a step."""
-
-    def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
-        """Record an evaluation."""
-
-    def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
-        """Report that the run goes on, or its new state."""
-
-    def page(self, *, key: str) -> Iterable[StoredRun]:
-        """Return the run of this key, if there is one."""
-
-    def steps(self, run_id: int, /, *, after: int, limit: int) -> Iterable[StoredStep]:
-        """Return the first steps on record after step ``after``."""
-
-    def evaluations(self, run_id: int, /, *, limit: int) -> Iterable[StoredEvaluation]:
-        """Return the first evaluations on record."""
-
-    def get(self, run_id: int) -> StoredRun:
-        """Return the run with its configuration."""
-
-    def report(self, run_id: int) -> RunReport:
-        """Return what is known of the run."""
-
-
-def evaluations_on_record(store: RunStore, run_id: int) -> set[EvaluationKey]:
-    """Return the evaluations of a run that a store has."""
-    found = store.evaluations(run_id, limit=MAX_LIMIT)
-    return {(one.name, one.step, str(one.line.get("setup"))) for one in found}
-
-
-def _steps_on_record(store: RunStore, run_id: int) -> set[int]:
-    found: set[int] = set()
-    while page := {one.step for one in store.steps(run_id, after=max(found, default=0), limit=MAX_LIMIT)}:
-        found |= page
-    return found
 
 
 def rollout_groups(
@@ -244,10 +168,10 @@ def rollout_groups(
             completion=completion,
             reward=reward,
             null_reason=None if reward is not None else storable(result.reward.null_reason or "no reason given"),
-            advantage=None if reward is None else _finite(advantages[place]),
+            advantage=advantages[place] if reward is not None and math.isfinite(advantages[place]) else None,
             tokens=tokens[place],
             truncated=bool(completion.sampling.get("truncated")),
-            logprob_sum=_finite(logprob_sums[place]),
+            logprob_sum=logprob_sums[place] if math.isfinite(logprob_sums[place]) else None,
             item_id=result.item_id,
             verdicts=() if result.item_id is not None else result.verdicts,
         )
@@ -255,13 +179,9 @@ def rollout_groups(
     return tuple(RolloutGroup(prompt=task.prompt, rubric=task.rubric, rollouts=tuple(r)) for task, r in groups)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 @contextmanager
 def recorded(
-    recorder: Recorder | None, config: Mapping[str, Any], judge: JudgeInfo | None, history: History
+    recorder: RunRecorder | None, config: Mapping[str, Any], judge: JudgeInfo | None, history: History
 ) -> Iterator[None]:
     """Record the begin and the end of a run around the block that trains; None records nothing."""
     if recorder is None:
@@ -280,8 +200,9 @@ def recorded(
 
 
 class RunRecorder:
-    """A `Recorder` that delivers to a database or a service, and keeps what it cannot deliver.
+    """Delivers a run to a database or a service, and keeps what it cannot deliver.
 
+    No method raises because of the database or the service.
     A thread reports every ``heartbeat_seconds`` that the run goes on, and delivers what was kept. ``stop`` is set once
     the run is asked to stop, which is read with each step and heartbeat.
 
@@ -294,7 +215,7 @@ class RunRecorder:
     """
 
     def __init__(
-        self, store: RunStore, key: str, folder: Path, stop: Event, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+        self, store: Runs, key: str, folder: Path, stop: Event, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
     ) -> None:
         self._store = store
         self._key = key
@@ -304,16 +225,12 @@ class RunRecorder:
         self._refused = Undelivered(folder / REFUSED)
         self._new: NewRun  # by begin()
         self._earlier: Sequence[Metrics] = ()
-        self._run_id: int | None = None
+        self.run_id: int | None = None
+        """The run's id; None until it is delivered that the run has begun."""
         self._is_warned = False
         self._is_closed = Event()
         self._seconds = heartbeat_seconds
         self._thread = Thread(target=self._beat, name="run-recorder", daemon=True)
-
-    @property
-    def run_id(self) -> int | None:
-        """The run's id; None until it is delivered that the run has begun."""
-        return self._run_id
 
     def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
         """Record that the run starts, or goes on after the steps ``earlier``; later ones on record are deleted."""
@@ -342,12 +259,13 @@ class RunRecorder:
         """Record an evaluation."""
         self._send(evaluation)
 
-    def recorded_evaluations(self) -> set[EvaluationKey] | None:
-        """Return what is on record; None if that is not known now."""
-        if self._run_id is None or self._undelivered:
+    def recorded_evaluations(self) -> set[tuple[str, int, str]] | None:
+        """Return name, step and setup of the evaluations on record; None if they are not known now."""
+        if self.run_id is None or self._undelivered:
             return None
         try:
-            return evaluations_on_record(self._store, self._run_id)
+            known = self._store.evaluations(self.run_id, limit=MAX_LIMIT)
+            return {(one.name, one.step, str(one.line.get("setup"))) for one in known}
         except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
             self._warn(error)
             return None
@@ -358,7 +276,7 @@ class RunRecorder:
         self._send(RunHeartbeat(state=state, reason=text))
 
     def _send(self, event: Report) -> None:
-        if (run_id := self._run_id) is not None and not self._undelivered:
+        if (run_id := self.run_id) is not None and not self._undelivered:
             try:
                 self._deliver(run_id, event)
             except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
@@ -379,28 +297,23 @@ class RunRecorder:
     def _deliver(self, run_id: int, event: Report) -> None:
         """Deliver an event, or set it aside if it alone is refused; whatever else prevents it is raised."""
         try:
-            self._report(run_id, event)
+            if isinstance(event, RunStep):
+                run = self._store.record(run_id, event)
+            elif isinstance(event, RunEvaluation):
+                run = self._store.record_evaluation(run_id, event)
+            else:
+                run = self._store.heartbeat(run_id, event)
         except RubricsvcError as error:
             if error.status not in _REFUSED_STATUS:
                 raise
-            self._note(self._store.heartbeat(run_id, RunHeartbeat()))  # raises if the run itself is not on record
-            self._set_aside(event, error)
-
-    def _set_aside(self, event: Report, error: RubricsvcError) -> None:
-        try:
-            self._refused.append(event)
-        except OSError as failed:
-            log.error("%s is not kept either: %s", _described(event), failed)
-        path = self._refused.path
-        log.warning("%s of the run is refused, and set aside in %s: %s", _described(event), path, _first_line(error))
-
-    def _report(self, run_id: int, event: Report) -> None:
-        if isinstance(event, RunStep):
-            self._note(self._store.record(run_id, event))
-        elif isinstance(event, RunEvaluation):
-            self._note(self._store.record_evaluation(run_id, event))
-        else:
-            self._note(self._store.heartbeat(run_id, event))
+            run = self._store.heartbeat(run_id, RunHeartbeat())  # raises if the run itself is not on record
+            what, path = _described(event), self._refused.path
+            try:
+                self._refused.append(event)
+            except OSError as failed:
+                log.error("%s is not kept either: %s", what, failed)
+            log.warning("%s of the run is refused, and set aside in %s: %s", what, path, _first_line(error))
+        self._note(run)
 
     def _note(self, run: StoredRun) -> None:
         if run.stop_requested:
@@ -410,7 +323,9 @@ class RunRecorder:
         """Begin the run in the store. Earlier steps that it lacks, of a run that began elsewhere, have no rollouts."""
         run = self._store.create(self._new)
         if run.steps < len(self._earlier):
-            known = _steps_on_record(self._store, run.id) if run.steps else set()
+            known: set[int] = set()
+            while page := {one.step for one in self._store.steps(run.id, after=max(known, default=0), limit=MAX_LIMIT)}:
+                known |= page
             for line in self._earlier:
                 if line["step"] not in known:
                     self._deliver(run.id, RunStep(step=line["step"], metrics=line))
@@ -420,8 +335,8 @@ class RunRecorder:
     def _catch_up(self) -> None:
         """Deliver what is not delivered yet, in order, until that fails."""
         try:
-            if (run_id := self._run_id) is None:
-                run_id = self._run_id = self._create()
+            if (run_id := self.run_id) is None:
+                run_id = self.run_id = self._create()
             while (event := self._undelivered.first()) is not None:
                 self._deliver(run_id, event)
                 self._undelivered.pop()
@@ -440,11 +355,11 @@ class RunRecorder:
 
     def _beat(self) -> None:
         while not self._is_closed.wait(self._seconds):
-            if self._run_id is None or self._undelivered:
+            if self.run_id is None or self._undelivered:
                 self._catch_up()
                 continue
             try:
-                self._note(self._store.heartbeat(self._run_id, RunHeartbeat()))
+                self._note(self._store.heartbeat(self.run_id, RunHeartbeat()))
             except Exception as error:  # noqa: BLE001 - as above; the next step warns
                 log.debug("no heartbeat: %s", error)
 
@@ -454,7 +369,7 @@ class RunRecorder:
         if not self._thread.ident:  # the run has not begun
             return
         self._thread.join()
-        if self._run_id is None or self._undelivered:
+        if self.run_id is None or self._undelivered:
             self._catch_up()
         if self._undelivered:
             log.warning("%s has what is not recorded; to deliver it, resume the run", self._undelivered.path)
@@ -561,19 +476,6 @@ _MAX_ID_CHARS = 128
 Name = Literal["tensorboard", "trackio", "wandb"]
 
 
-class Tracker(Protocol):
-    """An experiment tracker. Its methods may raise any error."""
-
-    def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
-        """Begin the run ``name``, or continue it after ``done`` steps. ``config`` is that of ``config.json``."""
-
-    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
-        """Report the numbers of a step, or those of an evaluation after it."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
-
 def check_installed(names: Sequence[Name]) -> None:
     """Raise an UnavailableError that names all packages of trackers that are not installed."""
     missing = [name for name in names if find_spec(name) is None]
@@ -615,13 +517,10 @@ class Tracking:
     """
 
     def __init__(self, names: Sequence[Name] = (), folder: Path | None = None, run: str = "") -> None:
-        made: dict[Name, Callable[[], Tracker]] = {
-            "tensorboard": lambda: TensorBoard(folder),
-            "trackio": Trackio,
-            "wandb": WeightsAndBiases,
-        }
         self._run, self._newest_evaluation = run, -1
-        self.trackers: dict[str, Tracker] = {name: made[name]() for name in names}
+        self.trackers: dict[str, TensorBoard | HostedTracker] = {
+            name: TensorBoard(folder) if name == "tensorboard" else HostedTracker(name) for name in names
+        }
 
     @contextmanager
     def running(self, config: Mapping[str, Any], steps: Sequence[Metrics]) -> Iterator[None]:
@@ -644,7 +543,7 @@ class Tracking:
             self._newest_evaluation = line["step"]
             self._each(lambda tracker: tracker.log(evaluation_numbers(line), line["step"], is_evaluation=True))
 
-    def _each(self, act: Callable[[Tracker], None]) -> None:
+    def _each(self, act: Callable[[TensorBoard | HostedTracker], None]) -> None:
         for name, tracker in list(self.trackers.items()):
             try:
                 act(tracker)
@@ -680,60 +579,44 @@ class TensorBoard:
         self._writer.close()
 
 
-class Trackio:
-    """A run of the project ``TRACKIO_PROJECT`` (``rubricsvc``), here or in the Space ``TRACKIO_SPACE_ID``."""
+class HostedTracker:
+    """A run of Trackio or of Weights & Biases, as their environment variables say.
 
-    _run: Any
+    ``TRACKIO_PROJECT`` and ``WANDB_PROJECT`` (both ``rubricsvc``) name the project, ``TRACKIO_SPACE_ID`` and
+    ``WANDB_MODE``, among others, say where it is.
+    """
+
+    def __init__(self, name: Name) -> None:
+        self._name = name
+        self._run: Any = None
 
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
-        """Begin the run, or continue it by its name."""
-        import trackio
-
-        project = os.environ.get("TRACKIO_PROJECT") or PROJECT
-        off: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        """Begin the run, or continue it: that of Trackio by its name, that of W&B by its id."""
+        module: Any = import_module(self._name)
+        how: dict[str, Any] = {"name": name, "resume": "allow", "config": dict(config)}
+        how["project"] = os.environ.get(f"{self._name.upper()}_PROJECT") or PROJECT
+        if self._name == "trackio":
+            how |= {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        else:
+            how["id"] = os.environ.get("WANDB_RUN_ID") or re.sub(r"[^A-Za-z0-9_.-]", "-", name)[-_MAX_ID_CHARS:]
+            how |= {"name": os.environ.get("WANDB_NAME") or name, "settings": module.Settings(console="off")}
         with redirect_stdout(sys.stderr):  # trackio prints, and the output of a command is data
-            self._run = trackio.init(project=project, name=name, resume="allow", config=dict(config), **off)
+            self._run = module.init(**how)
+        if self._name == "wandb":
+            self._run.define_metric(EVAL_STEP)
+            self._run.define_metric("eval/*", step_metric=EVAL_STEP)
 
     def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
-        """Log values."""
-        self._run.log(dict(values), step=step)
-
-    def close(self) -> None:
-        """Send what is left."""
-        with redirect_stdout(sys.stderr):
-            self._run.finish()
-
-
-class WeightsAndBiases:
-    """A run of W&B, as its environment variables say: ``WANDB_PROJECT`` (``rubricsvc``), ``WANDB_MODE`` and others."""
-
-    _run: Any
-
-    def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
-        """Begin the run, or continue it by its id."""
-        import wandb
-
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            id=os.environ.get("WANDB_RUN_ID") or re.sub(r"[^A-Za-z0-9_.-]", "-", name)[-_MAX_ID_CHARS:],
-            name=os.environ.get("WANDB_NAME") or name,
-            resume="allow",
-            config=dict(config),
-            settings=wandb.Settings(console="off"),
-        )
-        self._run.define_metric(EVAL_STEP)
-        self._run.define_metric("eval/*", step_metric=EVAL_STEP)
-
-    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
-        """Log values. Those of an evaluation have an axis of their own, since W&B refuses steps before its newest."""
-        if is_evaluation:
+        """Log values. In W&B those of an evaluation have an axis of their own: it refuses steps before its newest."""
+        if is_evaluation and self._name == "wandb":
             self._run.log({EVAL_STEP: step, **values}, commit=False)
         else:
             self._run.log(dict(values), step=step)
 
     def close(self) -> None:
         """Send what is left."""
-        self._run.finish()
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
 
 
 NO_TRACKING = Tracking()

@@ -41,7 +41,7 @@ from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainCo
 from trainer.data.tasks import Task, counted, names_of
 from trainer.environments.leaks import LEAK, leaks_of
 from trainer.event_loop import EventLoopThread
-from trainer.recording import Metrics, Recorder
+from trainer.recording import Metrics, RunRecorder
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
@@ -489,7 +489,7 @@ class StepScorer:
     """
 
     def __init__(
-        self, rewards: RewardSource, config: TrainConfig, stop: Event | None = None, recorder: Recorder | None = None
+        self, rewards: RewardSource, config: TrainConfig, stop: Event | None = None, recorder: RunRecorder | None = None
     ) -> None:
         self._rewards, self._config = rewards, config
         self._stop = stop or Event()

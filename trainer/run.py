@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rubricsvc.client import Client
 from rubricsvc.core.audit import Repeatability, StoredAudit
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from trainer.evaluation import Evaluator
     from trainer.evolution import OnlineEvolution
     from trainer.policies.policy import Policy
-    from trainer.recording import EvaluationRecorder, RunStore
     from trainer.rewards import RewardSource
 
 log = logging.getLogger(__name__)
@@ -591,7 +590,7 @@ class Run:
             return _on_record(store, recorder.run_id), history
 
     def _baselines(
-        self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: EvaluationRecorder | None
+        self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: RunRecorder | None
     ) -> list[Metrics] | None:
         from trainer.environments.registry import acting_of
         from trainer.evaluation import FOLDER, OtherPrompts, run_baselines
@@ -667,7 +666,7 @@ class Run:
         evaluator: Evaluator | None,
         bar: Any,
         stop: Event,
-        recorder: EvaluationRecorder,
+        recorder: RunRecorder,
     ) -> bool:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
         from trainer.evaluation import evaluate_untouched
@@ -726,19 +725,19 @@ class Run:
 
 
 @contextmanager
-def run_store(run: RunConfig) -> Iterator[RunStore]:
+def run_store(run: RunConfig) -> Iterator[Runs]:
     """Open where a run is recorded: at the service that has its judge, or in the database."""
     from trainer.monitors.measures import SIGNS
 
     if isinstance(run.judge, ServiceJudge):
         with Client(run.judge.service, timeout=30.0, outage_seconds=0.0) as client:
-            yield client.runs
+            yield cast("Runs", client.runs)  # the same methods, over HTTP
         return
     with open_database() as db:
         yield Runs(db, get_settings().require_approval, signs=lambda: SIGNS)
 
 
-def _on_record(store: RunStore, run_id: int | None) -> StoredRun | None:
+def _on_record(store: Runs, run_id: int | None) -> StoredRun | None:
     with suppress(RubricsvcError):
         return store.get(run_id) if run_id is not None else None
     return None

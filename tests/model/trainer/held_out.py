@@ -10,7 +10,7 @@ from tests.model.trainer.tiny import RUBRIC, share_of_a, tiny_config
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.evaluation import Evaluation, Evaluator
-from trainer.recording import EvaluationRecorder
+from trainer.recording import RunRecorder
 from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 
 HELD_OUT = [Task(Prompt.of(text), RUBRIC, text) for text in ("say b", "sing", "a word", "spell it", "hi", "more")]
@@ -46,6 +46,6 @@ def evaluator(config: TrainConfig, gold: RewardSource | None = None) -> Evaluato
 
 
 def evaluation(
-    config: TrainConfig, gold: RewardSource | None = None, recorder: EvaluationRecorder | None = None
+    config: TrainConfig, gold: RewardSource | None = None, recorder: RunRecorder | None = None
 ) -> Evaluation:
     return Evaluation(evaluator(config, gold), config.out, config.steps, recorder)
