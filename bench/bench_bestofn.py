@@ -20,7 +20,7 @@ from bench.bench_run import rubricsvc
 from bench.judge_sets import truthfulqa
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.formats import native
+from rubricsvc.formats import writing
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
 from trainer.judge_training.config import SplitConfig
@@ -50,7 +50,7 @@ def main() -> None:
     out: Path = args.out
     out.mkdir(parents=True, exist_ok=True)
     with (out / "answers.jsonl").open("w", encoding="utf-8") as stream:
-        native.dump(records(SHARED, args.questions, args.answers), stream)
+        writing.write_text(map(writing.plain, records(SHARED, args.questions, args.answers)), stream, "jsonl")
     (out / "denial.jsonl").write_text(
         json.dumps({"name": "denial", "criteria": [one.model_dump(mode="json") for one in DENIAL.criteria]}) + "\n",
         encoding="utf-8",

@@ -32,7 +32,7 @@ from bench.hacking.judge import HONEST, biased_judges
 from bench.hacking.picture import draw
 from bench.hacking.results import RADIUS, RISE, TrainedRun, base_rates, outcome, raised, summary, table
 from rubricsvc.core.prompt import Completion
-from rubricsvc.formats import native
+from rubricsvc.formats import writing
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions, runs
 from rubricsvc.store.session import Database
@@ -162,7 +162,9 @@ def open_folder(out: Path, settings: Settings, facts: Sequence[Fact]) -> None:
     path.write_text(text, encoding="utf-8")
     for name, held_out in (("training", False), ("held-out", True)):
         with (out / f"{name}.jsonl").open("w", encoding="utf-8") as stream:
-            native.dump([fact.record for fact in facts if fact.held_out is held_out], stream)
+            writing.write_text(
+                map(writing.plain, [fact.record for fact in facts if fact.held_out is held_out]), stream, "jsonl"
+            )
 
 
 def demonstrations(fact: Fact) -> list[str]:

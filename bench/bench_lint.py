@@ -22,8 +22,7 @@ from bench.lint_sets import Sample, samples
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.formats import native
-from rubricsvc.formats.errors import Location
-from rubricsvc.formats.record import Entry
+from rubricsvc.formats.record import Entry, Location
 from rubricsvc.lint import RULES, lint
 from rubricsvc.stats.intervals import rate
 from workers import checks

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from bench.run_questions import Question, load_questions
-from rubricsvc.formats import native
+from rubricsvc.formats import writing
 from rubricsvc.formats.record import Record
 
 MOVED = ("radd", "finally", "default", "getattr")
@@ -92,7 +92,11 @@ def main() -> None:
 def write(path: Path, questions: list[Question]) -> None:
     """Write the questions with their passages and rubrics as a file of prompts."""
     with path.open("w", encoding="utf-8") as stream:
-        native.dump([Record(name=one.name, prompt=one.prompt, rubric=one.rubric) for one in questions], stream)
+        writing.write_text(
+            map(writing.plain, [Record(name=one.name, prompt=one.prompt, rubric=one.rubric) for one in questions]),
+            stream,
+            "jsonl",
+        )
 
 
 def rubricsvc(folder: Path, *arguments: str, threads: int | None = None) -> None:

@@ -24,7 +24,7 @@ from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.formats import native
+from rubricsvc.formats import native, writing
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
 from trainer.judge_training.data import labelled_examples
@@ -284,13 +284,13 @@ def export(folder: Path, data: Path, names: Iterable[str]) -> Iterator[str]:
             continue
         path = folder / f"{name}.jsonl"
         with path.open("w", encoding="utf-8") as stream:
-            native.dump((_record(example, name) for example in examples), stream)
+            writing.write_text(map(writing.plain, (_record(example, name) for example in examples)), stream, "jsonl")
         fields = {"kind": "file", "name": name, "path": str(path), "format": "native", "license": license}
         yield "[[data]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
 
 
 def _record(example: Example, name: str) -> Record:
-    keys = native.numbered_keys([one.criterion.key for one in example.targets])
+    keys = native.keys_of([one.criterion.key for one in example.targets])
     pairs = list(zip(keys, example.targets, strict=True))
     criteria = tuple(target.criterion.model_copy(update={"key": key}) for key, target in pairs)
     labels = tuple(Label(criterion=key, annotator="dataset", value=target.value) for key, target in pairs)

@@ -13,7 +13,7 @@ from rubricsvc.cli.output import counted, echo, show
 from rubricsvc.cli.service import local, os_user
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, InputFile
-from rubricsvc.formats.errors import FileErrors
+from rubricsvc.formats.record import FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.services.editing import Edit

@@ -48,7 +48,7 @@ from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import Passport, Table
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.documents import dump_judge, dump_passport, load_judges, load_passport
+from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import StoredJudge
 from workers.engines.local.weights import adapter_passport, judge_with_adapter, with_adapter_fields
@@ -297,7 +297,7 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
         write_merged(part, ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256))
         if passport is not None:
             with (part / PASSPORT_FILE).open("w", encoding="utf-8") as stream:
-                dump_passport(passport, stream)
+                stream.write(passport.model_dump_json(exclude_none=True) + "\n")
     echo(f"serve it with `vllm serve {out}`")
 
 

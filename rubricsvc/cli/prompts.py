@@ -53,7 +53,8 @@ def synthesize(
     from rubricsvc.collections import open_collection
     from rubricsvc.collections.tasks import CAPABILITIES, synthesize
     from rubricsvc.formats import Record
-    from rubricsvc.formats.native import dump, rubric_name
+    from rubricsvc.formats.native import rubric_name
+    from rubricsvc.formats.writing import plain, write_text
 
     unknown = [name for name in capability or () if name not in CAPABILITIES]
     if unknown:
@@ -69,7 +70,7 @@ def synthesize(
                 yield Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
 
     with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
-        dump(records(), stream)
+        write_text(map(plain, records()), stream, "jsonl")
         if not counts:
             made_of = "; ".join(CAPABILITIES[name].made_of for name in wanted)
             echo(f"no page of {collection} has what these prompts are made of: {made_of}")

@@ -46,7 +46,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
-from rubricsvc.formats.native import dump
+from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.lint import RULES, SEVERITIES, Severity, lint, rule_named, rules_of
 from rubricsvc.lint.registry import Subject
 from rubricsvc.schemas.methods import request
@@ -471,5 +471,5 @@ def _proposal_write(
         file.write(
             f"# Proposed by {' '.join(author.model.split())}, template {draft.template.name}. Read and edit it.\n"
         )
-        dump([Record(prompt, draft.rubric, name=name)], file, yaml=True)
+        write_text([plain(Record(prompt, draft.rubric, name=name))], file, "yaml")
     echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out} --draft`")

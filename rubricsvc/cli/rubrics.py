@@ -43,8 +43,7 @@ from rubricsvc.core.rubric_analysis import FitTo, Signs
 from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.formats import InputFile, Record, containers, writing
-from rubricsvc.formats.native import dump
+from rubricsvc.formats import InputFile, Record, writing
 from rubricsvc.queries import MAX_LIMIT, ImportQuery, RubricFilters
 from rubricsvc.schemas import RubricEvent, StoredRubric, StoredRubricTest
 from rubricsvc.schemas.methods import request
@@ -132,7 +131,7 @@ def show_(
             prompt = s.prompts.get(found.prompt_id) if found.prompt_id is not None else None
             text, id_ = (prompt.prompt, prompt.external_id) if prompt is not None else (None, None)
             record = Record(text, found.rubric, id=id_, name=found.name)
-            dump([record], sys.stdout, yaml=True)
+            writing.write_text([writing.plain(record)], sys.stdout, "yaml")
             return
     show(found, as_json, columns=() if as_json else ("id", "name", "version", "state", "digest", "prompt_id", "origin"))
     if not as_json:
@@ -571,7 +570,7 @@ def _container(format: str, out: Path | None, *, as_yaml: bool) -> str:
 def _write_rows(rows: Iterable[Row], container: str, out: Path | None) -> None:
     if out is not None and container == "parquet":
         with output.replaced(out) as part:
-            containers.write_parquet(rows, part)
+            writing.write_parquet(rows, part)
         return
     with output.open_output(out) as stream:
         writing.write_text(rows, stream, container)

@@ -37,7 +37,7 @@ from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric, check_min_coverage
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.formats.lines import CompletionLine, read_all, read_trajectory
+from rubricsvc.formats.documents import CompletionLine, read_all, read_trajectory
 from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
 from rubricsvc.store.judges import CHECKS

@@ -21,13 +21,11 @@ from pydantic import ValidationError
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import lines, native
-from rubricsvc.formats.errors import FieldError, FileErrors, InvalidFileError, file_error
+from rubricsvc.formats import dialects, documents, native
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.mapping import FORMATS, Format, Reader, load_mapping
+from rubricsvc.formats.mapping import FORMATS, Format, Reader
 from rubricsvc.formats.native import rubric_errors
-from rubricsvc.formats.record import Record, RubricCheck
-from rubricsvc.formats.trees import is_deep_research_bench
+from rubricsvc.formats.record import FieldError, FileErrors, InvalidFileError, Record, RubricCheck, file_error
 from rubricsvc.formats.writing import Losses, dump
 
 __all__ = [
@@ -93,7 +91,16 @@ def stream(
     ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
     stored, and an InvalidError that it raises is an error of the record.
     """
-    reader = _reader(file, format, mapping)
+    reader: Format | Reader
+    if mapping is not None:
+        if format not in (None, AUTO):
+            raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
+        reader = Reader(mapping)
+    else:
+        name = format if format is not None and format != AUTO else detect(file)
+        if name not in FORMATS:
+            raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
+        reader = FORMATS[name]
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
     for given in reader.read(file):
@@ -105,13 +112,21 @@ def stream(
             continue
         for path, number in removed.items():
             message = f"removed {number} invisible character{'s' * (number != 1)}, which a reviewer would not see"
-            errors.add_notes([record.location.error("invisible", message, path)])
+            errors.add(notes=[record.location.error("invisible", message, path)])
         before = errors.count
         if record.rubric is not None:
-            conflicts = _name_conflicts(record, record.rubric, owners) if check is not None else ()
+            found = list(rubric_errors(record.rubric, record.location, check))
+            prompt = record.prompt.digest if record.prompt is not None else None
+            owner = owners.setdefault((record.name, record.rubric.digest), prompt)  # the prompt of an earlier record
+            if check is not None and prompt is not None and prompt != owner:
+                whose = "another prompt" if owner else "no prompt"
+                message = (
+                    f"rubric {record.name!r} with this content belongs to {whose}, in an earlier record; rename one"
+                )
+                found.append(record.location.error("conflict", message, ("name",)))
             if len(owners) > REMEMBERED:  # so that memory does not grow; the store finds the other conflicts
                 del owners[next(iter(owners))]
-            errors.add(*rubric_errors(record.rubric, record.location, check), *conflicts)
+            errors.add(*found)
         if errors.count == before:
             count += 1
             if skip_invalid or not errors.count:
@@ -123,37 +138,13 @@ def stream(
         raise file_error(file.location, "no_records", "has no valid record")
 
 
-def _reader(file: InputFile, format: str | None, mapping: str | Path | None) -> Format | Reader:
-    if mapping is not None:
-        if format not in (None, AUTO):
-            raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
-        return Reader(load_mapping(mapping))
-    name = detect(file) if format in (None, AUTO) else format
-    if name not in FORMATS:
-        raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
-    return FORMATS[name]
-
-
-def _name_conflicts(record: Record, rubric: Rubric, owners: dict[tuple[str, str], str | None]) -> Iterator[FieldError]:
-    """Yield an error if an earlier record has this rubric, by name and content, for another prompt.
-
-    ``owners`` has the digests of the prompts by name and digest of the rubric.
-    """
-    prompt = record.prompt.digest if record.prompt is not None else None
-    owner = owners.setdefault((record.name, rubric.digest), prompt)
-    if prompt is not None and prompt != owner:
-        whose = "another prompt" if owner else "no prompt"
-        message = f"rubric {record.name!r} with this content belongs to {whose}, in an earlier record; rename one"
-        yield record.location.error("conflict", message, ("name",))
-
-
 def detect(file: InputFile) -> str:
     """Return the name of the file's format, recognized by its ending and the fields of its first record.
 
     Raises:
         InvalidFileError: no format or several match; the message names the formats.
     """
-    if file.is_folder and is_deep_research_bench(file.path):
+    if file.is_folder and any((file.path / name).is_file() for name in dialects.BENCH_FILES):
         return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
@@ -174,9 +165,9 @@ def detect(file: InputFile) -> str:
         return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
-    if lines.is_completion(first):
+    if (kind := documents.kind_of(first)) == "completions":
         hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
-    elif lines.is_label(first):
+    elif kind == "labels":
         hint = "these are labels: import them with `rubricsvc labels import`"
     elif is_csv:
         hint = (

@@ -1,26 +1,38 @@
-"""A file that is read once, from its first byte to its last: as bytes, as text, and as records of plain data."""
+"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV, TOML, Parquet or Arrow.
+
+Each reader yields plain data with the line of each record, of YAML with the position of every field. YAML is 1.2 (core
+schema): PyYAML's C parser builds the node tree, and this module turns nodes into data, since PyYAML's own constructor
+speaks YAML 1.1, keeps the last of duplicate keys, and forgets positions. docs/adr/0015 says why it is not ruamel.yaml.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import io
+import json
+import math
 import re
+import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 
+import yaml
 from pydantic import ValidationError
 
-from rubricsvc.core.validation_messages import field_messages
-from rubricsvc.formats import containers, yaml_records
-from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
-from rubricsvc.formats.record import Entry, RubricCheck
+from rubricsvc.core.strict_json import JsonError, check_storable, has_more_values, parse
+from rubricsvc.core.validation_messages import FieldPath, field_messages
+from rubricsvc.formats.record import Entry, FieldError, FileErrors, InvalidFileError, Location, RubricCheck, file_error
 
 T = TypeVar("T")
 
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes of one line of JSONL."""
 MAX_TEXT = 256 * 1024 * 1024
 """Bytes of a file that is not JSONL."""
 HEAD = 8192
@@ -28,6 +40,355 @@ MAX_YAML = 1_000_000
 """Keys and values of a YAML document; a node of it takes a kilobyte of memory."""
 MAX_CRITERIA = 20_000
 """Criteria of one rubric."""
+ROWS = 1000
+"""Rows of Parquet that are in memory."""
+
+Document = tuple[Any, Location, list[FieldError]]
+"""One record as plain data, where it is, and its errors as a text."""
+
+
+def _too_many_values(location: Location, most: int) -> InvalidFileError:
+    return file_error(location, "too_many_values", f"has more than {most} keys and values", "split the file")
+
+
+def read_lines(stream: BinaryIO, file: str, errors: FileErrors, max_values: int | None = None) -> Iterator[Document]:
+    """Yield one record for each line that is not blank. A line that is not JSON is added to ``errors``.
+
+    Raises:
+        InvalidFileError: a line is too long, or has more than ``max_values`` keys and values.
+    """
+    for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), start=1):
+        if len(line) > MAX_LINE:
+            message = "line is too long; expected one record on a line"
+            raise file_error(Location(file, number), "line_too_long", message)
+        if not line.strip():
+            continue
+        try:
+            text = line.decode().rstrip()
+            if max_values is not None and has_more_values(text, max_values):
+                raise _too_many_values(Location(file, number), max_values)
+            yield from _read_record(text, Location(file, number), errors)
+        except UnicodeDecodeError as error:
+            errors.add(Location(file, number).error("encoding", f"{_not_utf8(error)}; save the file as UTF-8"))
+
+
+def _read_record(text: str, location: Location, errors: FileErrors) -> Iterator[Document]:
+    """Yield the record in a JSON text; one that is not JSON is added to ``errors``."""
+    try:
+        yield parse(text), location, []
+    except JsonError as error:
+        known = Location(location.file, location.line, error.column).error(error.code, str(error), error.path)
+        if error.code == "duplicate_key" and (data := _lenient(text)) is not None:  # its fields can be validated
+            yield data, location, [known]
+        else:
+            errors.add(known)
+
+
+def read_document(text: str, file: str, errors: FileErrors, max_values: int | None = None) -> Iterator[Document]:
+    """Yield the records of a JSON text: the items of a list, or the one value that it is.
+
+    An item with a duplicate key or a value that cannot be stored is added to ``errors``.
+
+    Raises:
+        InvalidFileError: it is not JSON, or has more than ``max_values`` keys and values.
+    """
+    if max_values is not None and has_more_values(text, max_values):
+        raise _too_many_values(Location(file), max_values)
+    valid = True
+    try:
+        data = parse(text)
+    except JsonError as error:
+        valid, data = False, _lenient(text)
+        if not isinstance(data, list):
+            raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
+    start = len(text) - len(text.lstrip())
+    if not isinstance(data, list):
+        yield data, Location(file, 1 + text.count("\n", 0, start)), []
+        return
+    decoder, end, line = json.JSONDecoder(), start + 1, 1 + text.count("\n", 0, start)
+    for item in data:  # decoded once more to learn where each ends
+        start = re.compile(r"[\s,]*").match(text, end).end()  # type: ignore[union-attr]  # it matches the empty text too
+        line += text.count("\n", end, start)
+        end = decoder.raw_decode(text, start)[1]
+        if valid:
+            yield item, Location(file, line), []
+        else:
+            yield from _read_record(text[start:end], Location(file, line), errors)
+        line += text.count("\n", start, end)
+
+
+def _lenient(text: str) -> Any:
+    """Return the data of a text that is JSON but for its duplicate keys and values; None for another text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
+    return f"byte 0x{error.object[error.start]:02x} is not UTF-8 text"
+
+
+_REPEATED = ("Rating Name", "Rating Description", "Rating Points")
+"""Columns that Canvas repeats for each rating."""
+
+
+def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
+    """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
+
+    Raises:
+        InvalidFileError: the columns have no distinct names, or a row has more cells than there are columns.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # of the process; a completion may be long
+    head = text.split("\n", 1)[0]
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
+    columns: list[str] = []
+    line, values = 1, 0
+    try:
+        for row in rows:
+            location = Location(file, line)
+            line = rows.line_num + 1
+            values += len(row)
+            if max_values is not None and values > max_values:
+                raise _too_many_values(location, max_values)
+            if not any(cell.strip() for cell in row):
+                continue
+            if not columns:
+                seen: Counter[str] = Counter()
+                for name in map(str.strip, row):
+                    seen[name] += 1
+                    columns.append(f"{name} {seen[name]}" if name in _REPEATED and seen[name] > 1 else name)
+                if "" in columns or len(set(columns)) < len(columns):
+                    raise file_error(location, "columns", "expected a distinct name for each column in the first line")
+            elif len(row) > len(columns):
+                hint = 'quote cells that hold the separator: "first, second"'
+                message = f"has {len(row)} cells, and there are {len(columns)} columns"
+                raise file_error(location, "columns", message, hint)
+            else:
+                cells = zip(columns, row, strict=False)
+                yield {name: cell for name, cell in cells if cell.strip()}, location, []
+    except csv.Error as error:
+        hint = 'close each quote; write a quote in a quoted cell as ""'
+        raise file_error(Location(file, line), "csv", f"is not CSV: {error}", hint) from None
+
+
+FORMULA = re.compile(r"'*\s*[=+\-@\t\r\n＝＋－＠]")
+"""Beginnings that make a spreadsheet take a cell for a formula (OWASP, CSV injection), quoted or not."""
+
+
+def neutralized(value: Any) -> Any:
+    """Return a text behind a single quote if a spreadsheet could take it for a formula; other values as they are."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+_AT = re.compile(r" \(at line (\d+), column (\d+)\)")
+_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_-]+)\s*\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
+
+
+def read_toml(text: str, file: str) -> Iterator[Document]:
+    """Yield the document.
+
+    Raises:
+        InvalidFileError: it is not TOML, or has a value that cannot be stored.
+    """
+    try:
+        data = json.loads(json.dumps(tomllib.loads(text)))  # dates are no values of a rubric
+        check_storable(data)
+    except tomllib.TOMLDecodeError as error:
+        place = _AT.search(str(error))
+        location = Location(file, int(place[1]), int(place[2])) if place else Location(file)
+        hint = "quote texts; a text of several lines has three quotes at both ends"
+        raise file_error(location, "toml_invalid", f"is not TOML: {_AT.sub('', str(error))}", hint) from None
+    except (TypeError, RecursionError):
+        raise file_error(Location(file), "toml_invalid", "has a date or a time, or is nested too deep") from None
+    except (JsonError, ValueError) as error:
+        raise file_error(Location(file), "unstorable", str(error)) from None
+    positions: dict[FieldPath, tuple[int, int]] = {}
+    table: FieldPath = ()
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            name = header[2]
+            counts[name] = counts.get(name, 0) + 1
+            table = (name, counts[name] - 1) if header[1] == "[[" else (name,)
+            positions[table] = (number, 1)
+        elif key := _KEY.match(line):
+            positions.setdefault((*table, key[1]), (number, 1))
+    lists = {name: len(value) for name, value in data.items() if isinstance(value, list)}
+    if any(counts.get(name, 0) != length for name, length in lists.items()):  # texts of several lines look like tables
+        positions = {}
+    yield data, Location(file, 1, positions=positions), []
+
+
+def read_parquet(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterator[Document]:
+    """Yield a record for each row; nulls are left out. The line of a record is the number of its row.
+
+    Raises:
+        InvalidFileError: pyarrow is not installed, or it is not Parquet (with ``arrow``: Arrow's stream).
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        hint = "pip install 'rubricsvc[parquet]'"
+        raise file_error(Location(file), "not_readable", "pyarrow is not installed", hint) from None
+    number = 0
+    try:
+        batches = pa.ipc.open_stream(stream) if arrow else parquet.ParquetFile(stream).iter_batches(batch_size=ROWS)
+        for batch in batches:
+            for row in batch.to_pylist():
+                number += 1
+                location = Location(file, number)
+                try:
+                    data, errors = _without_nulls(row), list[FieldError]()
+                    check_storable(data)
+                except (JsonError, TypeError, ValueError) as error:
+                    data, errors = {}, [location.error("unstorable", str(error))]
+                yield data, location, errors
+    except (pa.ArrowException, OSError) as error:
+        what = "Arrow" if arrow else "Parquet"
+        raise file_error(Location(file, number or None), "not_readable", f"is not {what}: {error}") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"expected text, numbers, lists and mappings, found {type(value).__name__}")
+
+
+MAX_DEPTH = 60
+MAX_ALIASED = 100_000
+"""Values that aliases may add to a document, counted as if they were written out."""
+
+YAML_TAG = "tag:yaml.org,2002:"
+SCALARS = {
+    "null": re.compile(r"~|null|Null|NULL|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?[0-9]+"),
+    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+}
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": lambda text: int(text) if len(text) < 1000 else math.inf,  # more digits cannot be stored either
+    "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+}
+_HINT = "quote a value that holds ': ' or ' #' or begins with one of [{&*!|>'\"%@`; indent with spaces"
+
+
+class _YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the base is chosen at run time
+    yaml_implicit_resolvers: ClassVar[dict[str | None, Any]] = {}
+
+
+for _name, _pattern in SCALARS.items():
+    _YamlLoader.add_implicit_resolver(YAML_TAG + _name, re.compile(rf"(?:{_pattern.pattern})\Z"), None)
+
+
+def read_yaml(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
+    """Yield the records of all documents in the text; a document is one record or a list of them.
+
+    Tags, duplicate keys and NaN are errors of their record.
+    """
+    depth = 0
+    with suppress(yaml.YAMLError):  # it will be raised after the records before it
+        # before nodes are composed: PyYAML composes them recursively, in C without a limit
+        for count, event in enumerate(yaml.parse(text, _YamlLoader)):
+            if max_values is not None and count > max_values:
+                raise _too_many_values(Location(file, *_position(event.start_mark)), max_values)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                location = Location(file, *_position(event.start_mark))
+                raise file_error(location, "too_deep", f"is nested deeper than {MAX_DEPTH}")
+    try:
+        for node in yaml.compose_all(text, _YamlLoader):
+            builder = _YamlBuilder(file)
+            several = isinstance(node, yaml.SequenceNode) and node.tag == YAML_TAG + "seq"
+            items = [((n,), item) for n, item in enumerate(node.value)] if several else [((), node)]
+            for root, item in items:
+                data = builder.build(item, root)
+                errors, builder.errors = builder.errors, []
+                yield data, Location(file, *builder.positions[root], builder.positions, root), errors
+    except yaml.MarkedYAMLError as error:
+        location = Location(file, *_position(error.problem_mark or error.context_mark))
+        raise file_error(location, "yaml_invalid", f"{error.problem or error.context}", _HINT) from None
+    except yaml.reader.ReaderError as error:
+        character = chr(error.character) if isinstance(error.character, int) else error.character
+        location = Location(file, text.count("\n", 0, error.position) + 1)
+        raise file_error(location, "yaml_invalid", f"character {character!r} is not allowed in YAML") from None
+
+
+def _position(mark: Any) -> tuple[int, int]:
+    return mark.line + 1, mark.column + 1
+
+
+class _YamlBuilder:
+    """Builds the data of one document, the ``positions`` of its fields, and the ``errors`` that do not stop it."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.positions: dict[FieldPath, tuple[int, int]] = {}
+        self.errors: list[FieldError] = []
+        self._seen: set[int] = set()
+        self._aliased = 0
+
+    def build(self, node: Any, path: FieldPath) -> Any:
+        """Return the data of a node."""
+        position = _position(node.start_mark)
+        self.positions.setdefault(path, position)
+        self._aliased += id(node) in self._seen
+        self._seen.add(id(node))
+        location = Location(self.file, *position)
+        if self._aliased > MAX_ALIASED:
+            raise file_error(location, "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
+        if len(path) > MAX_DEPTH:  # without aliases `read_yaml` has excluded it
+            message = f"aliases are nested deeper than {MAX_DEPTH}: probably a cycle, an alias within its own value"
+            raise file_error(location, "recursive_alias", message)
+        kind = node.tag.removeprefix(YAML_TAG)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, kind)
+        if kind not in ("map", "seq"):
+            self._add(node, "yaml_tag")
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, (*path, number)) for number, item in enumerate(node.value)]
+        data: dict[str, Any] = {}
+        for key_node, item in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._add(key_node, "yaml_invalid", "a key must be text")
+                continue
+            key = self._scalar(key_node, "str")
+            if key in data:
+                message = f"duplicate key {key!r} in one mapping; keep one of them"
+                self._add(key_node, "duplicate_key", message)
+                continue
+            self.positions[(*path, key)] = _position(key_node.start_mark)
+            data[key] = self.build(item, (*path, key))
+        return data
+
+    def _scalar(self, node: Any, kind: str) -> Any:
+        text = node.value
+        if kind not in ("str", "!") and (kind not in SCALARS or not SCALARS[kind].fullmatch(text)):
+            self._add(node, "yaml_tag")
+            kind = "str"
+        data = _VALUES[kind](text) if kind in _VALUES else text
+        try:
+            check_storable(data)
+        except JsonError as error:
+            self._add(node, error.code, f"{error}, found {text[:20]!r}")
+            return "-" if isinstance(data, str) else 1  # a valid value, so that the field has one error
+        return data
+
+    def _add(self, node: Any, code: str, message: str = "") -> None:
+        if code == "yaml_tag":
+            tag = node.tag.replace(YAML_TAG, "!!")
+            message = f"tag {tag} is not allowed; write plain text, numbers, lists and mappings"
+        self.errors.append(Location(self.file, *_position(node.start_mark)).error(code, message))
+
+
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"} | {
     ".csv": "csv",
     ".tsv": "csv",
@@ -99,7 +460,7 @@ class InputFile:
 
         ``entries`` are records that were made of those of the file.
         """
-        for entry in self._all_entries() if entries is None else entries:
+        for entry in self.entries() if entries is None else entries:
             parsed: list[T] = []
             entry.check = self.check
             try:
@@ -110,47 +471,70 @@ class InputFile:
             except ValidationError as error:  # of a value that was made of valid fields
                 for one in field_messages(error):
                     entry.add(one.code, one.message, one.path)
-            self.errors.add(*entry.errors)
+            self.errors.add(*entry.errors, notes=() if entry.errors else entry.notes)
             if not entry.errors:
-                self.errors.add_notes(entry.notes)
                 yield from parsed
 
-    def _all_entries(self) -> Iterator[Entry]:
+    def _read(self) -> Iterator[Entry]:
+        """Yield the records; the error that ends the file is raised with those of the records before it."""
+        if self.is_folder:
+            yield from self._read_folder()
+            return
         try:
-            yield from self.entries()
+            with nullcontext(self._open()) if self.is_stream else self._open() as stream:  # the caller closes its own
+                for number, (data, location, errors) in enumerate(self._documents(stream), start=1):
+                    self._check_records(number)
+                    name = self.path.stem if number == 1 else f"{self.path.stem}-{number}"
+                    is_csv = _KINDS.get(self.path.suffix.lower()) == "csv"
+                    yield Entry(data, location, name, number, errors, is_csv=is_csv)
         except InvalidFileError as error:
             self.errors.add(*error.errors)
             self.errors.raise_if_any(error.hint)
 
-    def _read(self) -> Iterator[Entry]:
-        if self.is_folder:
-            yield from self._read_folder()
-            return
-        stem, kind = self.path.stem, _KINDS.get(self.path.suffix.lower())
-        opened = self._open()
-        with nullcontext(opened) if self.is_stream else opened as stream:  # the caller closes its stream
-            if kind not in ("parquet", "arrow"):
-                self._begin(stream)
-            if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
-                kind = "json" if start[1] else "jsonl"
-            if kind == "jsonl":
-                self._check_lines(stream)
-                documents = containers.read_lines(stream, self.name, self.errors, self.max_values)
-            elif kind == "json":
-                documents = containers.read_document(self._text(stream), self.name, self.errors, self.max_values)
-            elif kind == "csv":
-                documents = containers.read_csv(self._text(stream), self.name, self.max_values)
-            elif kind == "toml":
-                documents = containers.read_toml(self._text(stream), self.name)
-            elif kind in ("parquet", "arrow"):
-                documents = containers.read_parquet(cast(BinaryIO, stream), self.name, arrow=kind == "arrow")
-            else:
-                documents = yaml_records.read(self._text(stream), self.name, self.max_values or MAX_YAML)
-            for number, (data, location, errors) in enumerate(documents, start=1):
-                self._check_records(number)
-                yield Entry(
-                    data, location, stem if number == 1 else f"{stem}-{number}", number, errors, is_csv=kind == "csv"
-                )
+    def _open(self) -> io.BufferedReader[Any]:
+        try:
+            stream = self._stream or self.path.open("rb", buffering=HEAD)
+        except OSError as error:
+            code = {FileNotFoundError: "not_found", IsADirectoryError: "is_folder"}.get(type(error), "not_readable")
+            hint = "check the path" if code != "is_folder" else "name a file in it"
+            raise file_error(self.location, code, f"cannot be read: {error.strerror}", hint) from error
+        if not isinstance(stream, io.BufferedReader):
+            stream = io.BufferedReader(cast(io.RawIOBase, stream), HEAD)
+        return stream
+
+    def _documents(self, stream: io.BufferedReader[Any]) -> Iterator[Document]:
+        """Return the documents in a stream of bytes, which is text in UTF-8 but for Parquet and Arrow."""
+        kind = _KINDS.get(self.path.suffix.lower())
+        if kind in ("parquet", "arrow"):
+            return read_parquet(cast(BinaryIO, stream), self.name, arrow=kind == "arrow")
+        head = stream.peek(HEAD)
+        if b"\0" in head:
+            hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
+            raise file_error(self.location, "not_text", "is binary or UTF-16, expected text in UTF-8", hint)
+        if head.startswith(codecs.BOM_UTF8):
+            stream.read(len(codecs.BOM_UTF8))
+        if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
+            kind = "json" if start[1] else "jsonl"
+        if kind == "jsonl":
+            if self.max_records is not None:
+                begin = stream.tell()
+                self._check_records(sum(1 for _ in islice(stream, self.max_records + 1)))
+                stream.seek(begin)
+            return read_lines(stream, self.name, self.errors, self.max_values)
+        data = stream.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            hint = "write it as JSONL, one record on a line: that is read line by line"
+            raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
+            raise file_error(location, "encoding", _not_utf8(error), "save the file as UTF-8") from None
+        if kind == "json":
+            return read_document(text, self.name, self.errors, self.max_values)
+        if kind == "csv":
+            return read_csv(text, self.name, self.max_values)
+        return read_toml(text, self.name) if kind == "toml" else read_yaml(text, self.name, self.max_values or MAX_YAML)
 
     def _read_folder(self) -> Iterator[Entry]:
         """Yield the records of the data files in a folder, such as one of Hugging Face's ``datasets``."""
@@ -168,52 +552,7 @@ class InputFile:
                 own = f"{self.path.name}-{number}" if len(paths) > 1 else entry.name
                 yield replace(entry, name=own, number=number)
 
-    def _check_lines(self, stream: io.BufferedReader[Any]) -> None:
-        if self.max_records is not None:
-            start = stream.tell()
-            self._check_records(sum(1 for _ in islice(stream, self.max_records + 1)))
-            stream.seek(start)
-
     def _check_records(self, count: int) -> None:
         if self.max_records is not None and count > self.max_records:
             message = f"has more than {self.max_records} records"
             raise file_error(self.location, "too_many_records", message, "split the file")
-
-    def _open(self) -> io.BufferedReader[Any]:
-        try:
-            stream = self._stream or self.path.open("rb", buffering=HEAD)
-        except OSError as error:
-            code = {FileNotFoundError: "not_found", IsADirectoryError: "is_folder"}.get(type(error), "not_readable")
-            hint = "check the path" if code != "is_folder" else "name a file in it"
-            raise file_error(self.location, code, f"cannot be read: {error.strerror}", hint) from error
-        if not isinstance(stream, io.BufferedReader):
-            stream = io.BufferedReader(cast(io.RawIOBase, stream), HEAD)
-        return stream
-
-    def _begin(self, stream: io.BufferedReader[Any]) -> None:
-        """Check that the file is text, and skip a byte order mark."""
-        head = stream.peek(HEAD)
-        if b"\0" in head:
-            hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
-            raise file_error(self.location, "not_text", "is binary or UTF-16, expected text in UTF-8", hint)
-        if head.startswith(codecs.BOM_UTF8):
-            stream.read(len(codecs.BOM_UTF8))
-
-    def _text(self, stream: BinaryIO) -> str:
-        data = stream.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            hint = "write it as JSONL, one record on a line: that is read line by line"
-            raise file_error(self.location, "too_large", f"is larger than {MAX_TEXT // 2**20} MiB", hint)
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
-            raise file_error(location, "encoding", containers.not_utf8(error), "save the file as UTF-8") from None
-
-
-def append_row(rows: list[Entry], row: Entry) -> None:
-    """Append a row of CSV to those of its rubric."""
-    if len(rows) >= MAX_CRITERIA:
-        message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
-        raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
-    rows.append(row)

@@ -2,7 +2,7 @@
 
 `docs/formats.md` describes the language: a text is the path of a field (``reward_model.rubrics``), ``=text`` a literal,
 ``"healthbench-{prompt_id}"`` a template; ``a? || b`` takes the first that is there, and ``a | name`` applies a function
-of `rubricsvc.formats.functions`. Every value keeps the path that it was made of, so that errors name it.
+(`Scope.call`). Every value keeps the path that it was made of, so that errors name it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, JsonValue
 
 from rubricsvc.core.base import Value
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.validation_messages import FieldPath, closest, unknown_field
-from rubricsvc.formats import functions, native, openai_grader, trees
-from rubricsvc.formats.containers import restored_row
-from rubricsvc.formats.errors import InvalidFileError, Location
-from rubricsvc.formats.input_file import InputFile, append_row
-from rubricsvc.formats.record import MISSING, Entry, Node, Record
+from rubricsvc.formats import dialects, input_file, native, openai_grader
+from rubricsvc.formats.input_file import FORMULA, InputFile
+from rubricsvc.formats.record import MISSING, Entry, InvalidFileError, Location, Node, Placed, Record, file_error
 
 FOLDER = Path(__file__).parent / "mappings"
 _OUTSIDE = r"(?![^{}]*\})"
@@ -68,6 +68,7 @@ class Mapping(Value):
     tables: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     patterns: dict[str, Annotated[str, AfterValidator(_is_pattern)]] = Field(default_factory=dict)
     let: dict[str, JsonValue] = Field(default_factory=dict)
+    checks: tuple[dict[str, JsonValue], ...] = ()
     record: dict[str, JsonValue]
     records: tuple[dict[str, JsonValue], ...] = ({},)
 
@@ -83,67 +84,54 @@ def load_mapping(path: str | Path) -> Mapping:
 def _read_mapping(entry: Entry) -> Iterator[Mapping]:
     data = entry.data
     if isinstance(data, dict) and isinstance(base := data.get("extends"), str):
-        if base not in builtin_names():
-            entry.add("not_found", f"unknown format {base!r}; {closest(base, builtin_names())}", ("extends",))
+        known = FORMATS.get(base)
+        if not isinstance(known, Reader):
+            entry.add("not_found", f"unknown format {base!r}; {closest(base, FORMATS)}", ("extends",))
             return
-        inherited = builtin(base).model_dump(mode="json", exclude={"detect", "extends", "about"})
+        inherited = known.mapping.model_dump(mode="json", exclude={"detect", "extends", "about"})
         data = {**inherited, **data, "record": {**inherited["record"], **data.get("record", {})}}
     mapping = entry.build(Mapping, data)
-    for path, text in _expressions(mapping):
-        for name, argument in _functions_in(text):
-            if name not in functions.FUNCTIONS:
-                entry.add("invalid", f"unknown function {name!r}; {closest(name, functions.FUNCTIONS)}", path)
-            elif name == "lookup" and argument.removesuffix("?") not in mapping.tables:
-                entry.add("invalid", f"unknown table {argument!r}; {closest(argument, mapping.tables)}", path)
-            elif name == "match" and argument.removesuffix("?") not in mapping.patterns:
-                entry.add("invalid", f"unknown pattern {argument!r}; {closest(argument, mapping.patterns)}", path)
-    parts: list[tuple[FieldPath, dict[str, Any]]] = [(("record",), mapping.record)]
-    for path, fields in parts + [(("records", n), one) for n, one in enumerate(mapping.records)]:
+    parts: list[tuple[FieldPath, Any]] = [((name,), getattr(mapping, name)) for name in ("let", "record", "records")]
+    calls: list[tuple[FieldPath, str, str]] = []
+    for path, part in parts:  # which grows
+        if isinstance(part, str) and not part.startswith("="):
+            for source, pipes, _ in _parsed(part):
+                parts += ((path, slot) for slot in _SLOT.findall(source))
+                calls += ((path, name, argument) for name, argument in pipes)
+        elif isinstance(part, dict | list | tuple):
+            inner = part.items() if isinstance(part, dict) else enumerate(part)
+            parts += (((*path, step), item) for step, item in inner)
+    for path, name, argument in calls:
+        if name not in FUNCTIONS:
+            entry.add("invalid", f"unknown function {name!r}; {closest(name, FUNCTIONS)}", path)
+        elif name == "lookup" and argument.removesuffix("?") not in mapping.tables:
+            entry.add("invalid", f"unknown table {argument!r}; {closest(argument, mapping.tables)}", path)
+        elif name == "match" and argument.removesuffix("?") not in mapping.patterns:
+            entry.add("invalid", f"unknown pattern {argument!r}; {closest(argument, mapping.patterns)}", path)
+    fields_at: list[tuple[FieldPath, dict[str, Any]]] = [(("record",), mapping.record)]
+    for path, fields in fields_at + [(("records", n), one) for n, one in enumerate(mapping.records)]:
         for name in fields.keys() - set(_RECORD):
             entry.add("extra_forbidden", unknown_field(name, _RECORD), (*path, name))
-    if mapping.prepare is not None and mapping.prepare not in functions.PREPARATIONS:
-        entry.add("invalid", f"unknown preparation; {closest(mapping.prepare, functions.PREPARATIONS)}", ("prepare",))
+    if mapping.prepare is not None and mapping.prepare not in dialects.PREPARATIONS:
+        entry.add("invalid", f"unknown preparation; {closest(mapping.prepare, dialects.PREPARATIONS)}", ("prepare",))
     if not entry.errors:
         yield mapping
 
 
-def _expressions(mapping: Mapping) -> Iterator[tuple[FieldPath, str]]:
-    def walk(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
-        if isinstance(value, str):
-            yield path, value
-        elif isinstance(value, dict | list | tuple):
-            for step, item in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from walk(item, (*path, step))
-
-    for name in ("let", "record", "records"):
-        yield from walk(getattr(mapping, name), (name,))
-
-
-def _functions_in(text: str) -> Iterator[tuple[str, str]]:
-    if not text.startswith("="):
-        for source, calls, _ in _parsed(text):
-            for slot in _SLOT.findall(source):
-                yield from _functions_in(slot)
-            yield from calls
-
-
-def builtin_names() -> list[str]:
-    """Return the names of the formats that are mapping files of this package."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
-@cache
-def builtin(name: str) -> Mapping:
-    """Return a mapping of this package."""
-    return load_mapping(FOLDER / f"{name}.yaml")
-
-
 @dataclass
 class Reader:
-    """Reads files by a mapping. ``counts`` has how often the function ``nth`` saw each value of a file."""
+    """Reads files by a mapping file, which is read when it is needed.
 
-    mapping: Mapping
+    ``counts`` has how often the function ``nth`` saw each value of a file.
+    """
+
+    path: str | Path
     counts: Counter[str] = field(default_factory=Counter)
+
+    @cached_property
+    def mapping(self) -> Mapping:
+        """The mapping that is read by."""
+        return load_mapping(self.path)
 
     def read(self, file: InputFile) -> Iterator[Record]:
         """Yield the records of the file's valid entries; errors are added to ``file.errors``."""
@@ -151,8 +139,8 @@ class Reader:
         entries: Iterator[Entry] | None = None
         if self.mapping.rows is not None:
             entries = _grouped(file, self.mapping.rows)
-        elif (gather := functions.GATHERERS.get(self.mapping.prepare or "")) is not None:
-            entries = gather(file)
+        elif self.mapping.prepare == "autorubric":
+            entries = dialects.autorubric_parts(file)
         yield from file.parse(self.records, entries)
 
     def identifies(self, first: Any) -> bool:
@@ -160,7 +148,7 @@ class Reader:
         if not isinstance(first, dict | list):
             return False
         if self.mapping.detector is not None:
-            return functions.DETECTORS[self.mapping.detector](first)
+            return dialects.is_autorubric(first, plain=self.mapping.detector == "ldc")
         for fields in self.mapping.detect:
             scope = Scope.of(self, Entry(first, Location("")), first)
             present = (
@@ -173,10 +161,22 @@ class Reader:
 
     def records(self, entry: Entry) -> Iterator[Record]:
         """Yield the records of an entry; what is wrong with it is added to the entry."""
-        self._check_allowed(entry)
-        prepare = functions.PREPARATIONS.get(self.mapping.prepare or "")
+        scope, unknown = Scope.of(self, entry, entry.data), set[str]()
+        for path, names in self.mapping.allowed.items():  # once for all items of a list
+            node = scope.find(path) if path else scope.root
+            for item in node.items() if isinstance(node.value, list) else [node]:
+                for name in item.value if isinstance(item.value, dict) else ():
+                    if name not in names and name not in unknown:
+                        unknown.add(name)
+                        entry.add("extra_forbidden", unknown_field(name, names), (*(item.path or ()), name))
+        prepare = dialects.PREPARATIONS.get(self.mapping.prepare or "")
         known = len(entry.errors)
         prepared = list(prepare(entry)) if prepare else [entry.data]
+        for check in self.mapping.checks:
+            for one in scope.loop(check) if "each" in check else [scope]:
+                if one.admits(check):
+                    place = one.find(str(check.get("at", "."))).path or ()
+                    entry.add(str(check["code"]), str(check["message"]), place, note=bool(check.get("note")))
         if len(entry.errors) > known:
             raise InvalidFileError(entry.errors)
         for data in prepared:
@@ -189,18 +189,6 @@ class Reader:
                 for scope in root.loop(spec) if "each" in spec else [root]:
                     if scope.admits(spec):
                         yield from _Builder(scope).records(spec)
-
-    def _check_allowed(self, entry: Entry) -> None:
-        """Add an error for each field that is not allowed, once for all items of a list."""
-        scope, unknown = Scope.of(self, entry, entry.data), set[str]()
-        for path, names in self.mapping.allowed.items():
-            node = scope.find(path) if path else scope.root
-            items = node.items() if isinstance(node.value, list) else [node]
-            for item in items:
-                for name in item.value if isinstance(item.value, dict) else ():
-                    if name not in names and name not in unknown:
-                        unknown.add(name)
-                        entry.add("extra_forbidden", unknown_field(name, names), (*(item.path or ()), name))
 
 
 @dataclass
@@ -220,11 +208,6 @@ class Scope:
         given = {"$name": Node(entry.name), "$number": Node(entry.number)}
         return cls(reader, entry, root, root, {**given, **_texts(reader.mapping.let)})
 
-    @cached_property
-    def mapping(self) -> Mapping:
-        """The mapping that is read by."""
-        return self.reader.mapping
-
     def find(self, path: str) -> Node:
         """Return the value at a path; MISSING, with the path where it would be."""
         for name in _VARIABLE.findall(path):
@@ -234,31 +217,27 @@ class Scope:
             return self.item
         head, *rest = path.split(".")
         if head in self.names:
-            node = self._named(head)
+            named = self.names[head]
+            if isinstance(named, str):
+                self.names[head] = Node(MISSING)  # a name that refers to itself
+                named = self.names[head] = self.evaluate(named)
+            node = named
         elif head == "$":
             node = self.root
         else:
             node, rest = self.item, [head, *rest] if head else rest
-        for step in rest:
-            node = self._step(node, step.replace("\1", "."))
+        for given in rest:
+            step, path_ = given.replace("\1", "."), node.path or ()
+            if isinstance(node.value, dict):
+                node = Node.at(node.value.get(step, MISSING), (*path_, step))
+            elif isinstance(node.value, list) and step.isdecimal():
+                place = int(step)
+                node = Node.at(node.value[place] if place < len(node.value) else MISSING, (*path_, place))
+            else:
+                if node.value is not MISSING:
+                    self.entry.expected("dict_type", "a mapping", node.value, path_)
+                node = Node(MISSING, (*path_, step))
         return node
-
-    def _named(self, name: str) -> Node:
-        named = self.names[name]
-        if isinstance(named, str):
-            self.names[name] = Node(MISSING)  # a name that refers to itself
-            named = self.names[name] = self.evaluate(named)
-        return named
-
-    def _step(self, node: Node, step: str) -> Node:
-        if isinstance(node.value, dict):
-            return Node.at(node.value.get(step, MISSING), (*(node.path or ()), step))
-        if isinstance(node.value, list) and step.isdecimal():
-            place = int(step)
-            return Node.at(node.value[place] if place < len(node.value) else MISSING, (*(node.path or ()), place))
-        if node.value is not MISSING:
-            self.entry.expected("dict_type", "a mapping", node.value, node.path or ())
-        return Node(MISSING, (*(node.path or ()), step))
 
     def evaluate(self, text: str, *, required: bool = True) -> Node:
         """Return the value of an expression; a path without ``?`` that is missing is an error of the entry."""
@@ -271,13 +250,66 @@ class Scope:
             node = self._source(source)
             for name, argument in pipes:
                 if node.value is not MISSING:
-                    made = functions.FUNCTIONS[name](self, node, argument)
+                    made = self.call(name, node, argument)
                     node = made if isinstance(made, Node) else Node(made, node.path)
             if node.value is not MISSING:
                 return node
         if required and not alternatives[-1][2] and len(self.entry.errors) == known:
             self.entry.add("missing", "is missing", node.path or ())
         return node
+
+    def call(self, name: str, node: Node, argument: str) -> Any:
+        """Return what a function makes of a value; its path stays that of the value unless it is a `Node`.
+
+        A value that is not as the function needs it is an error of the entry.
+        """
+        value, path, mapping = node.value, node.path or (), self.reader.mapping
+        found: Any = MISSING
+        match name:
+            case "lookup":  # whatever its case; with ``?`` it may be missing
+                values = mapping.tables[argument.removesuffix("?")]
+                known = {key.casefold(): one for key, one in values.items()}
+                found = known.get(str(value).strip().casefold(), MISSING)
+                if found is MISSING and not argument.endswith("?"):
+                    self.entry.expected("literal_error", f"one of {', '.join(values)}", value, path)
+            case "match":  # the named groups of a regular expression that the whole text matches
+                pattern = mapping.patterns[argument.removesuffix("?")]
+                groups = re.fullmatch(pattern, value, re.DOTALL) if isinstance(value, str) else None
+                if groups is not None:
+                    found = Placed({key: text for key, text in groups.groupdict().items() if text is not None}, path)
+                elif not argument.endswith("?"):
+                    self.entry.expected("shape", f"a text that matches {pattern!r}", value, path)
+            case "json":  # in a text, or in a list with one
+                text = value[0] if isinstance(value, list) and len(value) == 1 else value
+                try:
+                    found = json.loads(text) if isinstance(text, str) else text
+                except (ValueError, RecursionError):
+                    self.entry.expected("json_invalid", "JSON", text, path)
+            case "text":
+                found = value if isinstance(value, str) and value else MISSING
+                if found is MISSING:
+                    self.entry.expected("string_type", "a text", value, path)
+            case "number":  # in a cell of CSV
+                try:
+                    found = float(value)
+                except (TypeError, ValueError):
+                    self.entry.expected("shape", "a number such as 3 or -0.5", value, path)
+            case "nth":  # -2 if the file had this text once before, and so on
+                self.reader.counts[value] += 1
+                times = self.reader.counts[value]
+                found = f"-{times}" if times > 1 else ""
+            case "applicable":  # the label of an option; null for one that says that the criterion is not applicable
+                options = self.find(f"{argument}.options").items()
+                absent = [
+                    one.value.get("label") for one in options if isinstance(one.value, dict) and one.value.get("na")
+                ]
+                found = Node(None) if value in absent else node
+            case "verl_key" | "verl_check" | "verl_rest":
+                rest = name == "verl_rest" and self.find(argument).value is not MISSING
+                found = dialects.verl(self.entry, node, name, mapping.tables["ifeval"], has_check=rest)
+            case _:
+                found = _plain(name, node, argument)
+        return found
 
     def _source(self, text: str) -> Node:
         if text.startswith("="):
@@ -323,7 +355,14 @@ class Scope:
                 return
         keys = list(node.value) if isinstance(node.value, dict) else None
         for place, child in enumerate(node.items()):
-            names = {**self.names, "$i": Node(place), "$n": Node(place + 1)}
+            share = place / max(len(node.value) - 1, 1)
+            names = {
+                **self.names,
+                "$i": Node(place),
+                "$n": Node(place + 1),
+                "$up": Node(share),
+                "$down": Node(1 - share),
+            }
             if keys is not None:
                 names["$key"] = Node(keys[place])
             if others:
@@ -332,6 +371,58 @@ class Scope:
                 names[spec["as"]] = child
             names |= _texts(spec.get("let"))
             yield Scope(self.reader, self.entry, self.root, child, names)
+
+
+FUNCTIONS = (
+    *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl_key", "verl_check", "verl_rest"),
+    *("strip", "before", "split", "lines", "listed", "negative", "prefixed", "stems", "without", "given", "arguments"),
+    *("asked", "sections", "sha256", "digest"),
+)
+"""The functions of mapping files: `Scope.call` and `_plain` have them."""
+
+
+def _plain(name: str, node: Node, argument: str) -> Any:
+    """Return what one of the functions without errors makes of a value; MISSING where there is nothing."""
+    value, text = node.value, str(node.value)
+    found: Any
+    match name:
+        case "strip":
+            found = text.strip()
+        case "before":
+            found = text.partition(argument)[0]
+        case "split":
+            found = [one.strip() for one in text.split(argument) if one.strip()]
+        case "lines":
+            found = text.replace("\\n", "\n")
+        case "listed":
+            found = [value] if isinstance(value, str) else value
+        case "negative":
+            found = value if isinstance(value, int | float) and value < 0 else MISSING
+        case "sha256":
+            found = sha256(text.encode()).hexdigest()[: int(argument)]
+        case "digest":
+            found = digest(text)[: int(argument)]
+        case "prefixed":  # the rest of the first text of a list that begins so
+            texts = [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+            found = next((one.removeprefix(argument) for one in texts if one.startswith(argument)), MISSING)
+        case "stems":  # what stands before the suffix in the names of fields, in all items of a list
+            names = [one for item in node.items() if isinstance(item.value, dict) for one in item.value]
+            found = list(dict.fromkeys(one.removesuffix(argument) for one in names if one.endswith(argument)))
+        case "without":
+            found = {key: one for key, one in value.items() if key not in argument.split()}
+        case "given" | "arguments":  # a mapping without nulls; as `` (name=value, …)``, empty without any
+            given = {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else {}
+            listed = ", ".join(f"{key}={one}" for key, one in given.items())
+            found = given if name == "given" else f" ({listed})" * bool(listed)
+        case "asked":  # the messages without the assistant's answer at their end
+            last = value[-1] if isinstance(value, list) and value else None
+            answered = isinstance(last, dict) and last.get("role") == "assistant"
+            found = (value[:-1] if answered else value) or MISSING
+        case _:  # sections: an answer, which is a text or a list of sections with a title and a text
+            parts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+            joined = "\n\n".join(f"## {one.get('title') or ''}\n\n{one.get('text') or ''}" for one in parts).strip()
+            found = value if isinstance(value, str) else joined
+    return found
 
 
 def _texts(let: Any) -> dict[str, str]:
@@ -442,17 +533,35 @@ class _Builder:
 
 
 def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
-    """Yield an entry for each record whose fields are spread over rows of CSV; errors have the line of their row."""
+    """Yield an entry for each record whose fields are spread over rows of CSV; errors have the line of their row.
+
+    A single quote before what a spreadsheet would take for a formula is removed, but not before a hyphen, with which
+    texts may begin.
+    """
+
+    def restored(entry: Entry) -> Iterator[Entry]:
+        if not isinstance(entry.data, dict):
+            entry.expected("dict_type", "a row with columns", entry.data)
+            return
+        for name, cell in entry.data.items():
+            if isinstance(cell, str) and cell.startswith("'") and cell[1:2] != "-" and FORMULA.match(cell):
+                entry.data[name] = cell[1:]
+        yield entry
+
     groups: dict[Any, list[Entry]] = {}
     key: tuple[Any, ...] = ()
     count = 0
-    for row in file.parse(_row):
+    for row in file.parse(restored):
         values = tuple(row.data.get(name) for name in rows.by)
         if not rows.fill:
             key = values
         elif not key or (values != (None,) * len(values) and values != key[:-1]):
             key, count = (*values, count), count + 1
-        append_row(groups.setdefault(key, []), row)
+        group = groups.setdefault(key, [])
+        if len(group) >= input_file.MAX_CRITERIA:
+            message = f"is one more row than the {input_file.MAX_CRITERIA} criteria that a rubric may have"
+            raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
+        group.append(row)
     for number, group in enumerate(groups.values(), start=1):
         root: FieldPath = (rows.under,) if rows.under else ()
         lines = {(*root, place): (row.location.line or 1, 1) for place, row in enumerate(group)}
@@ -466,63 +575,32 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         )
 
 
-def _row(entry: Entry) -> Iterator[Entry]:
-    if isinstance(entry.data, dict):
-        entry.data = restored_row(entry.data)
-        yield entry
-    else:
-        entry.expected("dict_type", "a row with columns", entry.data)
-
-
 @dataclass(frozen=True)
 class Format:
-    """How a format is read: ``read`` yields the valid records of a file, and adds the errors to ``file.errors``.
+    """A format that is read by code: ``read`` yields the valid records of a file, and adds the errors to its errors.
 
     A record with all fields of one of the lists in ``fields`` has this format.
     """
 
     read: Callable[[InputFile], Iterator[Record]]
     fields: tuple[str, ...] = ()
-    matches: Callable[[Any], bool] = lambda _: False
+    matches: Callable[[Any], bool] | None = None
 
     def identifies(self, first: Any) -> bool:
         """Return whether a file with this first record has this format."""
         given = set(first) if isinstance(first, dict) else set()
-        return any(given.issuperset(names.split()) for names in self.fields) or self.matches(first)
-
-
-def _by_entry(read: Callable[[Entry], Iterator[Record]]) -> Callable[[InputFile], Iterator[Record]]:
-    return lambda file: file.parse(read)
+        known = any(given.issuperset(names.split()) for names in self.fields)
+        return known or (self.matches is not None and self.matches(first))
 
 
 _BENCH = ("criterions dimension_weight", "topic language prompt", "article prompt")
 _OPENAI = ("item grader", "testing_criteria", "reinforcement type", "type input", "type source", "type graders")
-_CODE = {
-    "native": Format(_by_entry(native.read), ("prompt completions",), native.matches),
-    "openai_grader": Format(_by_entry(openai_grader.read), _OPENAI),
-    "paperbench": Format(_by_entry(trees.read_paperbench), ("requirements weight sub_tasks",)),
-    "deep_research_bench": Format(trees.read_deep_research_bench, _BENCH),
-    "deep_research_bench_en": Format(partial(trees.read_deep_research_bench, language="en")),
-    "deep_research_bench_zh": Format(partial(trees.read_deep_research_bench, language="zh")),
+FORMATS: Names[str, Format | Reader] = {
+    "native": Format(partial(InputFile.parse, parse=native.read), ("prompt completions",), native.matches),
+    "openai_grader": Format(partial(InputFile.parse, parse=openai_grader.read), _OPENAI),
+    "paperbench": Format(partial(InputFile.parse, parse=dialects.read_paperbench), ("requirements weight sub_tasks",)),
+    "deep_research_bench": Format(dialects.read_deep_research_bench, _BENCH),
+    "deep_research_bench_en": Format(partial(dialects.read_deep_research_bench, language="en")),
+    "deep_research_bench_zh": Format(partial(dialects.read_deep_research_bench, language="zh")),
+    **{path.stem: Reader(path) for path in sorted(FOLDER.glob("*.yaml"))},
 }
-
-
-class _Formats(Names[str, Format | Reader]):
-    """All formats; a mapping file is read when its format is first used."""
-
-    def __init__(self) -> None:
-        self._names = list(dict.fromkeys([*_CODE, *builtin_names()]))
-
-    def __getitem__(self, name: str) -> Format | Reader:
-        if name not in self._names:
-            raise KeyError(name)
-        return _CODE[name] if name in _CODE else Reader(builtin(name))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-FORMATS = _Formats()

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, StringConstraints
 
-from rubricsvc.core import reward, strict_json
+from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.label import OVERALL, Label
@@ -23,9 +23,7 @@ from rubricsvc.core.rubric_example import MAX_EXAMPLES, RubricExample
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import input_file
-from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
-from rubricsvc.formats.record import Entry, GivenLabel, Record, RubricCheck
-from rubricsvc.formats.yaml_records import write
+from rubricsvc.formats.record import Entry, FieldError, GivenLabel, InvalidFileError, Location, Record, RubricCheck
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
 RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression")
@@ -83,7 +81,19 @@ def _record(entry: Entry, data: dict[str, Any], *, mapped: bool = False) -> Reco
         raise InvalidFileError(entry.errors)
     if any(name in data for name in RUBRIC):
         fields["rubric"] = _rubric_fields(entry, data)
-    _check_parts(entry, data)
+    if "prompt" not in data and "criteria" not in data:
+        entry.add("missing", "expected prompt or criteria, found neither")
+    if data.get("completions") and "prompt" not in data:
+        entry.add("missing", "completions need the prompt that they answer", ("completions",))
+    if "examples" in data and "criteria" not in data:
+        entry.add("missing", "examples need the criteria that they are of", ("examples",))
+    if "rubric" in data and "criteria" in data:
+        entry.add("value_error", "expected criteria or the name of a stored rubric, found both", ("rubric",))
+    if "rubric" in data and (not isinstance(data["rubric"], str | int) or isinstance(data["rubric"], bool)):
+        entry.expected("string_type", "the name or the id of a stored rubric", data["rubric"], ("rubric",))
+    if data.get("labels") and "criteria" not in data and "rubric" not in data:
+        message = "labels need criteria: write them, or name a stored rubric (rubric: NAME)"
+        entry.add("missing", message, ("labels",))
     given = list(_given_labels(entry, data.get("labels", {}), data.get("criteria")))
     built = entry.build(_Fields, fields, nested={"prompt": {"messages": "prompt"}, "rubric": {}})
     rubric = built.rubric
@@ -104,23 +114,6 @@ def _record(entry: Entry, data: dict[str, Any], *, mapped: bool = False) -> Reco
     return replace(record, rubric_ref=data["rubric"], given_labels=tuple(one for _, one in given))
 
 
-def _check_parts(entry: Entry, data: dict[str, Any]) -> None:
-    """Add an error for each part of the record that needs another one."""
-    if "prompt" not in data and "criteria" not in data:
-        entry.add("missing", "expected prompt or criteria, found neither")
-    if data.get("completions") and "prompt" not in data:
-        entry.add("missing", "completions need the prompt that they answer", ("completions",))
-    if "examples" in data and "criteria" not in data:
-        entry.add("missing", "examples need the criteria that they are of", ("examples",))
-    if "rubric" in data and "criteria" in data:
-        entry.add("value_error", "expected criteria or the name of a stored rubric, found both", ("rubric",))
-    if "rubric" in data and (not isinstance(data["rubric"], str | int) or isinstance(data["rubric"], bool)):
-        entry.expected("string_type", "the name or the id of a stored rubric", data["rubric"], ("rubric",))
-    if data.get("labels") and "criteria" not in data and "rubric" not in data:
-        message = "labels need criteria: write them, or name a stored rubric (rubric: NAME)"
-        entry.add("missing", message, ("labels",))
-
-
 def rubric_name(text: str) -> str:
     """Return a valid rubric name made of the id of a prompt or the name of a file."""
     name = text.strip().replace("@", "-")
@@ -131,22 +124,18 @@ def rubric_name(text: str) -> str:
     return name
 
 
-def numbered_keys(names: list[str]) -> list[str]:
-    """Return keys of criteria: the names, numbered where one is repeated."""
+def keys_of(names: Iterable[str | None]) -> list[str]:
+    """Return keys of criteria: their names where they can be keys, else c1, c2 …; repeated ones are numbered."""
+    cut = [(name or "").strip()[:MAX_NAME_LENGTH] or f"c{number}" for number, name in enumerate(names, start=1)]
     keys: dict[str, None] = {}
-    taken, numbered = set(names), dict[str, Iterator[str]]()
-    for name in names:
+    taken, numbered = set(cut), dict[str, Iterator[str]]()
+    for name in cut:
+        key = name
         if name in keys:
             free = numbered.setdefault(name, numbered_names(name))
-            name = next(key for key in free if key not in keys and key not in taken)  # noqa: PLW2901
-        keys[name] = None
+            key = next(one for one in free if one not in keys and one not in taken)
+        keys[key] = None
     return list(keys)
-
-
-def keys_of(names: list[str | None]) -> list[str]:
-    """Return keys of criteria: their names where they can be keys, else c1, c2 and so on by place."""
-    cut = [(name or "").strip()[:MAX_NAME_LENGTH] or f"c{number}" for number, name in enumerate(names, start=1)]
-    return numbered_keys(cut)
 
 
 def prompt_fields(entry: Entry, data: dict[str, Any]) -> dict[str, Any] | None:
@@ -337,21 +326,6 @@ def _expanded(entry: Entry, item: dict[str, Any], number: int, criteria: Mapping
     return fields
 
 
-def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> None:
-    """Write records so that `read` returns equal ones: JSONL, or YAML documents for people."""
-    for record in records:
-        data = plain(record)
-        if yaml:
-            write(data, stream)
-        else:
-            stream.write(strict_json.dump(data) + "\n")
-
-
-def rows(record: Record) -> Iterator[dict[str, Any]]:
-    """Yield the one row of a record."""
-    yield plain(record)
-
-
 def matches(first: Any) -> bool:
     """Return whether a file with this first record has this format: criteria that have a text, or are one."""
     if not isinstance(first, dict) or "criteria" not in first:
@@ -360,78 +334,12 @@ def matches(first: Any) -> bool:
     return not (isinstance(criteria, list) and any(isinstance(one, dict) and "requirement" in one for one in criteria))
 
 
-def plain(record: Record) -> dict[str, Any]:
-    """Return the record as plain data in this format, without the fields that have their defaults."""
-    data: dict[str, Any] = {"id": record.id} if record.id is not None else {}
-    if record.name:
-        data["name"] = record.name
-    if record.prompt is not None:
-        fields = record.prompt.model_dump(mode="json", exclude_defaults=True)
-        messages = fields.pop("messages")
-        text = messages[0]["content"]
-        is_text = len(messages) == 1 and messages[0]["role"] == "user" and text.strip() and not text.endswith("\n")
-        data |= {"prompt": text if is_text else messages, **fields}
-    if record.rubric is not None:
-        data |= record.rubric.model_dump(mode="json", exclude_defaults=True)
-        for fields, criterion in zip(data["criteria"], record.rubric.criteria, strict=True):
-            if "scale" in fields:  # its kind is a default too, and must not be left out
-                fields["scale"]["kind"] = criterion.scale.kind
-            if "weight" in fields and criterion.weight.is_integer():
-                fields["weight"] = int(criterion.weight)
-        if record.rubric.examples:
-            data["examples"] = list(map(_plain_example, record.rubric.examples))
-    if record.completions:
-        data["completions"] = [
-            {"text": completion.text, **completion.model_dump(mode="json", exclude_defaults=True)}
-            for completion in record.completions
-        ]
-    given = record.given_labels or tuple(GivenLabel(label=label) for label in record.labels)
-    if any(one.label.note is not None for one in given):
-        data["labels"] = [_plain_label(one) for one in given]
-    elif given:
-        by_key = data["labels"] = dict[str, dict[str, Any]]()
-        for one in given:
-            by_key.setdefault(one.label.criterion, {})[one.label.annotator] = _plain_label(one)["value"]
-    if record.rubric_ref is not None:
-        data["rubric"] = record.rubric_ref
-    return data
-
-
-def _plain_label(given: GivenLabel) -> dict[str, Any]:
-    fields = given.label.model_dump(mode="json", exclude_none=True)
-    return fields | {"value": given.label.value if given.level is None else given.level}
-
-
-def _plain_example(example: RubricExample) -> dict[str, Any]:
-    """Return an example as plain data that is read back equal."""
-    fields = example.model_dump(mode="json", exclude_defaults=True)
-    if example.prompt is not None and example.prompt == Prompt.of(example.prompt.text):
-        fields["prompt"] = example.prompt.text + "\n" * example.prompt.text.endswith("\n")
-    for key, expected in (example.verdicts or {}).items():
-        if expected.number is not None:
-            fields["verdicts"][key] = plain_weight(expected.number)
-    if example.reward is not None and example.reward.number is not None:
-        fields["reward"] = plain_weight(example.reward.number)
-    return fields
-
-
-def plain_weight(weight: float) -> float:
-    """Return a weight as an integer where it is one, so that files look as people write them."""
-    return int(weight) if weight.is_integer() else weight
-
-
 def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
     """Yield the errors in the formula and in the checks of a rubric with valid fields."""
     try:
         reward.check_formula(rubric)
     except FormulaError as error:
         yield location.error("formula", str(error), ("formula",))
-    yield from _check_errors(rubric, location, check)
-    for path, message in reward.example_reward_errors(rubric):
-        yield location.error("value_error", message, path)
-
-
-def _check_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
     for number, criterion in enumerate(rubric.criteria):
         if check is None or criterion.check is None:
             continue
@@ -443,3 +351,5 @@ def _check_errors(rubric: Rubric, location: Location, check: RubricCheck | None)
             if (*location.root, "criteria", number, *short) in location.positions:
                 steps[:2] = short
             yield location.error("check", f"{error}; {error.hint}", ("criteria", number, *steps))
+    for path, message in reward.example_reward_errors(rubric):
+        yield location.error("value_error", message, path)

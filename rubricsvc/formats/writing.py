@@ -7,60 +7,95 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
+
+import yaml
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import containers, native, yaml_records
-from rubricsvc.formats.containers import neutralized
-from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location
-from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.mapping import FORMATS, builtin
-from rubricsvc.formats.native import plain_weight, rubric_errors
-from rubricsvc.formats.record import Entry, Record, Row
+from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
+from rubricsvc.formats.mapping import FORMATS, Reader
+from rubricsvc.formats.native import rubric_errors
+from rubricsvc.formats.record import Entry, FileErrors, GivenLabel, InvalidFileError, Location, Record, Row
 from rubricsvc.graders.written import grader_of
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
-_CANARY = "canary:"
 
 
-def _rubric_in(record: Record, format: str) -> Rubric:
-    if record.rubric is None:
-        raise InvalidError(f"{format} needs a rubric, and the record has none", hint="choose --format native")
-    return record.rubric
+def plain(record: Record) -> dict[str, Any]:
+    """Return the record as plain data in this format, without the fields that have their defaults."""
+    data: dict[str, Any] = {"id": record.id} if record.id is not None else {}
+    if record.name:
+        data["name"] = record.name
+    if record.prompt is not None:
+        fields = record.prompt.model_dump(mode="json", exclude_defaults=True)
+        messages = fields.pop("messages")
+        text = messages[0]["content"]
+        is_text = len(messages) == 1 and messages[0]["role"] == "user" and text.strip() and not text.endswith("\n")
+        data |= {"prompt": text if is_text else messages, **fields}
+    if record.rubric is not None:
+        data |= record.rubric.model_dump(mode="json", exclude_defaults=True)
+        for fields, criterion in zip(data["criteria"], record.rubric.criteria, strict=True):
+            if "scale" in fields:  # its kind is a default too, and must not be left out
+                fields["scale"]["kind"] = criterion.scale.kind
+            if "weight" in fields:
+                fields["weight"] = plain_number(criterion.weight)
+        for fields, example in zip(data.get("examples", ()), record.rubric.examples or (), strict=True):
+            if example.prompt is not None and example.prompt == Prompt.of(example.prompt.text):
+                fields["prompt"] = example.prompt.text + "\n" * example.prompt.text.endswith("\n")
+            for key, expected in (example.verdicts or {}).items():
+                if expected.number is not None:
+                    fields["verdicts"][key] = plain_number(expected.number)
+            if example.reward is not None and example.reward.number is not None:
+                fields["reward"] = plain_number(example.reward.number)
+    if record.completions:
+        data["completions"] = [
+            {"text": completion.text, **completion.model_dump(mode="json", exclude_defaults=True)}
+            for completion in record.completions
+        ]
+    given = record.given_labels or tuple(GivenLabel(label=label) for label in record.labels)
+    values = [one.label.value if one.level is None else one.level for one in given]
+    if any(one.label.note is not None for one in given):
+        labels = (one.label.model_dump(mode="json", exclude_none=True) for one in given)
+        data["labels"] = [{**label, "value": value} for label, value in zip(labels, values, strict=True)]
+    elif given:
+        by_key = data["labels"] = dict[str, dict[str, Any]]()
+        for one, value in zip(given, values, strict=True):
+            by_key.setdefault(one.label.criterion, {})[one.label.annotator] = value
+    if record.rubric_ref is not None:
+        data["rubric"] = record.rubric_ref
+    return data
 
 
-def _prompt_in(record: Record, format: str) -> Prompt:
-    if record.prompt is None:
-        message = f"{format} needs a prompt, and rubric {record.name!r} is for any prompt"
-        raise InvalidError(message, hint="choose a format without prompts, such as native", path="prompt")
-    return record.prompt
+def plain_number(number: float) -> float:
+    """Return a number as an integer where it is one, so that files look as people write them."""
+    return int(number) if number.is_integer() else number
 
 
-def _messages(prompt: Prompt) -> list[Row]:
-    return [message.openai for message in prompt.messages]
+def _messages(record: Record) -> list[Row]:
+    return [one.openai for one in record.prompt.messages] if record.prompt else []
 
 
-def _healthbench(record: Record) -> Iterator[Row]:
-    rubric, prompt = _rubric_in(record, "healthbench"), _prompt_in(record, "healthbench")
+def _healthbench(record: Record, rubric: Rubric) -> Iterator[Row]:
     items = [
-        {"criterion": one.text, "points": plain_weight(one.weight), "tags": list(one.tags)} for one in rubric.criteria
+        {"criterion": one.text, "points": plain_number(one.weight), "tags": list(one.tags)} for one in rubric.criteria
     ]
-    canary = next((tag.removeprefix(_CANARY) for tag in prompt.tags if tag.startswith(_CANARY)), None)
-    tags = [tag for tag in prompt.tags if not tag.startswith(_CANARY)]
-    line: Row = {"prompt_id": record.id or record.name or "1", "prompt": _messages(prompt), "rubrics": items}
+    given = record.prompt.tags if record.prompt else ()
+    canary = next((tag.removeprefix("canary:") for tag in given if tag.startswith("canary:")), None)
+    tags = [tag for tag in given if not tag.startswith("canary:")]
+    line: Row = {"prompt_id": record.id or record.name or "1", "prompt": _messages(record), "rubrics": items}
     yield line | {"example_tags": tags} | ({"canary": canary} if canary else {})
 
 
-def _verl(record: Record) -> Iterator[Row]:
+def _verl(record: Record, rubric: Rubric) -> Iterator[Row]:
     """Yield the row of a rubric; a check becomes a rule where verl-rubric has its function."""
-    rubric, prompt = _rubric_in(record, "verl"), _prompt_in(record, "verl")
     items: list[Row] = []
     for place, criterion in enumerate(rubric.criteria, start=1):
         tags: Row = {"key": criterion.key} if criterion.key != f"c{place}" else {}
@@ -71,16 +106,21 @@ def _verl(record: Record) -> Iterator[Row]:
         if criterion.tags:
             tags["tags"] = list(criterion.tags)
         items.append({"criterion": criterion.text, "points": criterion.weight, "tags": tags})
-    source, ability, *_ = (*prompt.tags, "", "")
-    model = {"style": "rubric", "rubrics": items, "ground_truth": prompt.reference or ""}
-    shared: Row = {"prompt": _messages(prompt), "reward_model": model}
+    source, ability, *_ = (*(record.prompt.tags if record.prompt else ()), "", "")
+    model = {
+        "style": "rubric",
+        "rubrics": items,
+        "ground_truth": (record.prompt.reference if record.prompt else None) or "",
+    }
+    shared: Row = {"prompt": _messages(record), "reward_model": model}
     extra = shared | ({"index": record.id} if record.id else {})
     yield {**shared, "data_source": source, "ability": ability, "extra_info": extra}
 
 
 def _verl_rule(check: Check) -> tuple[str, Row] | None:
     """Return the function of verl-rubric, or the class of IFEval, that decides as a check does; None without one."""
-    classes = {instruction: name for name, instruction in builtin("verl").tables["ifeval"].items()}
+    verl = FORMATS["verl"]
+    classes = {one: name for name, one in verl.mapping.tables["ifeval"].items()} if isinstance(verl, Reader) else {}
     match check.name, check.args:
         case "math", {"answer": answer, **others} if not others:
             return "math_verify", {"answer": answer}
@@ -93,39 +133,35 @@ def _verl_rule(check: Check) -> tuple[str, Row] | None:
     return None
 
 
-def _openai_grader(record: Record) -> Iterator[Row]:
+def _openai_grader(record: Record, rubric: Rubric) -> Iterator[Row]:
     """Yield the grader of a rubric, beside its item where there is a prompt."""
-    grader = grader_of(_rubric_in(record, "openai_grader"), record.name)
+    grader = grader_of(rubric, record.name)
     if record.prompt is None:
         yield grader
         return
     item: Row = dict(record.prompt.item or {})
-    item.setdefault("messages", _messages(record.prompt))
+    item.setdefault("messages", _messages(record))
     if record.prompt.reference is not None:
         item.setdefault("reference", record.prompt.reference)
     yield {"item": item, "grader": grader} | ({"id": record.id} if record.id else {})
 
 
-def _criteria_csv(record: Record) -> Iterator[Row]:
+def _criteria_csv(record: Record, rubric: Rubric) -> Iterator[Row]:
     prompt = record.prompt.text if record.prompt else ""
-    for one in _rubric_in(record, "criteria_csv").criteria:
-        fields = {"criterion": one.text, "weight": plain_weight(one.weight), "key": one.key}
+    for one in rubric.criteria:
+        fields = {"criterion": one.text, "weight": plain_number(one.weight), "key": one.key}
         fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
         fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
         yield {"id": record.id or "", "name": record.name, "prompt": prompt, **fields}
 
 
-def _native(record: Record) -> Iterator[Row]:
-    yield native.plain(record)
-
-
-WRITERS: dict[str, Callable[[Record], Iterator[Row]]] = {
-    "native": _native,
+_ROWS: dict[str, Callable[[Record, Rubric], Iterator[Row]]] = {
     "healthbench": _healthbench,
     "verl": _verl,
     "openai_grader": _openai_grader,
     "criteria_csv": _criteria_csv,
 }
+WRITERS = ("native", *_ROWS)
 
 
 @dataclass
@@ -138,18 +174,17 @@ class Losses:
     def add(self, written: Record, read: Record | None) -> None:
         """Count the fields in which a record differs from what is read back."""
         self.records += 1
-        before, after = native.plain(written), native.plain(read) if read is not None else {}
-        self.fields.update(set(_differences(before, after)))
-
-
-def _differences(before: Row, after: Row) -> Iterator[str]:
-    for name in before.keys() | after.keys():
-        old, new = before.get(name), after.get(name)
-        if name == "criteria" and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-            for one, other in zip(old, new, strict=True):
-                yield from (f"criteria[].{key}" for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-        elif old != new:
-            yield name
+        before, after = plain(written), plain(read) if read is not None else {}
+        for name in before.keys() | after.keys():
+            old, new = before.get(name), after.get(name)
+            if name == "criteria" and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+                pairs = zip(old, new, strict=True)
+                changed = {
+                    key for one, other in pairs for key in one.keys() | other.keys() if one.get(key) != other.get(key)
+                }
+                self.fields.update(f"criteria[].{key}" for key in changed)
+            elif old != new:
+                self.fields[name] += 1
 
 
 def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row]:
@@ -160,7 +195,15 @@ def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row
         raise InvalidError(f"the format {format!r} {what}", hint=hint, path="format")
     for record in records:
         try:
-            written = list(WRITERS[format](record))
+            if format == "native":
+                written = [plain(record)]
+            elif record.rubric is None:
+                raise InvalidError(f"{format} needs a rubric, and it has none", hint="choose --format native")
+            elif record.prompt is None and format in ("healthbench", "verl"):
+                hint = "choose a format without prompts, such as native"
+                raise InvalidError(f"{format} needs a prompt, and the rubric is for any", hint=hint, path="prompt")
+            else:
+                written = list(_ROWS[format](record, record.rubric))
             losses.add(record, _read_back(written, record, format))
         except InvalidError as error:
             raise InvalidError(f"{record.name or 'a record'}: {error}", hint=error.hint, path=error.path) from error
@@ -207,7 +250,7 @@ def dump(records: Iterable[Record], out: str | Path, format: str = "native") -> 
     path, losses = Path(out), Losses()
     container = container_of(format, path)
     if container == "parquet":
-        containers.write_parquet(rows(records, format, losses), path)
+        write_parquet(rows(records, format, losses), path)
     else:
         with path.open("w", encoding="utf-8", newline="") as stream:
             write_text(rows(records, format, losses), stream, container)
@@ -229,9 +272,60 @@ def write_text(rows: Iterable[Row], stream: TextIO, container: str) -> None:
         elif container == "json":
             stream.write(("[\n" if first else ",\n") + strict_json.dump(row))
         elif container == "yaml":
-            yaml_records.write(row, stream)
+            write_yaml(row, stream)
         else:
             stream.write(strict_json.dump(row) + "\n")
         first = False
     if container == "json":
         stream.write("[]\n" if first else "\n]\n")
+
+
+_ESCAPED = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+"""Characters that YAML folds, forbids or takes for the end of a line: NEL, controls, a byte order mark."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that YAML 1.1 or 1.2 reads as something else, and writes long text as a block."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    if _ESCAPED.search(value) or any(pattern.fullmatch(value) for pattern in SCALARS.values()):
+        style = '"'  # the only style with escapes
+    return dumper.represent_scalar(YAML_TAG + "str", value, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def write_yaml(data: dict[str, Any], stream: TextIO) -> None:
+    """Write one document, beginning with ``---``, that any reader of YAML 1.1 or 1.2 reads back as it was."""
+    yaml.dump(data, stream, Dumper=_Dumper, allow_unicode=True, sort_keys=False, explicit_start=True, width=110)
+
+
+def write_parquet(rows: Iterable[Row], path: Path) -> None:
+    """Write all rows to a Parquet file, whose columns are those that the rows have.
+
+    Raises:
+        InvalidError: pyarrow is not installed, or a column has values of several types.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise InvalidError("pyarrow is not installed", hint="pip install 'rubricsvc[parquet]'") from None
+    try:
+        parquet.write_table(pa.Table.from_pylist([_filled(row) for row in rows]), path, compression="zstd")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        message = f"a row does not fit into Parquet: {error}"
+        raise InvalidError(message, hint="write JSON lines: --out FILE.jsonl") from error
+
+
+def _filled(value: Any) -> Any:
+    """Return a value without empty mappings, which Parquet has no type for."""
+    if isinstance(value, dict):
+        return {name: _filled(item) for name, item in value.items() if item != {}}
+    return [_filled(item) for item in value] if isinstance(value, list) else value

@@ -25,10 +25,10 @@ def text(name: str, prompt: str | None = None) -> str:
     content = _FILES[name].read_text(encoding="utf-8")
     if prompt is None:
         return content
-    from rubricsvc.formats.yaml_records import write
+    from rubricsvc.formats.writing import write_yaml
 
     stream = StringIO()
-    write({"name": f"{name}-{sha256(prompt.encode()).hexdigest()[:8]}", "prompt": prompt}, stream)
+    write_yaml({"name": f"{name}-{sha256(prompt.encode()).hexdigest()[:8]}", "prompt": prompt}, stream)
     return content.replace(f"name: {name}\n", stream.getvalue().removeprefix("---\n"), 1)
 
 

@@ -23,7 +23,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.shingles import copy_groups
-from rubricsvc.formats.containers import neutralized
+from rubricsvc.formats.input_file import neutralized
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery
 from rubricsvc.services import job_results
 from rubricsvc.store import jobs, labels

@@ -17,10 +17,9 @@ from rubricsvc.core.rubric import Rubric, check_min_coverage
 from rubricsvc.core.states import APPROVED, IMPORTED, RubricState
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
-from rubricsvc.formats import InputFile, Record, RubricCheck, lines
-from rubricsvc.formats.errors import FieldError, FileErrors, Location, file_error
-from rubricsvc.formats.lines import CompletionLine, LabelLine
-from rubricsvc.formats.record import GivenLabel
+from rubricsvc.formats import InputFile, Record, RubricCheck, documents
+from rubricsvc.formats.documents import CompletionLine, LabelLine
+from rubricsvc.formats.record import FieldError, FileErrors, GivenLabel, Location, file_error
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.methods import takes
@@ -114,11 +113,8 @@ def import_file(
     importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage, rubric_name, edit)
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
     if format is None and mapping is None and not file.is_folder:
-        first = file.first()
-        if lines.is_label(first):
-            kind = LABELS if LABELS in kinds else RECORDS
-        elif COMPLETIONS in kinds and lines.is_completion(first):
-            kind = COMPLETIONS
+        found = documents.kind_of(file.first())
+        kind = found if found is not None and found in kinds else RECORDS
     if kind == LABELS:
         importer.add_labels()
     elif kind == COMPLETIONS:
@@ -285,7 +281,7 @@ class _Importer:
 
     def lines(self) -> Iterator[tuple[int, Completion]]:
         """Yield the completions of a file of completions, with their prompt ids."""
-        for line, location in self.file.parse(lines.read_completion):
+        for line, location in self.file.parse(documents.read_completion):
             prompt_id = self._prompt_of(line, location)
             if prompt_id is not None and (self.skip_invalid or not self.file.errors.count):
                 yield prompt_id, line.completion
@@ -309,7 +305,7 @@ class _Importer:
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
         known: dict[int | str, tuple[int, Rubric]] = {}
-        for line, location in self.file.parse(lines.read_label):
+        for line, location in self.file.parse(documents.read_label):
             try:
                 if line.rubric not in known:
                     row = rubrics.get(self.session, line.rubric)

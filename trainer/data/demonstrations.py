@@ -18,8 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats.documents import CompletionLine, read_all
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.lines import CompletionLine, read_all
 from trainer.config import RunConfig
 from trainer.data.tasks import Task, content_key, counted
 from trainer.policies.policy import Policy, context_of

@@ -11,7 +11,6 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from io import StringIO
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -38,7 +37,6 @@ from rubricsvc.core.passport import (
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from rubricsvc.formats.documents import dump_passport
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.config import JudgeTrainConfig
@@ -238,10 +236,8 @@ def write_judge(folder: Path, judge: Judge) -> None:
 
 def write_passport(folder: Path, passport: Passport) -> None:
     """Write ``passport.json`` beside the weights."""
-    text = StringIO()
-    dump_passport(passport, text)
     with _writing(folder):
-        replace_text(folder / PASSPORT_FILE, text.getvalue())
+        replace_text(folder / PASSPORT_FILE, passport.model_dump_json(exclude_none=True) + "\n")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats.documents import dump_passport
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.calibration_fit import MIN_LABELS, MIN_PROMPTS
 from rubricsvc.store.session import Database
@@ -114,7 +113,7 @@ def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: 
 def passport(tmp_path: Path) -> Path:
     path = tmp_path / "passport.json"
     with path.open("w") as stream:
-        dump_passport(made_passport(), stream)
+        stream.write(made_passport().model_dump_json(exclude_none=True) + "\n")
     return path
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.formats.lines import CompletionLine
+from rubricsvc.formats.documents import CompletionLine
 from tests.model.trainer.tiny import RUBRIC, SAMPLING, TASKS, tiny_config, tiny_policy
 from tests.tiny_model import tiny_model
 from trainer.config import TrainConfig

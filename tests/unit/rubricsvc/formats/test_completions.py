@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats import InputFile
-from rubricsvc.formats.lines import CompletionLine, is_completion, read_completion
+from rubricsvc.formats.documents import CompletionLine, kind_of, read_completion
 
 
 def read_all(path: Path, text: str) -> tuple[list[CompletionLine], InputFile]:
@@ -26,7 +26,7 @@ def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
     refs = [line.prompt_id for line in lines]
     assert texts == ["A", "", "last"]
     assert refs == [None, 7, "ext"]
-    assert is_completion(InputFile(tmp_path / "c.jsonl").first())
+    assert kind_of(InputFile(tmp_path / "c.jsonl").first()) == "completions"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.formats.containers import neutralized
+from rubricsvc.formats.input_file import neutralized
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "'=", "''@", " =", "\u00a0+"])

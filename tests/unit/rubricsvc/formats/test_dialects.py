@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, dump, lines, load, native
+from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, documents, dump, load, writing
+from rubricsvc.formats.input_file import read_yaml
 from rubricsvc.formats.writing import WRITERS
-from rubricsvc.formats.yaml_records import read
 from tests.unit.rubricsvc.formats.invalid import errors_of
 
 FILE = Path(__file__).with_name("dialects.yaml")
-CASES: dict[str, Any] = {case["name"]: case for case, _, _ in read(FILE.read_text(encoding="utf-8"), FILE.name)}
+CASES: dict[str, Any] = {case["name"]: case for case, _, _ in read_yaml(FILE.read_text(encoding="utf-8"), FILE.name)}
 AMBIGUOUS = {"dr_tulu", "open_instruct", "ldc"}
 """Formats that look the same as another one."""
 
@@ -33,7 +33,7 @@ def write(folder: Path, name: str, content: Any = None) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_load_reads_the_records_of_each_format(name: str, tmp_path: Path) -> None:
     records = load(write(tmp_path, name), CASES[name]["format"])
-    assert [native.plain(record) | {"line": record.location.line} for record in records] == CASES[name]["records"]
+    assert [writing.plain(record) | {"line": record.location.line} for record in records] == CASES[name]["records"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -129,7 +129,11 @@ HARBOR = CASES["harbor"]["content"]
     [
         ("harbor", HARBOR + '\n[scoring]\naggregation = "threshold"\n', [(31, "scoring.aggregation")]),
         ("harbor", HARBOR + '\n[scoring]\naggregation = "median"\n', [(31, "scoring.aggregation")]),
-        ("harbor", HARBOR + '\n[scoring]\naggregation = "required-pass"\n', [(17, "criterion[2]")]),
+        (
+            "harbor",
+            HARBOR + '\n[scoring]\naggregation = "required-pass"\n',
+            [(17, "criterion[2]"), (23, "criterion[3]")],
+        ),
         ("harbor", HARBOR + "[judge2]\n", [(29, "judge2")]),
         ("canvas", CASES["canvas"]["content"] + "Other,X,,true,A,,4\n", [(4, "[0].Rating Points")]),
         (
@@ -154,8 +158,8 @@ def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
 
 def test_detect_distinguishes_truthfulqa_from_completions() -> None:
     row = CASES["truthfulqa"]["content"][0]
-    assert not lines.is_completion(row)
-    assert lines.is_completion(row | {"prompt": "Q: What is the sky?"})
+    assert documents.kind_of(row) is None
+    assert documents.kind_of(row | {"prompt": "Q: What is the sky?"}) == "completions"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Price, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.errors import NotFoundError
 from rubricsvc.formats.documents import dump_judge, load_judges
-from rubricsvc.formats.errors import InvalidFileError
+from rubricsvc.formats.record import InvalidFileError
 
 DOCS = Path(__file__).parents[4] / "docs" / "judges.md"
 NESTED = (Endpoint, Sampling, Voting, Thinking, Comparison, TrajectoryOptions, Price)

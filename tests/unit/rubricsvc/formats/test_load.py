@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.formats import FieldError, InvalidFileError, containers, input_file, load
-from rubricsvc.formats.errors import MAX_LISTED
+from rubricsvc.formats import FieldError, InvalidFileError, input_file, load
+from rubricsvc.formats.record import MAX_LISTED
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
 
@@ -98,7 +98,7 @@ def test_load_reports_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 def test_load_reports_too_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "MAX_LINE", 1000)
+    monkeypatch.setattr(input_file, "MAX_LINE", 1000)
     error = only_error(write(tmp_path, "r.jsonl", GOOD + '{"prompt": "' + "x" * 5000 + '"}\n' + GOOD))
     assert (error.line, error.code) == (2, "line_too_long")
 

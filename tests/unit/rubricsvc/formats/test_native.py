@@ -12,7 +12,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.formats import HIDDEN, InputFile, Record, load
-from rubricsvc.formats.native import dump, plain
+from rubricsvc.formats.writing import plain, write_text
 
 SHORT = """\
 id: q1
@@ -191,7 +191,7 @@ def records(draw: st.DrawFn) -> Record:
 @given(given_records=st.lists(records(), min_size=1, max_size=3), as_yaml=st.booleans())
 def test_dump_can_be_read_back(given_records: list[Record], as_yaml: bool) -> None:
     stream = StringIO()
-    dump(given_records, stream, yaml=as_yaml)
+    write_text(map(plain, given_records), stream, "yaml" if as_yaml else "jsonl")
     with TemporaryDirectory() as folder:
         path = write(Path(folder), "r.yaml" if as_yaml else "r.jsonl", stream.getvalue())
         assert list(load(path, "native")) == given_records
@@ -212,14 +212,14 @@ def test_load_raises_only_format_errors_for_random_yaml(text: str) -> None:
 def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
     import re
 
-    from rubricsvc.formats import lines, native
+    from rubricsvc.formats import documents, native
 
     text = (Path(__file__).resolve().parents[4] / "docs" / "formats.md").read_text(encoding="utf-8")
-    for field in {*native.FIELDS, *lines.COMPLETION_FIELDS, *lines.LABEL_FIELDS, *Criterion.model_fields}:
+    for field in {*native.FIELDS, *documents.COMPLETION_FIELDS, *documents.LABEL_FIELDS, *Criterion.model_fields}:
         assert f"`{field}`" in text, field
     blocks = [one for one in re.findall(r"```(yaml|json)\n(.*?)```", text, re.DOTALL) if not one[1].startswith("about")]
     assert [kind for kind, _ in blocks] == ["yaml", "json", "json"]
-    readers = (native.read, lines.read_completion, lines.read_label)
+    readers = (native.read, documents.read_completion, documents.read_label)
     for (kind, block), read in zip(blocks, readers, strict=True):
         path = write(tmp_path, f"example.{kind}l" if kind == "json" else "example.yaml", block)
         file = InputFile(path)

@@ -13,8 +13,8 @@ from rubricsvc.core.rubric import Numeric, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
-from rubricsvc.formats.native import plain
 from rubricsvc.formats.openai_grader import parse
+from rubricsvc.formats.writing import plain
 from rubricsvc.graders.model import rubric_of
 from tests.unit.rubricsvc.formats.invalid import errors_of
 

@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.formats import InvalidFileError, Record, load
-from rubricsvc.formats.native import dump
+from rubricsvc.formats.writing import plain, write_text
 from workers.scoring.questions import questions_of
 
 CRITERIA = """\
@@ -75,7 +75,7 @@ def test_examples_are_read_with_their_short_forms(tmp_path: Path) -> None:
 @pytest.mark.parametrize("yaml", [False, True])
 def test_dump_writes_examples_that_are_read_back(yaml: bool, tmp_path: Path) -> None:
     record, stream = read(tmp_path, GOOD), StringIO()
-    dump([record], stream, yaml=yaml)
+    write_text([plain(record)], stream, "yaml" if yaml else "jsonl")
     file = tmp_path / ("back.yaml" if yaml else "back.jsonl")
     file.write_text(stream.getvalue(), encoding="utf-8")
     (back,) = load(file)
