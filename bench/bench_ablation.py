@@ -32,9 +32,9 @@ from rubricsvc.core.passport import Ablation, Row
 from rubricsvc.formats.documents import load_passport
 from trainer.judge_training import evaluation
 from trainer.judge_training.config import JudgeTrainConfig, load_config
+from trainer.judge_training.data import Example, Question, questions, sample
 from trainer.judge_training.evaluation import probabilities
-from trainer.judge_training.examples import Example, Question, questions, sample
-from trainer.judge_training.run import Prepared, export, load_data, open_base, write_passport
+from trainer.judge_training.run import Prepared, export, load_data, open_base, write
 from trainer.judge_training.training import encode, train
 from workers.engines.local.weights import PASSPORT_FILE
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.judge:
         passport = load_passport(options.judge / PASSPORT_FILE)
         found = tuple(ablations(pairs, scores, options.steps))
-        write_passport(options.judge, passport.model_copy(update={"ablations": found}))
+        write(options.judge, passport.model_copy(update={"ablations": found}))
 
 
 def shortened(config: JudgeTrainConfig, steps: int) -> JudgeTrainConfig:

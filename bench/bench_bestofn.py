@@ -24,7 +24,7 @@ from rubricsvc.formats import writing
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
 from trainer.judge_training.config import SplitConfig
-from trainer.judge_training.examples import Example, side_of
+from trainer.judge_training.data import Example, side_of
 
 SPLIT, SEED = SplitConfig(test=0.2, validation=0.03), 0
 """The split of `recipes/embedded_judge/embedded.toml`."""

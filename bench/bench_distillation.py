@@ -32,7 +32,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.untrusted import clean
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from trainer.judge_training.config import load_config
-from trainer.judge_training.examples import Example
+from trainer.judge_training.data import Example
 
 SEED = 11
 SURE = 0.9

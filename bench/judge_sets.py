@@ -27,8 +27,7 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import native, writing
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
-from trainer.judge_training.data import labelled_examples
-from trainer.judge_training.examples import Example, Target, merge
+from trainer.judge_training.data import Example, Target, labelled_examples, merge
 
 LONGEST = 4000
 """Characters of a prompt and a completion that are asked about: a small model reads them in seconds."""

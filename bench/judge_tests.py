@@ -1,6 +1,6 @@
 """What a judge is measured on without training: examples that its recipe holds out, and sets that it never sees.
 
-The parts are those of `trainer.judge_training.examples`: a recipe's share of the test, its seed and the families of
+The parts are those of `trainer.judge_training.data`: a recipe's share of the test, its seed and the families of
 criteria that it holds out name what was not trained on. The questions are made again, with another seed.
 """
 
@@ -27,8 +27,8 @@ from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import UnavailableError
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
+from trainer.judge_training.data import Example, Part, Question, side_of
 from trainer.judge_training.evaluation import By
-from trainer.judge_training.examples import Example, Part, Question, side_of
 
 SEED = 2026
 """Of the questions; a training's own seed makes others of the same texts."""

@@ -27,8 +27,7 @@ from rubricsvc.collections.sources import python_reference
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
 from trainer.judge_training.config import FileData, JudgeTrainConfig, QuestionData, load_config
-from trainer.judge_training.data import load_dataset, question_line
-from trainer.judge_training.examples import Example, side_of
+from trainer.judge_training.data import Example, load_dataset, question_line, side_of
 
 RECIPE = Path(__file__).with_name("embedded.toml")
 COUNTS = {

@@ -18,7 +18,7 @@ from recipes.embedded_judge import load_yaml
 from recipes.embedded_judge.damaged import Wordings
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 SOURCE = "arithmetic"
 

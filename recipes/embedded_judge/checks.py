@@ -23,7 +23,7 @@ from recipes.embedded_judge.edits import ARRANGED, EDITS, FIRST, LAST, added, se
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 from workers.checks.registry import CHECKS, CheckResult
 
 SOURCE = "checks"

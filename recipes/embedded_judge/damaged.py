@@ -10,7 +10,7 @@ from recipes.embedded_judge.edits import sentences
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from recipes.embedded_judge.alterations.tables import base_forms, third_person, 
 from recipes.embedded_judge.edits import sentences
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Completion, Document, Prompt
-from trainer.judge_training.examples import Example
+from trainer.judge_training.data import Example
 
 SHORTEST, LONGEST = 6, 30
 """Words of a sentence."""

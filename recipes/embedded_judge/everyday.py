@@ -18,7 +18,7 @@ from recipes.embedded_judge.edits import sentences
 from recipes.embedded_judge.swapped import Neighbours
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 SOURCE = "everyday"
 

@@ -14,7 +14,7 @@ from random import Random
 from recipes.embedded_judge import load_yaml
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 SOURCE = "hard_negatives"
 

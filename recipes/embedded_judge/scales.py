@@ -7,7 +7,7 @@ from random import Random
 
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 SOURCE = "scales"
 

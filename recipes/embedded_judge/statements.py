@@ -18,7 +18,7 @@ from recipes.embedded_judge.paraphrase import paraphrase
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 _CONDITION = re.compile(
     r"\b(?:if|when|while|where|whether|unless|until|which|that|who|whose|may|some|other|any)\b", re.IGNORECASE

@@ -12,7 +12,7 @@ from recipes.embedded_judge.damaged import Wordings
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, cut
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.data import Example, Target
 
 SOURCE = "swapped"
 

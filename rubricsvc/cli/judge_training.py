@@ -68,7 +68,9 @@ def train(
     echo("loading the data")
     with ExitStack() as stack:
         prepared = load_data(loaded, cache(lambda: stack.enter_context(local_service()).judges))
-    plan, sizes = prepared.plan(loaded), prepared.sizes()
+    hidden = {"digest", "license", "pairs"}
+    plan = [one.model_dump(mode="json", exclude=hidden) for one in prepared.sources(loaded)]
+    sizes = {name: len(part) for name, part in prepared.split.parts.items()} | {"left_out": prepared.split.left_out}
     if dry_run and as_json:
         print_json({"data": plan, "split": sizes})
         return

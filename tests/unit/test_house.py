@@ -126,7 +126,7 @@ OVER_BUDGET = {
     "workers/authoring": 2_230,
     "workers": 12_320,
     "trainer/environments": 1_310,
-    "trainer/judge_training": 1_810,
+    "trainer/judge_training": 1_740,
     "trainer": 12_350,
     "rubricsvc workers trainer migrations": 60_810,
 }

@@ -1,24 +1,120 @@
-"""The data sets of a training: labels and verdicts of the database, files of labels, questions by construction."""
+"""Examples of judge training, their split into parts, and where they come from.
+
+An example is a completion with the verdicts that a judge should give on it. It comes from labels and verdicts of the
+database, from files of labels, or from questions whose answers are known by construction.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.rubric import Criterion
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, Record, detect, stream
 from rubricsvc.services.judges import Judges
-from trainer.judge_training.config import DataConfig, FileData, JudgeTrainConfig, LabelData, QuestionData, VerdictData
-from trainer.judge_training.examples import Example, Target, merge
+from trainer.judge_training.config import DataConfig, FileData, LabelData, SplitConfig, VerdictData
 
 OpenStore = Callable[[], Judges]
-_EXAMPLE = TypeAdapter(Example)
+Part = Literal["train", "validation", "test"]
+MIN_LABELS: dict[Part, int] = {"train": 100, "validation": 20, "test": 20}
+"""Labels that a part needs."""
+MIN_EACH_CLASS = 10
+"""Labels of each class that a part needs."""
+MAX_LISTED = 10
+"""Names that an error lists."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The verdict that a judge should give on one criterion.
+
+    Attributes:
+        criterion: The criterion as the judge is asked about it; with its reference or passages, if they are shown.
+        value: Value in [0, 1] on the criterion's scale. Between two levels it is a soft target: a label on which
+            people disagree, or another judge's probability.
+        family: What may be held out together: by default the criterion's text. Criteria of one template
+            (``Mentions "X"``) share a family.
+        variant: How the case was made (``stated``, ``negated``, …), by which tables are broken down; may be empty.
+        levels: Probability of each level of the scale, where a teacher gave them.
+    """
+
+    criterion: Criterion
+    value: float
+    family: str = ""
+    variant: str = ""
+    levels: Mapping[str, float] | None = field(default=None, hash=False)
+
+    @property
+    def family_name(self) -> str:
+        """The name by which the criterion can be held out."""
+        return self.family or self.criterion.text
+
+
+@dataclass(frozen=True)
+class Example:
+    """One completion of a prompt with its targets, which are asked about together.
+
+    Attributes:
+        prompt: What was asked; its reference and documents are shown where the judge's template shows them.
+        completion: The completion to judge.
+        targets: One or more verdicts to learn.
+        source: Name of the data set, for weights and tables.
+        group: What must not be in two parts of a split (a prompt, a passage); by default the prompt's text and
+            documents.
+    """
+
+    prompt: Prompt
+    completion: Completion
+    targets: tuple[Target, ...]
+    source: str
+    group: str = ""
+
+    @property
+    def split_group(self) -> str:
+        """What must not be in two parts: the same for prompts that differ in case, white space or reference only."""
+        return self.group or digest("group", " ".join(self.prompt.text.casefold().split()), self.prompt.documents)
+
+    @property
+    def content(self) -> str:
+        """The SHA-256 of what may be shown of the prompt and the completion."""
+        prompt = self.prompt
+        return digest("example", prompt.text, prompt.reference, prompt.documents, self.completion.full_text)
+
+
+Question = tuple[Example, Target]
+
+
+def rubric_of(example: Example) -> Rubric:
+    """Return the example's questions as a rubric with the keys ``c0``, ``c1``, … in their order."""
+    criteria = (
+        target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
+        for number, target in enumerate(example.targets)
+    )
+    return Rubric(criteria=tuple(criteria))
+
+
+def questions(examples: Iterable[Example]) -> Iterator[Question]:
+    """Return every target with its example."""
+    return ((example, target) for example in examples for target in example.targets)
+
+
+def sample(examples: Sequence[Example], size: int) -> list[Example]:
+    """Return about ``size`` examples: the same share of each source, and at least one, chosen by their content."""
+    by_source: dict[str, list[Example]] = {}
+    for example in sorted(examples, key=lambda one: one.content):
+        by_source.setdefault(example.source, []).append(example)
+    share = min(1.0, size / max(1, len(examples)))
+    return [example for each in by_source.values() for example in each[: max(1, round(share * len(each)))]]
 
 
 @dataclass
@@ -27,14 +123,14 @@ class Dataset:
 
     Attributes:
         license: Its licence, as an SPDX identifier where there is one.
-        examples: Its examples without duplicates; ``source`` is the entry's name.
+        examples: One example for each prompt, completion and source, with one target for each question.
         duplicates: Targets that repeated the question of another on the same completion.
-        contradictions: Questions with different values, whose mean is the target.
+        contradictions: Questions on a completion with different values, whose mean is the soft target.
         left_out: Labels or verdicts that are no target, by reason.
         absent: Why an optional file was left out.
     """
 
-    license: str
+    license: str = "not stated"
     examples: list[Example] = field(default_factory=list)
     duplicates: int = 0
     contradictions: int = 0
@@ -57,50 +153,150 @@ class Dataset:
         return ", ".join(f"{count} {reason}" for reason, count in self.left_out.items() if count)
 
 
-def load_datasets(config: JudgeTrainConfig, open_store: OpenStore) -> dict[str, Dataset]:
-    """Return the data sets by name.
+def merge(examples: Iterable[Example]) -> Dataset:
+    """Merge examples on the same completion, and targets on the same question; different values become their mean."""
+    by_content: dict[tuple[str, str], Example] = {}
+    targets: dict[tuple[str, str], dict[str, list[Target]]] = {}
+    for example in examples:
+        key = (example.source, example.content)
+        by_content.setdefault(key, example)
+        for target in example.targets:
+            targets.setdefault(key, {}).setdefault(target.criterion.question, []).append(target)
+    merged = Dataset()
+    for key, example in by_content.items():
+        kept = []
+        for same in targets[key].values():
+            values = [target.value for target in same]
+            merged.contradictions += len(set(values)) > 1
+            merged.duplicates += len(same) - 1
+            levels = same[0].levels if all(one.levels == same[0].levels for one in same) else None
+            kept.append(replace(same[0], value=sum(values) / len(values), levels=levels))
+        merged.examples.append(replace(example, targets=tuple(kept)))
+    return merged
 
-    Args:
-        config: The training.
-        open_store: Returns the labels and verdicts of the database; called if a data set needs it.
+
+@dataclass
+class Split:
+    """Examples to learn from, to stop by, and to report on; ``left_out`` targets are in no part."""
+
+    train: list[Example] = field(default_factory=list)
+    validation: list[Example] = field(default_factory=list)
+    test: list[Example] = field(default_factory=list)
+    left_out: int = 0
+
+    @property
+    def parts(self) -> dict[Part, list[Example]]:
+        """The examples of each part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+def side_of(name: str, config: SplitConfig, seed: int) -> Part:
+    """Return the part of a group: it depends on its name, so that examples can be added without moving others."""
+    place = int(digest("split", seed, name)[:13], 16) / 16**13
+    if place < config.test:
+        return "test"
+    return "validation" if place < config.test + config.validation else "train"
+
+
+def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Split:
+    """Divide examples by their groups into train, validation and test; refuse too small parts.
+
+    The same prompt with the same completion is in one part only, also where its groups differ; then the test keeps it,
+    or else the validation part. Targets of held-out families are in the test only. What is in no part is counted.
     """
-    return {entry.name: load_dataset(entry, open_store) for entry in config.data}
+    if config.test + config.validation >= 1:
+        message = f"test {config.test:g} and validation {config.validation:g} leave no examples to train on"
+        raise InvalidError(message, hint="choose shares with a sum below 1", path="split.test")
+    examples, result = list(examples), Split()
+    known = {target.family_name for _, target in questions(examples)}
+    if unknown := sorted({*config.held_out} - known):
+        names = sorted(cut(repr(name), 60) for name in known)
+        more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+        hint = f"known are {', '.join(names[:MAX_LISTED])}{more}"
+        raise InvalidError(f"unknown criterion {unknown[0]!r}", hint=hint, path="split.held_out")
+    by_part: dict[Part, list[Example]] = defaultdict(list)
+    for example in examples:
+        by_part[side_of(example.split_group, config, seed)].append(example)
+    taken: set[str] = set()
+    for name in ("test", "validation", "train"):
+        held_out = config.held_out if name != "test" else ()
+        part = [
+            replace(one, targets=tuple(target for target in one.targets if target.family_name not in held_out))
+            for one in by_part[name]
+        ]
+        keys = [content_key(one) for one in part]
+        result.parts[name].extend(one for one, key in zip(part, keys, strict=True) if one.targets and key not in taken)
+        taken.update(key for one, key in zip(part, keys, strict=True) if one.targets)
+    kept = sum(len(list(questions(part))) for part in result.parts.values())
+    result.left_out = sum(len(one.targets) for one in examples) - kept
+    _require_enough(result, config)
+    return result
+
+
+def content_key(example: Example) -> str:
+    """Return the SHA-256 of the prompt's and the completion's words, without regard to case and line breaks."""
+    texts = (example.prompt.text, example.completion.full_text)
+    return digest("shown", *(" ".join(text.casefold().split()) for text in texts))
+
+
+def _require_enough(result: Split, config: SplitConfig) -> None:
+    """Refuse a split with too few targets in a part, or too few of a class: values below 0.5, and the others."""
+    numbers, small = [], []
+    for name, part in result.parts.items():
+        classes = Counter(target.value >= 0.5 for _, target in questions(part))
+        missing = ""
+        if classes.total() < MIN_LABELS[name]:
+            missing = f", at least {MIN_LABELS[name]} are needed"
+        elif min(classes[True], classes[False]) < MIN_EACH_CLASS:
+            missing = f", at least {MIN_EACH_CLASS} of each are needed"
+        numbers.append(f"{name} has {classes.total()} labels, {classes[True]} met and {classes[False]} unmet{missing}")
+        small += [name] if missing else []
+    if small:
+        change = "lower" if "train" in small else "raise"
+        shares = {"test": config.test, "validation": config.validation}
+        fields = [f"split.{name} (now {share:g})" for name, share in shares.items() if {name, "train"} & {*small}]
+        hint = f"add labels, or {change} {' and '.join(fields)}"
+        raise InvalidError("; ".join(numbers), hint=hint, path="split")
+
+
+_EXAMPLE = TypeAdapter(Example)
 
 
 def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
-    """Return the data of one entry; `merge` makes one target of several people's labels."""
-    loaded = Dataset(entry.license)
+    """Return the data of one entry; `merge` makes one target of several people's labels.
+
+    ``open_store`` returns the labels and verdicts of the database; it is called if the data are there.
+    """
+    left_out = Counter[str]()
     found: Iterator[Example]
     if isinstance(entry, LabelData):
         rubrics = [entry.rubric] if entry.rubric else []
         records = open_store().labels(
-            rubric_refs=rubrics, annotators=entry.annotators, job_id=entry.job, left_out=loaded.left_out
+            rubric_refs=rubrics, annotators=entry.annotators, job_id=entry.job, left_out=left_out
         )
-        found = (one for record in records for one in examples_of_record(record, entry.name, loaded.left_out))
+        found = (one for record in records for one in examples_of_record(record, entry.name, left_out))
         missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels list`"
     elif isinstance(entry, VerdictData):
-        found = _verdicts(open_store(), entry, loaded.left_out)
+        found = _verdicts(open_store(), entry, left_out)
         missing = f"score completions with it: `rubricsvc jobs submit FILE --judge {entry.judge}`"
     else:
         paths = [entry.path] if entry.path.exists() else sorted(entry.path.parent.glob(entry.path.name))
         if not paths and entry.optional:
-            loaded.absent = f"no file {entry.path.name}"
-            return loaded
-        found = (one for path in paths or [entry.path] for one in _examples_of_file(path, entry, loaded.left_out))
+            return Dataset(entry.license, absent=f"no file {entry.path.name}")
+        if isinstance(entry, FileData):
+            labelled = partial(labelled_examples, format=entry.format, source=entry.name, left_out=left_out)
+            found = chain.from_iterable(map(labelled, paths or [entry.path]))
+        else:
+            made = chain.from_iterable(map(read_questions, paths or [entry.path]))
+            found = (replace(one, source=entry.name) for one in made)
         missing = "name a file of labelled completions"
-    loaded.examples, loaded.duplicates, loaded.contradictions = merge(found)
+    loaded = replace(merge(found), license=entry.license, left_out=left_out)
     if not loaded.examples:
         counts = f" (left out: {loaded.reasons})" if loaded.reasons else ""
         raise InvalidError(
             f"{entry.name}: no {entry.kind} to train on{counts}", hint=missing, path=f"data.{entry.name}"
         )
     return loaded
-
-
-def _examples_of_file(path: Path, entry: FileData | QuestionData, left_out: Counter[str]) -> Iterator[Example]:
-    if isinstance(entry, FileData):
-        return labelled_examples(path, entry.format, entry.name, left_out=left_out)
-    return (replace(one, source=entry.name) for one in read_questions(path))
 
 
 def read_questions(path: Path) -> Iterator[Example]:

@@ -29,7 +29,7 @@ from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import Pairs, Sample, estimate_metrics, mean_metrics
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.ranking import concordance
-from trainer.judge_training.examples import Example, Question, rubric_of
+from trainer.judge_training.data import Example, Question, rubric_of
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring.completions import score
@@ -99,6 +99,30 @@ async def verdicts(
     return [results[place] for place in range(len(examples))]
 
 
+def criterion_text(criterion: Criterion) -> str:
+    """Return what a judge is shown of a criterion."""
+    return "\n".join([criterion.text, criterion.reference or "", *(criterion.passages or ())]).strip()
+
+
+def overlap(text: str, completion: str) -> float:
+    """Return the share of the words of ``text`` that the completion has; stop words count if there is no other."""
+    words = frozenset(re.findall(r"\w+", text.casefold()))
+    words = words - ENGLISH_STOP_WORDS or words
+    return len(words & frozenset(re.findall(r"\w+", completion.casefold()))) / len(words) if words else 0.0
+
+
+BASELINES: dict[str, Callable[[Question], float | str]] = {
+    "majority": lambda _: 0.0,
+    "length": lambda one: float(np.log1p(len(one[0].completion.text))),
+    "overlap": lambda one: overlap(one[1].criterion.text, one[0].completion.text),
+    "prompt overlap": lambda one: overlap(one[0].prompt.text, one[0].completion.text),
+    "bag of words": lambda one: f"{criterion_text(one[1].criterion)}\n{one[0].completion.text}",
+    "completion only": lambda one: one[0].completion.text,
+    "criterion only": lambda one: criterion_text(one[1].criterion),
+}
+"""What each baseline is given of a question: a number, or a text that it knows the words of."""
+
+
 def baselines(train: Sequence[Question], test: Sequence[Question], *, seed: int = 0) -> dict[str, list[float]]:
     """Return the probabilities of each baseline for the test part, by its name: scores without reading.
 
@@ -118,47 +142,24 @@ def baselines(train: Sequence[Question], test: Sequence[Question], *, seed: int 
         new[target.family_name if len(known[target.family_name]) >= MIN_FAMILY else ""].append(place)
     known[""] = list(range(len(train)))
     labels = np.array([target.value for _, target in train], float)
-
-    def predict(features: Any, test_features: Any) -> list[float]:
+    scores: dict[str, list[float]] = {}
+    for name, given in BASELINES.items():
+        values, test_values = ([given(one) for one in part] for part in (train, test))
+        if any(isinstance(value, str) for value in values):
+            bag = TfidfVectorizer(ngram_range=(1, 2), max_features=MAX_WORDS, sublinear_tf=True)
+            try:
+                features, test_features = bag.fit_transform(values), bag.transform(test_values)
+            except ValueError:  # an empty vocabulary
+                features, test_features = np.zeros((len(train), 1)), np.zeros((len(test), 1))
+        else:
+            columns = [np.array(each, float).reshape(-1, 1) for each in (values, test_values)]
+            features, test_features = map(StandardScaler().fit(columns[0]).transform, columns)
         result = np.zeros(len(test))
         for family, places in new.items():
             rows = known[family]
             result[places] = _regress(features[rows], labels[rows], test_features[places])
-        return [float(value) for value in result]
-
-    def number(feature: Callable[[Question], float]) -> list[float]:
-        values = [np.array([[feature(one)] for one in part], float).reshape(-1, 1) for part in (train, test)]
-        scaler = StandardScaler().fit(values[0])
-        return predict(*map(scaler.transform, values))
-
-    def words(text: Callable[[Question], str]) -> list[float]:
-        bag = TfidfVectorizer(ngram_range=(1, 2), max_features=MAX_WORDS, sublinear_tf=True)
-        try:
-            return predict(bag.fit_transform(map(text, train)), bag.transform(map(text, test)))
-        except ValueError:  # an empty vocabulary
-            return number(lambda _: 0.0)
-
-    return {
-        "majority": number(lambda _: 0.0),
-        "length": number(lambda one: float(np.log1p(len(one[0].completion.text)))),
-        "overlap": number(lambda one: overlap(one[1].criterion.text, one[0].completion.text)),
-        "prompt overlap": number(lambda one: overlap(one[0].prompt.text, one[0].completion.text)),
-        "bag of words": words(lambda one: f"{criterion_text(one[1].criterion)}\n{one[0].completion.text}"),
-        "completion only": words(lambda one: one[0].completion.text),
-        "criterion only": words(lambda one: criterion_text(one[1].criterion)),
-    }
-
-
-def criterion_text(criterion: Criterion) -> str:
-    """Return what a judge is shown of a criterion."""
-    return "\n".join([criterion.text, criterion.reference or "", *(criterion.passages or ())]).strip()
-
-
-def overlap(text: str, completion: str) -> float:
-    """Return the share of the words of ``text`` that the completion has; stop words count if there is no other."""
-    words = frozenset(re.findall(r"\w+", text.casefold()))
-    words = words - ENGLISH_STOP_WORDS or words
-    return len(words & frozenset(re.findall(r"\w+", completion.casefold()))) / len(words) if words else 0.0
+        scores[name] = result.tolist()
+    return scores
 
 
 def _regress(known: Any, labels: Floats, new: Any) -> Floats:
@@ -222,7 +223,11 @@ def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[floa
         return Sample.of(pairs, [groups[n] for n in places], {one: (n, d) for one, (n, d) in counts.items()})
 
     every = range(len(test))
-    mixed = [sample(places, met) for places in families.values() if _smaller_class(places, met) >= MIN_CLASS_FOR_AUROC]
+    mixed = []
+    for places in families.values():
+        positives = sum(met[place] for place in places)
+        if min(positives, len(places) - positives) >= MIN_CLASS_FOR_AUROC:
+            mixed.append(sample(places, met))
     found = estimate_metrics(sample(every, met), ("auroc", "accuracy", "pairwise_accuracy"), resamples=resamples)
     ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
     soft = ("brier", "ece", "spearman") if ranked else ("brier", "ece")
@@ -231,8 +236,3 @@ def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[floa
     figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()}
     fields = {"scorer": scorer, "part": part, "n": len(test), "positives": int(sum(met)), "figures": figures}
     return Row.model_validate(fields)
-
-
-def _smaller_class(places: Sequence[int], met: Sequence[float]) -> int:
-    positives = int(sum(met[place] for place in places))
-    return min(positives, len(places) - positives)

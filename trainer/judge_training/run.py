@@ -6,18 +6,18 @@ import asyncio
 import json
 import platform
 import shutil
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
 
+from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel, Label
@@ -40,8 +40,17 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data import Dataset, OpenStore, load_datasets
-from trainer.judge_training.encoding import Encoder
+from trainer.judge_training.data import (
+    Dataset,
+    Example,
+    OpenStore,
+    Question,
+    Split,
+    load_dataset,
+    questions,
+    sample,
+    split,
+)
 from trainer.judge_training.evaluation import (
     MIN_CLASS_FOR_AUROC,
     By,
@@ -50,15 +59,13 @@ from trainer.judge_training.evaluation import (
     probabilities,
     rows,
 )
-from trainer.judge_training.examples import Example, Question, Split, questions, sample, split
-from trainer.judge_training.model import JudgeModel
+from trainer.judge_training.model import Encoder, JudgeModel
 from trainer.judge_training.training import Trained, encode, train
 from trainer.recording import Metrics, replace_text, sync
 from workers.audit import cases, runner, suites
 from workers.audit.repeatability import group_completions, measure
 from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
-from workers.engines.base import Engine
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import default_device, dtype_name, model_folder, open_pretrained
 from workers.engines.local.weights import (
@@ -89,8 +96,6 @@ _NO_OPTION = {"judge", "data", "description", "not_for", "license", "device", "s
 _NO_OPTION |= {"keep_checkpoints"}
 """Settings that are in other fields of a passport, or without influence on the weights."""
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -99,25 +104,25 @@ class Prepared:
     datasets: Mapping[str, Dataset]
     split: Split
 
-    def plan(self, config: JudgeTrainConfig) -> list[dict[str, Any]]:
-        """Return what each of the data has, by column."""
+    def sources(self, config: JudgeTrainConfig) -> list[DataSource]:
+        """Return what each of the data has."""
+        total = sum(entry.weight for entry in config.data if not self.datasets[entry.name].absent)
         return [
-            {
-                "data": entry.name,
-                "weight": entry.weight,
-                "completions": len(one.examples),
-                "questions": sum(len(example.targets) for example in one.examples),
-                "duplicates": one.duplicates,
-                "contradictions": one.contradictions,
-                "left_out": one.absent or one.reasons,
-            }
+            DataSource(
+                name=entry.name,
+                digest=one.digest,
+                license=one.license,
+                completions=len(one.examples),
+                questions=len(list(questions(one.examples))),
+                left_out=dict(one.left_out),
+                duplicates=one.duplicates,
+                contradictions=one.contradictions,
+                absent=one.absent,
+                share=0.0 if one.absent or not total else entry.weight / total,
+            )
             for entry in config.data
             for one in [self.datasets[entry.name]]
         ]
-
-    def sizes(self) -> dict[str, int]:
-        """Return the completions of each part, and the targets in none."""
-        return {name: len(part) for name, part in self.split.parts.items()} | {"left_out": self.split.left_out}
 
 
 def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
@@ -138,7 +143,7 @@ def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
 
 def load_data(config: JudgeTrainConfig, open_store: OpenStore) -> Prepared:
     """Return the data of a training, divided; ``open_store`` is called if an entry is of the database."""
-    datasets = load_datasets(config, open_store)
+    datasets = {entry.name: load_dataset(entry, open_store) for entry in config.data}
     examples = [example for one in datasets.values() for example in one.examples]
     return Prepared(datasets, split(examples, config.split, config.seed))
 
@@ -212,7 +217,7 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
         base = {"model": config.judge.model, "base_sha256": model.base_sha256}
         replace_text(part / BASE_FILE, json.dumps(base, indent=2) + "\n")
         (part / "README.md").unlink(missing_ok=True)
-        write_judge(part, config.judge)
+        write(part, config.judge)
         trained = weights_sha256(part)
         try:
             same = weights_sha256(final) == trained
@@ -227,17 +232,15 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
     return Judge.model_validate(config.judge.model_dump() | place)
 
 
-def write_judge(folder: Path, judge: Judge) -> None:
-    """Write the fields that the weights were trained for to ``judge.json``."""
-    fields = judge.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
+def write(folder: Path, value: Judge | Passport) -> None:
+    """Write ``passport.json``, or the fields of a judge that the weights were trained for to ``judge.json``."""
+    if isinstance(value, Passport):
+        name, text = PASSPORT_FILE, value.model_dump_json(exclude_none=True)
+    else:
+        fields = value.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
+        name, text = JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True)
     with _writing(folder):
-        replace_text(folder / JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True) + "\n")
-
-
-def write_passport(folder: Path, passport: Passport) -> None:
-    """Write ``passport.json`` beside the weights."""
-    with _writing(folder):
-        replace_text(folder / PASSPORT_FILE, passport.model_dump_json(exclude_none=True) + "\n")
+        replace_text(folder / name, text + "\n")
 
 
 @contextmanager
@@ -289,35 +292,31 @@ def examine_judge(
     scores = {**baselines(list(questions(parts.train)), pairs), UNTRAINED: base, TRAINED: after}
     judge = judge.model_copy(update={"calibration": calibration})
 
-    plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
     raw, fitted = rows(pairs, {"before": before, "after": after})
     part = "fitted to the validation part, measured on the test" if calibration else "no curve was better than none"
-    built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
+    repeatability, audit = asyncio.run(_audited(judge, noted("audit"))) if audited else (None, None)
     passport = _passport(config, prepared, judge, trained).model_copy(
         update={
             "tables": tuple(_tables(pairs, scores, config.split.held_out)),
             "calibration": CalibrationReport(
                 part=part, calibration=calibration, before=raw["ece"], after=fitted["ece"]
             ),
-            "repeatability": _run(judge, lambda engine: measure(engine, judge, built_in, source="built-in cases"))
-            if audited
-            else None,
-            "audit": _run(judge, lambda engine: runner.run(engine, judge, plan, on_progress=noted("audit")))
-            if audited
-            else None,
+            "repeatability": repeatability,
+            "audit": audit,
         }
     )
-    write_judge(config.out / FOLDER, judge)
-    write_passport(config.out / FOLDER, passport)
+    for value in (judge, passport):
+        write(config.out / FOLDER, value)
     return judge, passport, sum(value is None for each in asked for value in each)
 
 
-def _run(judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-    async def whole() -> T:
-        async with aclosing(make_engine(judge)) as engine:
-            return await work(engine)
-
-    return asyncio.run(whole())
+async def _audited(judge: Judge, on_progress: OnProgress) -> tuple[Repeatability, Audit]:
+    """Measure how repeatable a judge's verdicts on built-in completions are, and audit it."""
+    plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
+    built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
+    async with aclosing(make_engine(judge)) as engine:
+        repeatability = await measure(engine, judge, built_in, source="built-in cases")
+        return repeatability, await runner.run(engine, judge, plan, on_progress=on_progress)
 
 
 def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | None]]) -> Calibration | None:
@@ -367,25 +366,8 @@ def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], he
 def _passport(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained) -> Passport:
     """Return the passport of a trained judge, without figures."""
     template, kept = load(judge), [step for step in trained.history.steps if step["step"] <= trained.best_step]
-    total = sum(entry.weight for entry in config.data if not prepared.datasets[entry.name].absent)
     options = config.model_dump(mode="json", exclude=_NO_OPTION)
     options["data"] = {one.name: {"kind": one.kind, "weight": one.weight} for one in config.data}
-    sources = [
-        DataSource(
-            name=entry.name,
-            digest=one.digest,
-            license=one.license,
-            completions=len(one.examples),
-            questions=len(list(questions(one.examples))),
-            left_out=dict(one.left_out),
-            duplicates=one.duplicates,
-            contradictions=one.contradictions,
-            absent=one.absent,
-            share=0.0 if one.absent else entry.weight / total,
-        )
-        for entry in config.data
-        for one in [prepared.datasets[entry.name]]
-    ]
     return Passport(
         created_at=datetime.now(UTC),
         description=config.description,
@@ -414,7 +396,7 @@ def _passport(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, traine
             versions={name: version(name) for name in ("torch", "transformers", "peft", "rubricsvc")},
             options=options,
         ),
-        data=tuple(sources),
+        data=tuple(prepared.sources(config)),
         split=DataSplit(
             by="prompt",
             sizes={name: len(list(questions(part))) for name, part in prepared.split.parts.items()},

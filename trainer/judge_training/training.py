@@ -25,10 +25,8 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from trainer import checkpoint
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data import Dataset
-from trainer.judge_training.encoding import Encoder, LeftOutError, Row
-from trainer.judge_training.examples import Example, Split, sample
-from trainer.judge_training.model import JudgeModel, cross_entropy, micro_batches
+from trainer.judge_training.data import Dataset, Split, sample
+from trainer.judge_training.model import Encoder, JudgeModel, Row, cross_entropy, micro_batches
 from trainer.optim import MasterAdamW
 from trainer.recording import History, Metrics
 
@@ -68,18 +66,17 @@ def encode(
     validation = sample(split.validation, config.validation.max_examples)
     total = len(split.train) + len(validation)
 
-    def rows(examples: Sequence[Example], done: int) -> Iterator[tuple[str, Row]]:
-        for number, example in enumerate(examples, done + 1):
-            on_progress(number, total, "")
-            try:
-                yield example.source, encoder.row(example)
-            except LeftOutError as error:
-                datasets[example.source].left_out[error.reason] += 1
-
     sources: dict[str, list[Row]] = {name: [] for name in weights}
-    for name, row in rows(split.train, 0):
-        sources[name].append(row)
-    valid = [row for _, row in rows(validation, len(split.train))]
+    valid: list[Row] = []
+    for number, example in enumerate((*split.train, *validation)):
+        on_progress(number + 1, total, "")
+        row = encoder.row(example)
+        if not isinstance(row, Row):
+            datasets[example.source].left_out[row] += 1
+        elif number < len(split.train):
+            sources[example.source].append(row)
+        else:
+            valid.append(row)
     if not valid:
         raise InvalidError("no example of the validation part can be encoded", hint=_FITS, path="judge.max_context")
     for name, weight in weights.items():

@@ -17,9 +17,8 @@ from rubricsvc.core.rubric import Criterion
 from tests.tiny_model import tiny_model
 from trainer import checkpoint, recording
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.encoding import Encoder
-from trainer.judge_training.examples import Example, Target
-from trainer.judge_training.model import JudgeModel
+from trainer.judge_training.data import Example, Target
+from trainer.judge_training.model import Encoder, JudgeModel
 from trainer.judge_training.training import EncodedData, train
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained

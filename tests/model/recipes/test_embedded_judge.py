@@ -11,8 +11,7 @@ from recipes.embedded_judge.__main__ import COUNTS, EXCLUDED, RECIPE, Make, make
 from recipes.embedded_judge.everyday import everyday_answers
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.config import JudgeTrainConfig, QuestionData, load_config
-from trainer.judge_training.data import read_questions
-from trainer.judge_training.examples import side_of
+from trainer.judge_training.data import read_questions, side_of
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,8 @@ from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from tests.tiny_model import tiny_model
 from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
-from trainer.judge_training.encoding import Encoder, label_distribution
-from trainer.judge_training.examples import Example, Target
-from trainer.judge_training.model import JudgeModel, micro_batches
+from trainer.judge_training.data import Example, Target
+from trainer.judge_training.model import Encoder, JudgeModel, label_distribution, micro_batches
 from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained

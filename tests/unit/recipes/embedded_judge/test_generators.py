@@ -29,7 +29,7 @@ from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal, Rubric
 from rubricsvc.stats import agreement as agreement_metrics
-from trainer.judge_training.examples import Example, Target, questions
+from trainer.judge_training.data import Example, Target, questions
 from workers import checks
 from workers.audit.cases import built_in
 

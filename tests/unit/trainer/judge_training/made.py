@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Scale
-from trainer.judge_training.examples import Example, Question, Target
+from trainer.judge_training.data import Example, Question, Target
 
 
 def question(
