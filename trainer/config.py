@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, time
 from pathlib import Path
@@ -27,7 +26,6 @@ from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest,
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import OF_TOOLS, REWARD
 
-Model = TypeVar("Model", bound=BaseModel)
 Config = TypeVar("Config", bound="ConfigSection")
 
 MAX_PLACES = 2
@@ -66,12 +64,27 @@ def read_toml(
     except (RecursionError, ValueError) as error:  # limits of tomllib
         message = f"{path} has an integer of thousands of digits, or is nested too deep"
         raise InvalidError(message, hint="correct the file", path=str(path)) from error
-    for name, value in (changes or {}).items():
-        _set(data, name.split("."), value)
+    for dotted, value in (changes or {}).items():  # a table on the way that is missing is added
+        *tables, name = dotted.split(".")
+        inner = data
+        for table in tables:
+            inner = inner.setdefault(table, {})
+            if not isinstance(inner, dict):
+                raise InvalidError(f"{dotted} is not in a table", hint=f"{table} is a value", path=dotted)
+        inner[name] = value
     config: Config | None = None
     problems = list(_unusable(data))
     if not problems:
-        config, problems = config_problems(model, data)
+        try:
+            config = model.model_validate(data)
+        except ValidationError as error:
+            for one in field_messages(error, model=model, data=data):
+                unknown = one.code == "extra_forbidden"
+                places = dict.fromkeys(path for path in _paths(model) if unknown and path[-1] == one.path[-1])
+                if places:  # where a field of this name belongs
+                    named = " or ".join(".".join(path) for path in sorted(places, key=len)[:MAX_PLACES])
+                    one = replace(one, message=f"unknown field in this table; did you mean {named}?")  # noqa: PLW2901
+                problems.append(one)
         problems += check(data, path.parent)
     if config is None or problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
@@ -94,34 +107,6 @@ def _unusable(value: Any, path: FieldPath = ()) -> Iterator[FieldMessage]:
         yield FieldMessage(path, "must fit into 64 bits", "int_too_large")
     elif isinstance(value, str) and "\0" in value:
         yield FieldMessage(path, "expected no NUL character", "nul")
-
-
-def _set(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a field in plain data; a table on its way that is missing is added."""
-    *tables, name = path
-    for table in tables:
-        data = data.setdefault(table, {})
-        if not isinstance(data, dict):
-            raise InvalidError(f"{'.'.join(path)} is not in a table", hint=f"{table} is a value", path=".".join(path))
-    data[name] = value
-
-
-def config_problems(model: type[Model], data: Mapping[str, Any]) -> tuple[Model | None, list[FieldMessage]]:
-    """Return the values of plain data, or everything that is wrong with its fields."""
-    try:
-        return model.model_validate(data), []
-    except ValidationError as error:
-        messages = field_messages(error, model=model, data=data)
-    return None, [_with_place(one, model) if one.code == "extra_forbidden" else one for one in messages]
-
-
-def _with_place(message: FieldMessage, model: type[BaseModel]) -> FieldMessage:
-    """Return the message of an unknown field with the table that has a field of this name, if one has."""
-    places = dict.fromkeys(path for path in _paths(model) if path[-1] == message.path[-1])
-    if not places:
-        return message
-    named = [".".join(path) for path in sorted(places, key=len)[:MAX_PLACES]]
-    return replace(message, message=f"unknown field in this table; did you mean {' or '.join(named)}?")
 
 
 def _paths(model: type[BaseModel], above: tuple[type[BaseModel], ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -287,11 +272,6 @@ def path_problems(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessag
         name = table.get("path") if isinstance(table, dict) else None
         if isinstance(name, str) and not (folder / name).is_file():
             yield FieldMessage((*path, "path"), f"no such file: {folder / name}", "missing_file")
-
-
-def stream_seed(seed: int, purpose: str, number: int) -> int:
-    """Return the seed of a stream, 56 bits: neighbouring seeds, purposes and numbers share nothing."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}/{number}".encode()).digest()[:7])
 
 
 CHECKS = "checks"
@@ -476,10 +456,6 @@ class EvalConfig(DataSource):
             raise ValueError(f"two scores are named {repeated[0]!r}; name each judge apart, and none reward or checks")
         if self.gold is not None and self.gold not in names:
             raise ValueError(f"unknown score {self.gold!r} in gold; {closest(self.gold, names)}")
-        return self
-
-    @model_validator(mode="after")
-    def _has_other_prompts(self) -> Self:
         if not isinstance(self.baselines, bool) and "other" in self.baselines and self.other is None:
             raise ValueError("baselines: `other` needs the table [eval.other]")
         return self
@@ -543,13 +519,6 @@ class TrainConfig(ConfigSection):
             raise ValueError("environment `mcp`: name its servers with [tools] mcp = [{name = …, command = […]}]")
         return self
 
-    @field_validator("seed")
-    @classmethod
-    def _of_64_bits(cls, seed: int) -> int:
-        if not -(2**63) <= seed < 2**63:
-            raise ValueError("must fit into 64 bits")
-        return seed
-
 
 class RunConfig(TrainConfig):
     """A whole run, as its file describes it: the settings of training, the data and the judge.
@@ -577,51 +546,30 @@ class RunConfig(TrainConfig):
         assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
         return judge
 
-    @field_validator("trackers")
-    @classmethod
-    def _once(cls, trackers: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(trackers)) < len(trackers):
-            raise ValueError("name each tracker once")
-        return trackers
-
     @model_validator(mode="after")
-    def _demonstrations_exist(self) -> Self:
-        scripted = self.environment is not None and self.environment.name == "research"
-        if self.demonstrations is not None and self.demonstrations.path is None and not scripted:
-            raise ValueError("demonstrations: set `path`; only the environment `research` has a script")
-        return self
-
-    @model_validator(mode="after")
-    def _baselines_fit(self) -> Self:
-        named = self.eval.baselines if self.eval is not None and not isinstance(self.eval.baselines, bool) else ()
+    def _tables_agree(self) -> Self:
+        if len(set(self.trackers)) < len(self.trackers):
+            raise ValueError("trackers: name each tracker once")
         environment = self.environment.name if self.environment is not None else None
-        for name in named:
+        if self.demonstrations is not None and self.demonstrations.path is None and environment != "research":
+            raise ValueError("demonstrations: set `path`; only the environment `research` has a script")
+        settings = self.eval
+        for name in settings.baselines if settings is not None and not isinstance(settings.baselines, bool) else ():
             if name in OF_TOOLS and environment is None:
                 raise ValueError(f"eval.baselines: {name!r} needs an environment")
             if name in ("script", "other") and environment != "research":
                 raise ValueError(f"eval.baselines: {name!r} needs the environment `research`")
-        if self.eval is not None and self.eval.other is not None and environment != "research":
+        if settings is not None and settings.other is not None and environment != "research":
             raise ValueError("eval.other: another collection needs the environment `research`")
-        return self
-
-    @model_validator(mode="after")
-    def _service_has_workers(self) -> RunConfig:
         if isinstance(self.judge, ServiceJudge) and self.scored_by == "in_process":
             raise ValueError("scored_by: a judge of a service is asked by the service's workers")
-        return self
-
-    @model_validator(mode="after")
-    def _prompts_exist(self) -> Self:
-        if self.prompts is None:
-            return self
-        if self.prompts.max_resamples and self.evolve is not None:
-            raise ValueError(
-                "prompts.max_resamples: rubrics that evolve need all groups of a step; remove one of the two"
-            )
-        unknown = [name for name in self.prompts.weights if name not in self.data.domains]
-        if unknown:
-            hint = closest(unknown[0], self.data.domains)
-            raise ValueError(f"prompts.weights: unknown domain {unknown[0]!r}; {hint}")
+        if self.prompts is not None:
+            if self.prompts.max_resamples and self.evolve is not None:
+                rule = "rubrics that evolve need all groups of a step; remove one of the two"
+                raise ValueError(f"prompts.max_resamples: {rule}")
+            if unknown := [name for name in self.prompts.weights if name not in self.data.domains]:
+                hint = closest(unknown[0], self.data.domains)
+                raise ValueError(f"prompts.weights: unknown domain {unknown[0]!r}; {hint}")
         return self
 
 

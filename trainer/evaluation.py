@@ -38,9 +38,9 @@ from rubricsvc.schemas.runs import (
 )
 from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
 from trainer import checkpoint
-from trainer.config import EvalConfig, SamplingConfig, TrainConfig, stream_seed
+from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.demonstrations import rollouts_of
-from trainer.data.tasks import Task
+from trainer.data.tasks import Task, stream_seed
 from trainer.environments.leaks import log_leaks
 from trainer.environments.scripted import NAME, demonstrate
 from trainer.environments.tools import EmptyResults, Research

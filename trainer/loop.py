@@ -38,9 +38,9 @@ from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import new_alarms, new_held_out_alarms
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo, supervised
-from trainer.config import DemonstrationsConfig, TrainConfig, stream_seed
+from trainer.config import DemonstrationsConfig, TrainConfig
 from trainer.data.demonstrations import demonstrated
-from trainer.data.tasks import Task, check_apart, other_tasks, tasks_of_step
+from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
 from trainer.environments.leaks import log_leaks
 from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
 from trainer.optim import MasterAdamW, NonFiniteError

@@ -31,8 +31,8 @@ from rubricsvc.services.run_inputs import RunInputs, open_database
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview
-from trainer.config import CHECKS, ServiceJudge, TrainConfig, stream_seed
-from trainer.data.tasks import Task, names_of
+from trainer.config import CHECKS, ServiceJudge, TrainConfig
+from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.registry import acting_of
 from trainer.monitors.measures import MEASURES
 from trainer.policies.policy import Acting, Policy, context_of

@@ -223,7 +223,8 @@ class RunRecorder:
         self._stop = stop
         self._undelivered = Undelivered(folder / UNDELIVERED)
         self._refused = Undelivered(folder / REFUSED)
-        self._new: NewRun  # by begin()
+        self._config: Mapping[str, Any] = {}  # this and the next two by begin()
+        self._judge: JudgeInfo | None = None
         self._earlier: Sequence[Metrics] = ()
         self.run_id: int | None = None
         """The run's id; None until it is delivered that the run has begun."""
@@ -234,19 +235,8 @@ class RunRecorder:
 
     def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
         """Record that the run starts, or goes on after the steps ``earlier``; later ones on record are deleted."""
+        self._config, self._judge, self._earlier = config, judge, tuple(earlier)
         done = earlier[-1]["step"] if earlier else 0
-        self._earlier = tuple(earlier)
-        self._new = NewRun(
-            key=self._key,
-            name="".join(char if char.isprintable() else "-" for char in self._folder.name[-MAX_NAME_LENGTH:]) or "run",
-            host=socket.gethostname()[:MAX_NAME_LENGTH],
-            folder=storable(str(self._folder.resolve())),
-            judge=judge.name if judge else None,
-            judge_digest=judge.digest if judge else None,
-            steps_total=config["steps"],
-            done=done,
-            config=dict(config),
-        )
         self._undelivered.keep_steps(done)
         self._catch_up()
         self._thread.start()
@@ -321,7 +311,19 @@ class RunRecorder:
 
     def _create(self) -> int:
         """Begin the run in the store. Earlier steps that it lacks, of a run that began elsewhere, have no rollouts."""
-        run = self._store.create(self._new)
+        judge, folder = self._judge, self._folder
+        new = NewRun(
+            key=self._key,
+            name="".join(char if char.isprintable() else "-" for char in folder.name[-MAX_NAME_LENGTH:]) or "run",
+            host=socket.gethostname()[:MAX_NAME_LENGTH],
+            folder=storable(str(folder.resolve())),
+            judge=judge.name if judge else None,
+            judge_digest=judge.digest if judge else None,
+            steps_total=self._config["steps"],
+            done=self._earlier[-1]["step"] if self._earlier else 0,
+            config=dict(self._config),
+        )
+        run = self._store.create(new)
         if run.steps < len(self._earlier):
             known: set[int] = set()
             while page := {one.step for one in self._store.steps(run.id, after=max(known, default=0), limit=MAX_LIMIT)}:

@@ -142,20 +142,20 @@ class Prompt(Value):
             return self.messages[0].content
         return _conversation(self.messages)
 
+    @property
+    def with_documents(self) -> Prompt:
+        """The prompt whose first user message begins with the documents, each under its ``[id]``.
 
-def with_documents(prompt: Prompt) -> Prompt:
-    """Return the prompt whose first user message begins with the documents, each under its ``[id]``.
-
-    Without a user message it is the first message. A prompt without documents is returned as it is.
-    """
-    if not prompt.documents:
-        return prompt
-    place = next((i for i, message in enumerate(prompt.messages) if message.role == "user"), 0)
-    texts = [f"[{document.id}] {document.text}" for document in prompt.documents]
-    question = prompt.messages[place]
-    shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})
-    messages = (*prompt.messages[:place], shown, *prompt.messages[place + 1 :])
-    return prompt.model_copy(update={"messages": messages})
+        Without a user message it is the first message. A prompt without documents is itself.
+        """
+        if not self.documents:
+            return self
+        place = next((i for i, message in enumerate(self.messages) if message.role == "user"), 0)
+        texts = [f"[{document.id}] {document.text}" for document in self.documents]
+        question = self.messages[place]
+        shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})
+        messages = (*self.messages[:place], shown, *self.messages[place + 1 :])
+        return self.model_copy(update={"messages": messages})
 
 
 class Completion(Value):

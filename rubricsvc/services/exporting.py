@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.label import OVERALL
-from rubricsvc.core.prompt import Completion, with_documents
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.shingles import copy_groups
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery
@@ -128,7 +128,7 @@ class _PromptGroups:
         """Return an example with the columns that say where it is from, and its prompt."""
         prompt = row.completion.prompt
         return {
-            "prompt": [message.openai for message in with_documents(prompt.value).messages],
+            "prompt": [message.openai for message in prompt.value.with_documents.messages],
             **own,
             "prompt_id": prompt.id,
             "prompt_external_id": prompt.external_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.record import Record
 from rubricsvc.services.run_inputs import RunInputs, open_database
-from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig, stream_seed
+from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig
 from workers import checks
 
 if TYPE_CHECKING:
@@ -181,6 +182,11 @@ def allocated(weights: Mapping[str, float], slots: int) -> Counter[str]:
     for _ in range(slots - counts.total()):
         counts[max(weights, key=lambda domain: weights[domain] / (2 * counts[domain] + 1))] += 1
     return counts
+
+
+def stream_seed(seed: int, purpose: str, number: int) -> int:
+    """Return the seed of a stream, 56 bits: neighbouring seeds, purposes and numbers share nothing."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}/{number}".encode()).digest()[:7])
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rubricsvc.core.prompt import Completion, Message, Prompt, with_documents
+from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.environment import Tool
@@ -255,7 +255,7 @@ def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> li
     A chat template without tools has them in the system message.
     """
     described = "tools" in (tokenizer.chat_template or "")
-    shown = with_documents(prompt if described or not tools else with_tools(prompt, tools))
+    shown = (prompt if described or not tools else with_tools(prompt, tools)).with_documents
     text = shown.text
     if tokenizer.chat_template:
         options = {"tools": [tool.schema for tool in tools]} if tools and described else {}

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.errors import InvalidError, UnavailableError
-from trainer.config import SamplingConfig, stream_seed
+from trainer.config import SamplingConfig
+from trainer.data.tasks import stream_seed
 from trainer.environments.episodes import RunningEpisode
 from trainer.event_loop import EventLoopThread
 from trainer.policies.rollouts import Rollouts, Transcript, rollouts_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rubricsvc.core.base import storable
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Completion, Prompt, with_documents
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, prompts
@@ -130,7 +130,7 @@ class CompletionSampler:
         self, engine: Engine, prompt_id: int, prompt: Prompt, numbers: list[int]
     ) -> list[tuple[int, int, Reply | Failure]]:
         questions = tuple(Question("", sample=number) for number in numbers)
-        chat = tuple(message.openai for message in with_documents(prompt).messages)
+        chat = tuple(message.openai for message in prompt.with_documents.messages)
         # thinking is left to the model: a policy is sampled as it is served
         replies = await engine.ask(EngineRequest("", "", questions, self.judge.sampling, thinking=True, chat=chat))
         return [(prompt_id, number, _with_text(reply)) for number, reply in zip(numbers, replies, strict=True)]
