@@ -116,7 +116,7 @@ def _agreement(session: Session, scope: Scope, rubric_ids: set[int]) -> dict[int
     found: dict[int, dict[str, CriterionAgreement]] = defaultdict(dict)
     for (rubric_id, key), judged in rows.items():
         judge = scope.judge.value
-        found[rubric_id][key] = criterion_agreement(judge, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)
+        found[rubric_id][key], _ = criterion_agreement(judge, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)
     return found
 
 

@@ -218,7 +218,7 @@ def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
 def _by_checks(session: Session, job: JobRow) -> Scores:
     """Return the weighted mean of the checked criteria, from stored verdicts."""
     from rubricsvc.services.verdict_matrix import read_matrices
-    from rubricsvc.stats.rewards import reward_vector
+    from rubricsvc.stats.criteria import reward_vector
 
     found: list[tuple[int, float | None]] = []
     for matrix in read_matrices(session, Selection(job.judge_id, job.id)):

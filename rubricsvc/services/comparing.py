@@ -234,13 +234,13 @@ def _left_out(
 
 def _statistics(pairs: Sequence[RewardedPair]) -> dict[str, Estimate]:
     with needs_extra("judging"):
-        from rubricsvc.stats.paired import kendall, rank_correlation, spearman, tau_within
+        from rubricsvc.stats.paired import rank_correlation, tau_within
     first, second = [pair.reward_a for pair in pairs], [pair.reward_b for pair in pairs]
     prompt_ids = [pair.prompt_id for pair in pairs]
     return {
         "mean_difference": mean_estimate([pair.difference for pair in pairs], prompt_ids),
-        "kendall_tau": rank_correlation(kendall, first, second, prompt_ids),
-        "spearman": rank_correlation(spearman, first, second, prompt_ids),
+        "kendall_tau": rank_correlation("kendall", first, second, prompt_ids),
+        "spearman": rank_correlation("spearman", first, second, prompt_ids),
         "kendall_tau_within_prompts": tau_within(first, second, prompt_ids),
     }
 

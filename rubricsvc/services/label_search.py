@@ -36,6 +36,7 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from rubricsvc.services.editing import add_derived
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.stats import OnProgress
+from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import measured
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.label_search import (
@@ -49,7 +50,6 @@ from rubricsvc.stats.label_search import (
     unit_values,
 )
 from rubricsvc.stats.paired import preference_pairs
-from rubricsvc.stats.rewards import reward_vector
 from rubricsvc.store import completions, evolutions, jobs, prompts, rubrics
 from rubricsvc.store import labels as stored_labels
 from rubricsvc.store.evolutions import VersionUse

@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 import krippendorff
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
-from rubricsvc.stats import MIN_PAIRS, RESAMPLES, OnProgress, paired
-from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
+from rubricsvc.stats import MIN_PAIRS, RESAMPLES, OnProgress
+from rubricsvc.stats.intervals import Floats, Ints, bootstrap
+from rubricsvc.stats.paired import Correlation, correlation
 from rubricsvc.stats.ranking import concordance
 
 TENTHS = tuple(step / 10 for step in range(11))
@@ -43,42 +43,34 @@ TENTHS = tuple(step / 10 for step in range(11))
 BINS = 10
 
 
-def accuracy(counts: Ints) -> float:
-    """Return the share of equal classes."""
-    return float(np.trace(counts) / counts.sum())
+def class_metric(name: str, counts: Ints) -> float:
+    """Return one of the `CLASS_METRICS` of a confusion; means over classes are over those that the first rater used.
 
-
-def balanced_accuracy(counts: Ints) -> float:
-    """Return the mean recall of the classes that the first rater used."""
-    used = counts.sum(1) > 0
-    return float((np.diag(counts)[used] / counts.sum(1)[used]).mean())
-
-
-def macro_f1(counts: Ints) -> float:
-    """Return the mean F1 of the classes that the first rater used."""
-    used = counts.sum(1) > 0
-    return float((2 * np.diag(counts) / np.maximum(counts.sum(0) + counts.sum(1), 1))[used].mean())
-
-
-def kappa(counts: Ints, *, quadratic: bool = False) -> float:
-    """Return Cohen's kappa; with ``quadratic``, weighted by the squared distance of the levels."""
-    levels = np.arange(len(counts))
-    weights = np.subtract.outer(levels, levels) ** 2 if quadratic else 1 - np.eye(len(counts))
-    expected = np.outer(counts.sum(1), counts.sum(0)) / counts.sum()
-    return float(1 - (weights * counts).sum() / (weights * expected).sum())
-
-
-def alpha(counts: Ints) -> float:
-    """Return Krippendorff's alpha of two raters without missing ratings: nominal for two levels, else ordinal."""
-    coincidences = counts + counts.T
-    totals = coincidences.sum(0)
-    if len(counts) == 2:
-        distances = 1 - np.eye(2)
-    else:
-        ranks = np.cumsum(totals) - totals / 2
-        distances = np.subtract.outer(ranks, ranks) ** 2
-    expected = (np.outer(totals, totals) * distances).sum()
-    return float(1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected)
+    ``kappa`` is Cohen's, ``weighted_kappa`` by the squared distance of the levels; ``alpha`` is Krippendorff's of two
+    raters without missing ratings, nominal for two levels, else ordinal.
+    """
+    hits, size, total = np.diag(counts), len(counts), counts.sum()
+    first, second = counts.sum(1), counts.sum(0)
+    used = first > 0
+    match name:
+        case "accuracy":
+            found = hits.sum() / total
+        case "balanced_accuracy":
+            found = (hits[used] / first[used]).mean()
+        case "macro_f1":
+            found = (2 * hits / np.maximum(first + second, 1))[used].mean()
+        case "alpha":
+            coincidences, totals = counts + counts.T, first + second
+            ranks = np.cumsum(totals) - totals / 2
+            distances = np.subtract.outer(ranks, ranks) ** 2 if size > 2 else 1 - np.eye(2)
+            expected = (np.outer(totals, totals) * distances).sum()
+            found = 1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected
+        case _:
+            levels = np.arange(size)
+            weighted = name == "weighted_kappa"
+            distances = np.subtract.outer(levels, levels) ** 2 if weighted else 1 - np.eye(size)
+            found = 1 - (distances * counts).sum() / (distances * np.outer(first, second) / total).sum()
+    return float(found)
 
 
 def auroc(scores: Floats, labels: Floats) -> float:
@@ -193,33 +185,29 @@ def nearest_level(values: Floats, levels: Sequence[float]) -> Ints:
     return np.searchsorted(middles, values, side="right").astype(np.int64)
 
 
-def _alpha_of_several(classes: NDArray[Any], levels: int) -> float:
-    """Return Krippendorff's alpha of classes [raters, things], NaN where a rating is missing."""
-    scale = "nominal" if levels == 2 else "ordinal"
-    return float(krippendorff.alpha(classes, level_of_measurement=scale, value_domain=list(range(levels))))
-
-
-METRICS: dict[str, Callable[[Pairs], float]] = {
-    "pairwise_accuracy": lambda p: (1 + p.net_concordant / p.different) / 2,
-    "auroc": lambda p: auroc(p.judge, p.people),
-    "accuracy": lambda p: accuracy(p.confusion()),
-    "balanced_accuracy": lambda p: balanced_accuracy(p.confusion()),
-    "macro_f1": lambda p: macro_f1(p.confusion()),
-    "kappa": lambda p: kappa(p.confusion()),
-    "weighted_kappa": lambda p: kappa(p.confusion(), quadratic=True),
-    "alpha": lambda p: alpha(p.confusion()),
-    "ece": lambda p: expected_calibration_error(p.judge, p.people),
-    "brier": lambda p: brier(p.judge, p.people),
-    "pearson": lambda p: float(stats.pearsonr(p.judge, p.people).statistic),
-    "spearman": lambda p: paired.spearman(p.judge, p.people),
-    "kendall": lambda p: paired.kendall(p.judge, p.people),
-}
-"""By name. ``pairwise_accuracy``: over the pairs of completions of one prompt with different labels, the share that the
-judge orders as people do; ties count half. ``auroc`` is the same over all pairs. Balanced accuracy and macro-F1 are
-means over the classes that people gave."""
-
 CLASS_METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "kappa", "weighted_kappa", "alpha")
-CORRELATIONS = ("pearson", "spearman", "kendall")
+CORRELATIONS: tuple[Correlation, ...] = get_args(Correlation)
+
+
+METRICS = ("pairwise_accuracy", "auroc", *CLASS_METRICS, "ece", "brier", *CORRELATIONS)
+
+
+def metric(name: str, pairs: Pairs) -> float:
+    """Return one of the `METRICS` of pairs, which must allow it (`null_reason`).
+
+    ``pairwise_accuracy``: over the pairs of completions of one prompt with different labels, the share that the judge
+    orders as people do; ties count half. ``auroc`` is the same over all pairs.
+    """
+    if name == "pairwise_accuracy":
+        return (1 + pairs.net_concordant / pairs.different) / 2
+    if name in CLASS_METRICS:
+        return class_metric(name, pairs.confusion())
+    if name in CORRELATIONS:
+        return correlation(name, pairs.judge, pairs.people)
+    measure = {"auroc": auroc, "ece": expected_calibration_error, "brier": brier}[name]
+    return measure(pairs.judge, pairs.people)
+
+
 OVERALL_METRICS = ("pairwise_accuracy", *CORRELATIONS)
 """Metrics of values without classes."""
 _CONSTANT_LABELS = "all labels are the same"
@@ -250,7 +238,7 @@ def null_reason(name: str, pairs: Pairs) -> str | None:
 
 
 def estimate_metrics(
-    sample: Sample, names: Sequence[str] = tuple(METRICS), *, resamples: int = RESAMPLES, seed: int = 0
+    sample: Sample, names: Sequence[str] = METRICS, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Estimate]:
     """Return the metrics by name, each with its interval; without intervals if ``resamples`` is 0."""
     estimates, _ = mean_metrics([sample], names, resamples=resamples, seed=seed)
@@ -262,7 +250,7 @@ def estimate_metrics(
 
 def mean_metrics(
     samples: Sequence[Sample],
-    names: Sequence[str] = tuple(METRICS),
+    names: Sequence[str] = METRICS,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -274,23 +262,19 @@ def mean_metrics(
     having = {name: [n for n, one in enumerate(samples) if null_reason(name, one.pairs) is None] for name in names}
     used = sorted({n for numbers in having.values() for n in numbers})
     prompts = np.unique(np.concatenate([samples[n].prompts for n in used])) if used else np.array([], np.int64)
-    means: dict[str, list[float]] = {name: [] for name in names}
-    for drawn in cluster_draws(prompts, resamples, seed):
-        times = dict(zip(*(column.tolist() for column in np.unique(prompts[drawn], return_counts=True)), strict=True))
+
+    def measure(drawn: Ints) -> dict[str, float]:
+        times, found = Counter(prompts[drawn].tolist()), dict[str, float]()
         pairs = {n: samples[n].drawn(times) for n in used}
         for name, numbers in having.items():
-            means[name] += _mean(name, [pairs[n] for n in numbers if null_reason(name, pairs[n]) is None])
-    estimates = {name: Estimate(None, null_reason="no criterion has an estimate") for name in names}
-    for name, numbers in having.items():
-        for value in _mean(name, [samples[n].pairs for n in numbers]):
-            estimates[name] = with_interval(value, means[name], len(prompts), resamples)
-    return estimates, {name: len(numbers) for name, numbers in having.items()}
+            values = [metric(name, pairs[n]) for n in numbers if null_reason(name, pairs[n]) is None]
+            if values:
+                found[name] = sum(values) / len(values)
+        return found
 
-
-def _mean(name: str, several: Iterable[Pairs]) -> list[float]:
-    """Return the mean of the metric, alone in a list; an empty list if there is nothing to measure."""
-    values = [METRICS[name](pairs) for pairs in several]
-    return [sum(values) / len(values)] if values else []
+    none = Estimate(None, null_reason="no criterion has an estimate")
+    estimates = bootstrap(measure, prompts, resamples=resamples, seed=seed)
+    return {name: estimates.get(name, none) for name in names}, {name: len(numbers) for name, numbers in having.items()}
 
 
 def inter_annotator_alpha(
@@ -307,9 +291,15 @@ def inter_annotator_alpha(
         return Estimate(None, null_reason=f"{len(shared)} labelled by several; an estimate needs {MIN_PAIRS}")
     if np.nanmin(classes) == np.nanmax(classes):
         return Estimate(None, null_reason=_CONSTANT_LABELS)
-    draws = (classes[:, rows] for rows in cluster_draws(among, resamples, seed))
-    samples = [_alpha_of_several(drawn, len(levels)) for drawn in draws if np.nanmin(drawn) < np.nanmax(drawn)]
-    return with_interval(_alpha_of_several(classes, len(levels)), samples, len(set(among.tolist())), resamples)
+
+    def alpha(rows: Ints) -> dict[str, float]:
+        drawn, domain = classes[:, rows], list(range(len(levels)))
+        if np.nanmin(drawn) == np.nanmax(drawn):
+            return {}
+        scale = "nominal" if len(levels) == 2 else "ordinal"
+        return {"alpha": float(krippendorff.alpha(drawn, level_of_measurement=scale, value_domain=domain))}
+
+    return bootstrap(alpha, among, resamples=resamples, seed=seed)["alpha"]
 
 
 MAX_DISAGREEMENTS = 20
@@ -404,25 +394,21 @@ def agreement_report(
     for row in on_criteria:
         by_question[row.question].append(row)
     ordered = sorted(by_question.values(), key=lambda members: (-len(members), members[0].label.criterion))
-    bootstrap = {"resamples": resamples, "seed": seed}
+    draws = {"resamples": resamples, "seed": seed}
     groups, samples = [], []
     for done, members in enumerate([on_criteria, *ordered]):
         name = members[0].label.criterion if done else POOLED
         on_progress(done, len(ordered) + 2, name)
-        values = [judge_value(judge, row) for row in members]
-        excluded = Counter(filter(None, map(_exclusion_reason, members)))
-        group, both = _agreement(name, members, values, excluded, tuple(METRICS), **bootstrap)
+        group, both = criterion_agreement(judge, members, METRICS, name=name, **draws)
         groups.append(replace(group, text=members[0].criterion.text if done and members[0].criterion else None))
         samples.append(both)
     on_progress(len(ordered) + 1, len(ordered) + 2, "mean over criteria")
     between = [name for name in METRICS if name not in _NOT_BETWEEN_PEOPLE]
-    of_judge, counts = mean_metrics([one for one, _ in samples[1:]], tuple(METRICS), **bootstrap)
-    of_people, _ = mean_metrics([one for _, one in samples[1:]], between, **bootstrap)
+    of_judge, counts = mean_metrics([one for one, _ in samples[1:]], METRICS, **draws)
+    of_people, _ = mean_metrics([one for _, one in samples[1:]], between, **draws)
     known = {name: one for name, one in of_people.items() if one.value is not None}
     overall = [row for row in rows if row.label.criterion == OVERALL]
-    rewards = [row.reward for row in overall]
-    unknown = Counter("no reward" for row in overall if row.reward is None or row.label.value is None)
-    reward = _agreement("reward", overall, rewards, unknown, OVERALL_METRICS, **bootstrap)[0] if overall else None
+    reward = criterion_agreement(judge, overall, OVERALL_METRICS, name="reward", **draws)[0] if overall else None
     on_progress(len(ordered) + 2, len(ordered) + 2, "")
     return AgreementReport(
         judge=judge.name,
@@ -438,24 +424,23 @@ def agreement_report(
 
 
 def criterion_agreement(
-    judge: Judge, rows: Sequence[JudgedLabel], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
-) -> CriterionAgreement:
-    """Return the judge's agreement with labels on one question, by some of the `METRICS`."""
-    values = [judge_value(judge, row) for row in rows]
-    excluded = Counter(filter(None, map(_exclusion_reason, rows)))
-    name = rows[0].label.criterion
-    return _agreement(name, rows, values, excluded, metrics, resamples=resamples, seed=seed)[0]
-
-
-def _agreement(
-    name: str,
-    rows: Sequence[JudgedLabel],
-    values: Sequence[float | None],
-    excluded: Mapping[str, int],
-    metrics: Sequence[str],
-    **bootstrap: int,
+    judge: Judge, rows: Sequence[JudgedLabel], metrics: Sequence[str], *, name: str = "", **draws: int
 ) -> tuple[CriterionAgreement, tuple[Sample, Sample]]:
-    """Return the agreement, and the pairs of the judge and of people among themselves."""
+    """Return the judge's agreement with labels on one question, its pairs, and those of people among themselves.
+
+    Args:
+        judge: The judge.
+        rows: The labels; with `OVERALL_METRICS`, overall ones, which are compared with rewards.
+        metrics: Some of the `METRICS`.
+        name: By default that of the criterion.
+        draws: ``resamples`` and ``seed`` of the bootstrap.
+    """
+    if metrics is OVERALL_METRICS:
+        values = [row.reward for row in rows]
+        excluded = Counter("no reward" for row in rows if row.reward is None or row.label.value is None)
+    else:
+        values = [judge_value(judge, row) for row in rows]
+        excluded = Counter(filter(None, map(_exclusion_reason, rows)))
     scales = {levels_of(row.criterion.scale) for row in rows if row.criterion is not None}
     levels = scales.pop() if len(scales) == 1 else (0.0, 1.0)  # different scales: met or not met
     levels = TENTHS if metrics is OVERALL_METRICS else levels
@@ -470,13 +455,13 @@ def _agreement(
         if row.label.value is not None:
             by_thing[row.completion_id, row.question].append(row)
     shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
-    annotators, inter_annotator = _inter_annotator(shared, levels, metrics, **bootstrap)
+    annotators, inter_annotator = _inter_annotator(shared, levels, metrics, **draws)
     classes = used and metrics is not OVERALL_METRICS
     group = CriterionAgreement(
-        name=name,
+        name=name or rows[0].label.criterion,
         pairs=len(used),
         excluded=dict(excluded),
-        metrics=estimate_metrics(sample, metrics, **bootstrap),
+        metrics=estimate_metrics(sample, metrics, **draws),
         levels=pairs.levels,
         confusion=pairs.confusion().tolist() if classes else [],
         between_levels=pairs.between_levels() if classes else 0,
@@ -514,7 +499,7 @@ def _exclusion_reason(row: JudgedLabel) -> str | None:
 
 
 def _inter_annotator(
-    shared: Sequence[Sequence[JudgedLabel]], levels: Sequence[float], metrics: Sequence[str], **bootstrap: int
+    shared: Sequence[Sequence[JudgedLabel]], levels: Sequence[float], metrics: Sequence[str], **draws: int
 ) -> tuple[Sample, dict[str, Estimate]]:
     """Return each two labels of one thing, both ways round, and their metrics."""
     both = [(a, b) for labelled in shared for a, b in permutations(labelled, 2)]
@@ -523,14 +508,14 @@ def _inter_annotator(
     if not shared:
         return sample, {}
     names = [name for name in metrics if name not in _NOT_BETWEEN_PEOPLE]
-    estimates = estimate_metrics(sample, names, **bootstrap)
+    estimates = estimate_metrics(sample, names, **draws)
     people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row in each}))}
     matrix = np.full((len(people), len(shared)), np.nan)
     for thing, labelled in enumerate(shared):
         for row in labelled:
             matrix[people[row.label.annotator], thing] = row.label.value
     prompts = [labelled[0].prompt_id for labelled in shared]
-    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **bootstrap)}
+    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **draws)}
 
 
 def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:

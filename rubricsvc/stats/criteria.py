@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
+from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.student import t_quantile
 from rubricsvc.stats.intervals import Floats, Ints
+from rubricsvc.stats.reward_variance import contribution_matrix
 
 MIN_COMPLETIONS = 30
 """Correlations need as many completions."""
 _EQUAL = 1e-9
-_Z = float(ndtri(0.975))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +113,16 @@ def within_groups(values: Floats, groups: Groups) -> Within:
 
 def mean_estimates(values: Floats, groups: Groups) -> list[Estimate]:
     """Return the mean of each column with its cluster-robust t interval, as `core.estimate.mean_estimate`."""
-    return [
-        _t_interval(mean, variance, int(count)) if n else Estimate(None, null_reason="no values")
-        for mean, variance, count, n in zip(*_means(values, groups), strict=True)
-    ]
+    found = []
+    for mean, variance, count, n in zip(*_means(values, groups), strict=True):
+        half = t_quantile(int(count) - 1) * float(np.sqrt(variance)) if count >= MIN_CLUSTERS else None
+        if not n:
+            found.append(Estimate(None, null_reason="no values"))
+        elif half is None:
+            found.append(Estimate(float(mean), null_reason=no_interval(int(count))))
+        else:
+            found.append(Estimate(float(mean), float(mean) - half, float(mean) + half))
+    return found
 
 
 def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
@@ -137,7 +144,7 @@ def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
 
 def wilson(share: float, n: float) -> tuple[float, float]:
     """Return the 95 % Wilson interval of a share of ``n``, which need not be whole."""
-    z = _Z
+    z = float(ndtri(0.975))
     middle, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = (float((middle + sign * half) / (1 + z * z / n)) for sign in (-1, 1))
     return max(low, 0.0), min(high, 1.0)
@@ -152,13 +159,6 @@ def _means(values: Floats, groups: Groups) -> tuple[Floats, Floats, Floats, Floa
     clusters = (groups.reduce(np.add, known.astype(float)) > 0).sum(0).astype(float)
     correction = clusters / np.maximum(clusters - 1, 1)
     return mean, correction * (residuals**2).sum(0) / np.maximum(n, 1) ** 2, clusters, n
-
-
-def _t_interval(mean: float, variance: float, clusters: int) -> Estimate:
-    if clusters < MIN_CLUSTERS:
-        return Estimate(float(mean), null_reason=no_interval(clusters))
-    half = t_quantile(clusters - 1) * float(np.sqrt(variance))
-    return Estimate(float(mean), float(mean) - half, float(mean) + half)
 
 
 def correlations(values: Floats) -> tuple[Floats, Ints]:
@@ -197,3 +197,25 @@ def length_correlations(values: Floats, lengths: Floats, groups: Groups) -> Floa
         if len(both) >= MIN_COMPLETIONS and (both.std(0) > _EQUAL).all():
             found[column] = np.corrcoef(both, rowvar=False)[0, 1]
     return found
+
+
+def reward_vector(rubric: Rubric, values: Floats) -> Floats:
+    """Return the rewards [N] of `core.reward.reward`, NaN where there is none.
+
+    ``values`` [N, C] are NaN where a criterion was not judged.
+    """
+    how = formula_for(rubric, rubric.formula)
+    judged = ~np.isnan(values)
+    weights = np.array([how.weights(rubric)[criterion.key] for criterion in rubric.criteria])
+    covered = judged @ weights / (weights.sum() or 1.0)
+    rewards = contribution_matrix(rubric, values).sum(1)
+    required = np.array([criterion.required for criterion in rubric.criteria])
+    pitfall = np.array([criterion.weight < 0 for criterion in rubric.criteria])
+    vetoed = (required & judged & ((values >= 0.5) == pitfall)).any(1)
+    rewards = np.where(vetoed, np.minimum(rewards, 0.0), rewards)
+    if how.clip is not None:
+        rewards = np.clip(rewards, *how.clip)
+    whole = judged.all(1)
+    least = (covered >= rubric.min_coverage - 1e-12) & (covered > 0)
+    known = whole | (least & (not how.complete) & ~(required & ~judged).any(1))
+    return np.asarray(np.where(known, rewards, np.nan), float)

@@ -64,16 +64,6 @@ def measured(
     )
 
 
-def score(entry: BufferedCriterion, *, referenced: bool) -> float:
-    """Return what criteria are ranked by: the separation, times 2 · agreement − 1 where there is a reference.
-
-    A referenced criterion without any pair to compare has 0: nothing confirms it.
-    """
-    separation = entry.separation or 0.0
-    agreement = 0.5 if entry.agreement is None else entry.agreement
-    return separation * (2 * agreement - 1) if referenced else separation
-
-
 def selected(
     entries: Sequence[BufferedCriterion],
     tested: Collection[str],
@@ -100,7 +90,9 @@ def selected(
     for place, entry in enumerate(entries):
         if entry.state == FROZEN or (entry.state != ACTIVE and entry.key not in tested):
             continue
-        merit = score(entry, referenced=referenced)
+        # separation, times 2 · agreement − 1 where there is a reference; nothing confirms what has no pairs to compare
+        agreement = 0.5 if entry.agreement is None else entry.agreement
+        merit = (entry.separation or 0.0) * (2 * agreement - 1 if referenced else 1.0)
         if not entry.separation or entry.separation < min_separation:
             reasons[entry.key] = "separation"
         elif merit <= 0:
@@ -109,18 +101,16 @@ def selected(
             eligible.append((-merit, place, entry.key))
             reasons[entry.key] = "limit"
     best = {key for *_, key in sorted(eligible)[:max_active]}
-    return [_moved(entry, best, reasons) for entry in entries]
-
-
-def _moved(entry: BufferedCriterion, best: set[str], reasons: dict[str, RetirementReason]) -> BufferedCriterion:
-    if entry.key not in reasons:
-        return entry
-    if entry.key in best:
-        again = entry.state == BUFFER_RETIRED
-        fields = {"state": ACTIVE, "reason": None, "reactivations": entry.reactivations + again}
-    else:
-        fields = {"state": BUFFER_RETIRED, "reason": reasons[entry.key]}
-    return entry.model_copy(update=fields)
+    moved = []
+    for entry in entries:
+        fields: dict[str, object] = {}
+        if entry.key in best:
+            again = entry.state == BUFFER_RETIRED
+            fields = {"state": ACTIVE, "reason": None, "reactivations": entry.reactivations + again}
+        elif entry.key in reasons:
+            fields = {"state": BUFFER_RETIRED, "reason": reasons[entry.key]}
+        moved.append(entry.model_copy(update=fields))
+    return moved
 
 
 def due(entries: Sequence[BufferedCriterion], step: int, *, retest_every: int, max_retests: int) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 
 from rubricsvc.core.audit import Deviation, Rate
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
+from rubricsvc.stats import RESAMPLES
 
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""
@@ -48,14 +50,36 @@ def percentile_interval(samples: Sequence[float] | Floats) -> tuple[float, float
     return float(low), float(high)
 
 
-def with_interval(value: float, samples: Sequence[float], prompts: int, resamples: int) -> Estimate:
-    """Return an estimate with the percentile interval of its bootstrap samples, drawn from ``prompts`` prompts."""
-    if len(samples) >= MIN_DRAWS:
-        return Estimate(value, *percentile_interval(samples))
-    if prompts < MIN_CLUSTERS:
-        return Estimate(value, null_reason=no_interval(prompts))
-    drawn = f"{len(samples)} of {resamples} draws from {prompts} prompts have an estimate"
-    return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
+def bootstrap(
+    measure: Callable[[Ints], Mapping[str, float]],
+    clusters: NDArray[Any],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Return estimates by name, with the percentile intervals of a bootstrap that draws whole clusters.
+
+    Args:
+        measure: Returns the values by name of some rows (numbers, each as often as it was drawn), without those that
+            these rows do not allow.
+        clusters: What is independent [N], of each row.
+        resamples: Number of draws.
+        seed: Seed of the draws.
+    """
+    samples: dict[str, list[float]] = defaultdict(list)
+    for rows in cluster_draws(clusters, resamples, seed):
+        for name, value in measure(rows).items():
+            samples[name].append(value)
+    size, found = len(np.unique(clusters)), dict[str, Estimate]()
+    for name, value in measure(np.arange(len(clusters))).items():
+        drawn = f"{len(samples[name])} of {resamples} draws from {size} prompts have an estimate"
+        if len(samples[name]) >= MIN_DRAWS:
+            found[name] = Estimate(value, *percentile_interval(samples[name]))
+        elif size < MIN_CLUSTERS:
+            found[name] = Estimate(value, null_reason=no_interval(size))
+        else:
+            found[name] = Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
+    return found
 
 
 def pooled_deviation(

@@ -25,10 +25,9 @@ from rubricsvc.core.evolution import HeldOutResult, Objective
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.criteria import Groups, mean_estimates
+from rubricsvc.stats.criteria import Groups, mean_estimates, reward_vector
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.paired import differences
-from rubricsvc.stats.rewards import reward_vector
 from rubricsvc.stats.weight_fit import (
     PreferenceProblem,
     ScoreProblem,

@@ -7,10 +7,11 @@ prompt are correlated, so that intervals treat whole prompts as independent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,38 +20,38 @@ from scipy import stats
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.criteria import Groups, mean_estimates
-from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
+from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.ranking import concordance, tau_b
 
-Measure = Callable[[Floats, Floats], float]
+Correlation = Literal["pearson", "spearman", "kendall"]
 
 
-def kendall(first: Floats, second: Floats) -> float:
-    """Return Kendall's tau-b over all pairs of things."""
-    return float(stats.kendalltau(first, second, method="asymptotic").statistic)
+def correlation(name: Correlation, first: Floats, second: Floats) -> float:
+    """Return Pearson's correlation, Spearman's rank correlation or Kendall's tau-b over all pairs of things.
 
-
-def spearman(first: Floats, second: Floats) -> float:
-    """Return Spearman's rank correlation."""
-    return float(stats.spearmanr(first, second).statistic)
+    NaN where the values of one side are all the same.
+    """
+    if not len(first) or np.ptp(first) <= _SAME or np.ptp(second) <= _SAME:
+        return float("nan")
+    if name == "kendall":
+        return float(stats.kendalltau(first, second, method="asymptotic").statistic)
+    return float(stats.spearmanr(first, second).statistic if name == "spearman" else np.corrcoef(first, second)[0, 1])
 
 
 def rank_correlation(
-    measure: Measure, first: Sequence[float], second: Sequence[float], clusters: Sequence[int]
+    name: Correlation, first: Sequence[float], second: Sequence[float], clusters: Sequence[int]
 ) -> Estimate:
-    """Return `kendall` or `spearman` over all things, with a bootstrap interval that draws whole prompts."""
-    a, b, prompts = np.asarray(first, float), np.asarray(second, float), np.asarray(clusters)
+    """Return a `correlation` over all things, with a bootstrap interval that draws whole prompts."""
+    a, b = np.asarray(first, float), np.asarray(second, float)
     if len(a) < MIN_PAIRS:
         return Estimate(None, null_reason=f"{len(a)} paired; a rank correlation needs {MIN_PAIRS}")
-    if not _vary(a, b):
-        return Estimate(None, null_reason="all values of one side are the same")
-    draws = ((a[rows], b[rows]) for rows in cluster_draws(prompts, RESAMPLES, seed=0))
-    samples = [measure(*drawn) for drawn in draws if _vary(*drawn)]
-    return with_interval(measure(a, b), samples, len(np.unique(prompts)), RESAMPLES)
+    found = bootstrap(lambda rows: known(value=correlation(name, a[rows], b[rows])), np.asarray(clusters))
+    return found.get("value", Estimate(None, null_reason="all values of one side are the same"))
 
 
-def _vary(*values: NDArray[Any]) -> bool:
-    return all(np.ptp(side) > 0 for side in values)
+def known(**values: float | None) -> dict[str, float]:
+    """Return the values that are neither None nor NaN, by name."""
+    return {name: value for name, value in values.items() if value is not None and not np.isnan(value)}
 
 
 def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequence[int]) -> Estimate:
@@ -61,16 +62,13 @@ def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequen
     counts = np.array([concordance(group) for group in groups.values() if len(group) > 1], np.int64).reshape(-1, 3)
     if not len(counts):
         return Estimate(None, null_reason="no prompt has two")
-    value = tau_b(*counts.sum(0).tolist())
-    if value is None:
-        return Estimate(None, null_reason="one side has ties only within each prompt")
-    draws = (tau_b(*counts[rows].sum(0).tolist()) for rows in cluster_draws(np.arange(len(counts)), RESAMPLES, seed=0))
-    return with_interval(value, [tau for tau in draws if tau is not None], len(counts), RESAMPLES)
+    found = bootstrap(lambda rows: known(value=tau_b(*counts[rows].sum(0).tolist())), np.arange(len(counts)))
+    return found.get("value", Estimate(None, null_reason="one side has ties only within each prompt"))
 
 
 MOST_PAIRS = 100
 """Pairs of one person on one prompt; of more, as many are drawn."""
-_SHRINKAGE = 0.01
+_SAME = 1e-12
 
 
 def preference_pairs(labels: Iterable[tuple[int, str, float]], prompts: NDArray[Any], *, seed: int = 0) -> Ints:
@@ -138,54 +136,24 @@ def people_agreement(
     rows, scores = np.array([row for row, _, _ in labels], np.int64), np.array([score for _, _, score in labels])
     pairs = preference_pairs(labels, of, seed=seed)
     margins = rewards[pairs[:, 0]] - rewards[pairs[:, 1]]
-    correlations = {"pearson": _pearson, "spearman": spearman, "kendall": kendall}
 
-    def of_scores(measure: Callable[[Floats, Floats], float]) -> Callable[[Ints, int], float | None]:
-        def value(drawn: Ints, side: int) -> float | None:
-            first, second = rewards[rows[drawn], side], scores[drawn]
-            return measure(first, second) if np.ptp(first) > 0 and np.ptp(second) > 0 else None
+    def measure(name: str, drawn: Ints) -> dict[str, float]:
+        """Return the metric of both sides, and the difference."""
+        if name == "preference_accuracy":
+            a, b = (1 - error_share(margins[drawn, side]) for side in (0, 1))
+        else:
+            which = cast(Correlation, name)
+            a, b = (correlation(which, rewards[rows[drawn], side], scores[drawn]) for side in (0, 1))
+        return known(old=a, new=b, difference=b - a)
 
-        return value
-
-    found = [
-        _paired(name, clusters[rows], of_scores(measure), resamples, seed) for name, measure in correlations.items()
-    ]
-    accuracy = _paired(
-        "preference_accuracy",
-        clusters[pairs[:, 0]],
-        lambda drawn, side: 1 - error_share(margins[drawn, side]),
-        resamples,
-        seed,
-    )
-    return [*found, accuracy]
-
-
-def _pearson(first: Floats, second: Floats) -> float:
-    return float(np.corrcoef(first, second)[0, 1])
-
-
-def _paired(
-    name: str, clusters: NDArray[Any], value: Callable[[Ints, int], float | None], resamples: int, seed: int
-) -> PairedMetric:
-    """Return a metric of both sides, each draw of clusters measured on both."""
-    size = len(clusters)
-    if size < MIN_PAIRS:
-        none = Estimate(None, null_reason=f"{size} with people's scores; an estimate needs {MIN_PAIRS}")
-        return PairedMetric(name, size, none, none, none)
-    draws = [(value(rows, 0), value(rows, 1)) for rows in cluster_draws(clusters, resamples, seed)]
-    prompts = len(np.unique(clusters))
-
-    def estimate(of: Callable[[float | None, float | None], float | None]) -> Estimate:
-        point = of(value(np.arange(size), 0), value(np.arange(size), 1))
-        if point is None:
-            return Estimate(None, null_reason="all rewards or all scores are the same")
-        samples = [one for one in (of(*draw) for draw in draws) if one is not None]
-        return with_interval(point, samples, prompts, resamples)
-
-    return PairedMetric(
-        name=name,
-        n=size,
-        old=estimate(lambda a, _: a),
-        new=estimate(lambda _, b: b),
-        difference=estimate(lambda a, b: None if a is None or b is None else b - a),
-    )
+    found = []
+    for name in (*get_args(Correlation), "preference_accuracy"):
+        units = clusters[pairs[:, 0]] if name == "preference_accuracy" else clusters[rows]
+        reason = f"{len(units)} with people's scores; an estimate needs {MIN_PAIRS}"
+        estimates: dict[str, Estimate] = {}
+        if len(units) >= MIN_PAIRS:
+            reason = "all rewards or all scores are the same"
+            estimates = bootstrap(partial(measure, name), units, resamples=resamples, seed=seed)
+        sides = [estimates.get(side, Estimate(None, null_reason=reason)) for side in ("old", "new", "difference")]
+        found.append(PairedMetric(name, len(units), *sides))
+    return found

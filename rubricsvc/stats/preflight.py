@@ -46,7 +46,7 @@ def agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement |
     rows = [row for row in rows if row.criterion is not None]
     if len(rows) < MIN_LABELS:
         return None
-    found = criterion_agreement(judge, rows, _METRICS)
+    found, _ = criterion_agreement(judge, rows, _METRICS)
     return found if found.pairs >= MIN_LABELS else None
 
 

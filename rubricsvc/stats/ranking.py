@@ -81,12 +81,7 @@ def preference_agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgre
     if len(pairs) >= MIN_CLUSTERS:
         generator = random.Random(0)
         draws = (concordance(generator.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
-        samples = sorted(_share(net, among) for net, _, among in draws if among)
+        samples = sorted((among + net) / (2 * among) for net, _, among in draws if among)
         low, high = samples[int(0.025 * len(samples))], samples[int(0.975 * len(samples))]
-    return PreferenceAgreement(
-        completions=len(pairs), pairs=different, agreement=_share(net_concordant, different), low=low, high=high
-    )
-
-
-def _share(net_concordant: int, pairs: int) -> float:
-    return (pairs + net_concordant) / (2 * pairs)
+    share = (different + net_concordant) / (2 * different)
+    return PreferenceAgreement(completions=len(pairs), pairs=different, agreement=share, low=low, high=high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,9 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import FittedWeight, HeldOut
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats import RESAMPLES, OnProgress, paired
-from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, percentile_interval, with_interval
-from rubricsvc.stats.paired import error_share
+from rubricsvc.stats import RESAMPLES, OnProgress
+from rubricsvc.stats.intervals import Floats, Ints, bootstrap, cluster_draws, percentile_interval
+from rubricsvc.stats.paired import Correlation, correlation, error_share, known
 from rubricsvc.stats.reward_variance import affine
 
 
@@ -82,11 +82,8 @@ class ScoreProblem:
 
     def measure(self, one: Predictions, rows: Ints) -> Mapping[str, float]:
         """Return correlations of the score, if both sides vary, and the root mean squared error."""
-        people, found = self.scores[rows], {"rmse": float(np.sqrt(self.loss(one.predicted, rows)))}
-        if np.ptp(one.score) > 1e-12 and np.ptp(people) > 0:
-            found["pearson"] = float(np.corrcoef(one.score, people)[0, 1])
-            found |= {"spearman": paired.spearman(one.score, people), "kendall": paired.kendall(one.score, people)}
-        return found
+        found = {name: correlation(name, one.score, self.scores[rows]) for name in get_args(Correlation)}
+        return known(rmse=float(np.sqrt(self.loss(one.predicted, rows))), **found)
 
 
 @dataclass(frozen=True)
@@ -204,12 +201,8 @@ def fit_weights(
     on_progress(total - 1, total, "intervals of metrics")
     held_out, gain = _metrics(problem, predictions, resamples, seed)
     on_progress(total, total, "")
-    return Fit(_weights(rubric, new, draws, varies), penalty, held_out, gain)
-
-
-def _weights(rubric: Rubric, new: Floats, draws: Sequence[Floats], varies: Any) -> tuple[FittedWeight, ...]:
     ends = [percentile_interval(column) for column in np.array(draws).T] if draws else [(None, None)] * len(new)
-    return tuple(
+    weights = [
         FittedWeight(
             key=criterion.key,
             old=criterion.weight,
@@ -221,7 +214,8 @@ def _weights(rubric: Rubric, new: Floats, draws: Sequence[Floats], varies: Any) 
         for criterion, weight, (low, high), kept in zip(
             rubric.criteria, new.tolist(), ends, (~varies).tolist(), strict=True
         )
-    )
+    ]
+    return Fit(tuple(weights), penalty, held_out, gain)
 
 
 def scaled_weights(weights: Floats, old: Floats, varies: Any) -> Floats | None:
@@ -271,33 +265,19 @@ def _metrics(
 ) -> tuple[tuple[HeldOut, ...], dict[str, Estimate]]:
     """Return each weighting's metrics, and what the fitted one gains over the current one, with paired intervals."""
 
-    def measured(rows: Ints) -> dict[str, Mapping[str, float]]:
-        return {
-            name: problem.measure(Predictions(one.score[rows], one.predicted[rows]), rows)
+    def measured(rows: Ints) -> dict[str, float]:
+        found = {
+            f"{name} {metric}": value
             for name, one in predictions.items()
+            for metric, value in problem.measure(Predictions(one.score[rows], one.predicted[rows]), rows).items()
         }
+        for metric in problem.metrics:
+            if f"fitted {metric}" in found and f"current {metric}" in found:
+                found[f"gain {metric}"] = found[f"fitted {metric}"] - found[f"current {metric}"]
+        return found
 
-    everything, prompts = measured(np.arange(len(problem.values))), len(np.unique(problem.clusters))
-    draws = [measured(rows) for rows in cluster_draws(problem.clusters, resamples, seed)]
-
-    def estimate(value: Callable[[dict[str, Mapping[str, float]]], float | None]) -> Estimate:
-        found = value(everything)
-        if found is None:
-            return Estimate(None, null_reason="all predictions are the same")
-        samples = [one for one in map(value, draws) if one is not None]
-        return with_interval(found, samples, prompts, resamples)
-
-    def difference(one: dict[str, Mapping[str, float]], metric: str) -> float | None:
-        after, before = one["fitted"].get(metric), one["current"].get(metric)
-        return None if after is None or before is None else after - before
-
-    held_out = tuple(
-        HeldOut.model_validate(
-            {
-                "weights": name,
-                "metrics": {m: estimate(lambda one, n=name, m=m: one[n].get(m)) for m in problem.metrics},  # type: ignore[misc]
-            }
-        )
-        for name in predictions
-    )
-    return held_out, {m: estimate(lambda one, m=m: difference(one, m)) for m in problem.metrics}  # type: ignore[misc]
+    estimates = bootstrap(measured, problem.clusters, resamples=resamples, seed=seed)
+    none = Estimate(None, null_reason="all predictions are the same")
+    by_weights = {name: {m: estimates.get(f"{name} {m}", none) for m in problem.metrics} for name in predictions}
+    held_out = [HeldOut.model_validate({"weights": name, "metrics": found}) for name, found in by_weights.items()]
+    return tuple(held_out), {metric: estimates.get(f"gain {metric}", none) for metric in problem.metrics}

@@ -15,12 +15,12 @@ from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.agreement import (
-    METRICS,
     AgreementReport,
     Pairs,
     Sample,
     agreement_report,
     estimate_metrics,
+    metric,
 )
 
 JUDGE = Judge(name="j", model="m")
@@ -73,7 +73,7 @@ def test_metrics_equal_those_of_reference_libraries(levels: tuple[float, ...], u
     if len(set(people)) == 2:
         expected["auroc"] = metrics.roc_auc_score(people == people.max(), judge)
     for name, value in expected.items():
-        assert METRICS[name](pairs) == pytest.approx(value, abs=EXACT), name
+        assert metric(name, pairs) == pytest.approx(value, abs=EXACT), name
 
 
 def test_auroc_takes_graded_labels_whole() -> None:

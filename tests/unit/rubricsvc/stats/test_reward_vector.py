@@ -9,7 +9,7 @@ from rubricsvc.core.formulas import FORMULAS
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.stats.rewards import reward_vector
+from rubricsvc.stats.criteria import reward_vector
 
 CASES = [
     ("weighted_mean", (3.0, 1.0, -2.0), ()),
