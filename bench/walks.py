@@ -169,8 +169,8 @@ def episode(folder: Path) -> Callable[[], object]:
     from rubricsvc.core.prompt import Prompt
     from tests.tiny_model import tiny_model
     from trainer.config import EnvironmentConfig, SamplingConfig
-    from trainer.environments.registry import make_acting
     from trainer.environments.tool_calls import call_text
+    from trainer.environments.tools import make_acting
     from trainer.policies.policy import Policy
 
     (folder / "documents").mkdir()

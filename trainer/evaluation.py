@@ -41,12 +41,13 @@ from trainer import checkpoint
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.demonstrations import rollouts_of
 from trainer.data.tasks import Task, stream_seed
+from trainer.environments.episodes import Acting
 from trainer.environments.leaks import log_leaks
 from trainer.environments.scripted import NAME, demonstrate
 from trainer.environments.tools import EmptyResults, Research
 from trainer.loop import train
 from trainer.monitors.registry import metrics_by_prompt, observed_of
-from trainer.policies.policy import Acting, Policy
+from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.recording import History, Metrics, RunRecorder, line_of, read, replace_text
 from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, items_at, judge_of, of_evaluation

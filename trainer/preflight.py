@@ -33,9 +33,10 @@ from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview
 from trainer.config import CHECKS, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
-from trainer.environments.registry import acting_of
+from trainer.environments.episodes import Acting
+from trainer.environments.tools import acting_of
 from trainer.monitors.measures import MEASURES
-from trainer.policies.policy import Acting, Policy, context_of
+from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import prompt_ids
 from trainer.recording import replace_text
 from trainer.rewards import (

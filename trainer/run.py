@@ -525,7 +525,7 @@ class Run:
 
     def load_policy(self, model: str | Path | None = None) -> Policy:
         """Load a policy of the run: by default the one that it starts from, after its demonstrations if it has any."""
-        from trainer.environments.registry import acting_of
+        from trainer.environments.tools import acting_of
         from trainer.loop import warmed_up_model
         from trainer.policies.policy import Policy
         from trainer.policies.sampling_server import SamplingServer
@@ -543,7 +543,7 @@ class Run:
 
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
-        from trainer.environments.registry import acting_of
+        from trainer.environments.tools import acting_of
         from trainer.evaluation import Evaluation
         from trainer.loop import train
         from trainer.preflight import check_sizes
@@ -592,7 +592,7 @@ class Run:
     def _baselines(
         self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: RunRecorder | None
     ) -> list[Metrics] | None:
-        from trainer.environments.registry import acting_of
+        from trainer.environments.tools import acting_of
         from trainer.evaluation import FOLDER, OtherPrompts, run_baselines
 
         run, there = self.config, self._elsewhere()

@@ -210,7 +210,7 @@ def try_(
     telemetry.configure("WARNING", human=True)
     from trainer.config import load_config
     from trainer.data.tasks import find_tasks
-    from trainer.environments.registry import acting_of
+    from trainer.environments.tools import acting_of
     from trainer.policies.policy import Policy
     from trainer.rewards import fetch_embedded
     from trainer.run import check_local

@@ -48,9 +48,8 @@ def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) 
 
 def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) -> list[Task]:
     """Return the prompts with demonstrations of a file, or with those that the script of `research` plays."""
-    from trainer.environments.registry import acting_of
     from trainer.environments.scripted import demonstrate
-    from trainer.environments.tools import Research
+    from trainer.environments.tools import Research, acting_of
 
     path = config.demonstrations.path if config.demonstrations is not None else None
     if path is not None:

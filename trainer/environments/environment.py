@@ -44,11 +44,6 @@ class Tool:
         function = {"name": self.name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
 
-    @property
-    def required(self) -> list[str]:
-        """The names of the arguments that every call has."""
-        return list(self.schema["function"]["parameters"].get("required", ()))
-
     def fault(self, arguments: Mapping[str, Any]) -> str | None:
         """Return what is wrong with the arguments of a call; None if nothing is."""
         if self.input_schema is None:

@@ -38,6 +38,30 @@ class EpisodeLimits:
         return (*environment.tools, NOTE) if self.notes else environment.tools
 
 
+@dataclass(frozen=True)
+class Acting:
+    """An environment to act in, and the limits of an episode.
+
+    ``max_tokens`` are those of a completion, what the environment wrote included; what would exceed them ends it. Of a
+    completion with notes they are those of a context.
+    """
+
+    environment: Environment
+    limits: EpisodeLimits
+    max_tokens: int
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools that the policy may call."""
+        return self.limits.tools(self.environment)
+
+    @property
+    def own_environment(self) -> Environment:
+        """The environment without the tools of other servers."""
+        own: Environment = getattr(self.environment, "inner", None) or self.environment
+        return own
+
+
 @dataclass
 class Answers:
     """What the tools answer in one turn; ``report`` is the final text, if they ended the episode."""
@@ -83,7 +107,8 @@ class RunningEpisode:
         self.turns += 1
         turn = parse(text)
         if not turn.calls and turn.error is None:
-            self._end(turn.content)
+            self.done, self.report = True, turn.content
+            self.messages.append(Message(role="assistant", content=turn.content))
         else:
             self.messages.append(Message(role="assistant", content=turn.content, tool_calls=turn.calls or None))
         return turn
@@ -93,7 +118,7 @@ class RunningEpisode:
         start, answers = time.perf_counter(), Answers()
         if turn.error is not None:
             answers.counts["malformed"] += 1
-            answers.messages.append(Message(role="tool", content=self._error(turn.error)))
+            answers.messages.append(Message(role="tool", content=self._error(turn.error, answers.counts)))
         for call in turn.calls:
             content = self._answer(call, answers.counts)
             if self.guard is not None and (leak := self.guard.leak(call, content)) is not None:
@@ -103,7 +128,7 @@ class RunningEpisode:
             report = self.episode.report
             answers.report = None if report is None else storable(_text(report))
         except BaseException as error:  # noqa: BLE001 - see _answer
-            failed = self._failed("report", error, answers.counts)
+            failed = self._error(error, answers.counts, "report")
             answers.messages[-1] = answers.messages[-1].model_copy(update={"content": failed})
         answers.seconds = time.perf_counter() - start
         return answers
@@ -116,7 +141,8 @@ class RunningEpisode:
             self.leaks += answers.leaks
         self.tool_time += answers.seconds
         if answers.report is not None:
-            self._end(answers.report)
+            self.done, self.report = True, answers.report
+            self.messages.append(Message(role="assistant", content=answers.report))
             return []
         self.messages += answers.messages
         self.done = self.turns >= self.limits.max_turns
@@ -145,38 +171,35 @@ class RunningEpisode:
         self.done = True
         return []
 
-    def _end(self, report: str) -> None:
-        self.done, self.report = True, report
-        self.messages.append(Message(role="assistant", content=report))
-
     def _answer(self, call: ToolCall, counts: Counter[str]) -> str:
         """Return the result of a call, or what is wrong with it."""
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
         if tool is None:
             counts["refused"] += 1
-            return self._error(f"no tool {call.name[:40]!r}; the tools are {', '.join(one.name for one in self.tools)}")
+            known = ", ".join(one.name for one in self.tools)
+            return self._error(f"no tool {call.name[:40]!r}; the tools are {known}", counts)
         arguments = strict_json.parse(call.arguments)
         try:
             if (fault := tool.fault(arguments)) is not None:
                 counts["refused"] += 1
-                return self._error(fault)
+                return self._error(fault, counts)
             counts[f"calls/{tool.name}"] += 1
             if tool is NOTE:
                 return KEPT
             return self._readable(_text(self.episode.step(tool.name, arguments)))
-        except ToolError as error:
-            return self._error(str(error))
         except BaseException as error:  # noqa: BLE001 - a tool of somebody else: the policy reads of it, the run goes on
-            return self._failed(tool.name, error, counts)
+            return self._error(error, counts, tool.name)
 
-    def _failed(self, name: str, error: BaseException, counts: Counter[str]) -> str:
-        if not isinstance(error, Exception) and current_thread() is main_thread():
-            raise error  # a person interrupts
-        counts["errors"] += 1
-        return self._error(f"{name} failed: {type(error).__name__}")
-
-    def _error(self, message: str) -> str:
-        return strict_json.dump({"error": self._readable(message)})
+    def _error(self, problem: str | BaseException, counts: Counter[str], tool: str = "") -> str:
+        """Return what the policy reads in place of a result; a failure of a tool is counted."""
+        if isinstance(problem, ToolError):
+            problem = str(problem)
+        elif isinstance(problem, BaseException):
+            if not isinstance(problem, Exception) and current_thread() is main_thread():
+                raise problem  # a person interrupts
+            counts["errors"] += 1
+            problem = f"{tool} failed: {type(problem).__name__}"
+        return strict_json.dump({"error": self._readable(problem)})
 
     def _readable(self, text: str) -> str:
         """Return what a tool wrote without role tokens and invisible characters, cut to the limit."""

@@ -8,16 +8,14 @@ answer, from whatever page or tool, is a leak: the completion is no evidence of 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection as Ids
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from rubricsvc.collections import Collection, Page
+from rubricsvc.collections import Collection
 from rubricsvc.collections.index import THRESHOLD, NearCopies
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt, ToolCall
@@ -59,36 +57,37 @@ class LeakGuards:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._known: dict[str, LeakGuard] = {}
-
-    @cached_property
-    def _near_copies(self) -> NearCopies:
-        return NearCopies(self._collection)
+        self._near_copies: NearCopies | None = None  # made once a prompt needs it
 
     def of(self, prompt: Prompt) -> LeakGuard:
-        """Return the guard of a prompt; it withholds nothing where the prompt was made of no page."""
-        if prompt.digest not in self._known:
-            self._known[prompt.digest] = self._made(prompt)
-        return self._known[prompt.digest]
+        """Return the guard of a prompt; it withholds nothing where the prompt was made of no page.
 
-    def _made(self, prompt: Prompt) -> LeakGuard:
-        source, ids, gold = (prompt.item or {}).get("source"), set(self._collection.ids()), pages_of(prompt)
-        if not isinstance(source, str) or source not in ids:
-            return LeakGuard("", frozenset(), ())
-        found = [shingles(self._collection.open(id_).text) for id_ in sorted(gold & ids)]
-        sentences = ((one, shingles(one)) for one in _answers(self._collection.open(source), gold))
-        answers = [
-            (one, part)
-            for one, part in sentences
-            if all(containment(part, page) < THRESHOLD for page in found) and self._near_copies.count(part) <= MAX_PAGES
-        ]
-        return LeakGuard(source, frozenset({source}) | (self._near_copies.of(source) - gold), tuple(answers))
-
-
-def pages_of(prompt: Prompt) -> frozenset[str]:
-    """Return the ids of the pages that answer a prompt (`rubricsvc prompts synthesize`), alternatives included."""
-    pages = (prompt.item or {}).get("pages")
-    groups = [one for one in pages if isinstance(one, list)] if isinstance(pages, list) else []
-    return frozenset(str(id_) for one in groups for id_ in one)
+        The sentences that answer are those of the source with links to the pages to be found, or all without such
+        pages (`rubricsvc prompts synthesize`), alternatives included.
+        """
+        if (known := self._known.get(prompt.digest)) is not None:
+            return known
+        item, ids, guard = prompt.item or {}, set(self._collection.ids()), LeakGuard("", frozenset(), ())
+        source, pages = item.get("source"), item.get("pages")
+        if isinstance(source, str) and source in ids:
+            self._near_copies = near = self._near_copies or NearCopies(self._collection)
+            groups = [one for one in pages if isinstance(one, list)] if isinstance(pages, list) else []
+            gold = {str(id_) for one in groups for id_ in one}
+            found = [shingles(self._collection.open(id_).text) for id_ in sorted(gold & ids)]
+            page, start, answers = self._collection.open(source), 0, []
+            places = [link.start for link in page.links if link.target in gold]
+            for end in [*(match.end() for match in _SENTENCE.finditer(page.text)), len(page.text)]:
+                sentence = " ".join(page.text[start:end].split())
+                answering = not gold or any(start <= place < end for place in places)
+                start = end
+                if not answering or len(sentence.split()) < MIN_WORDS:
+                    continue
+                part = shingles(sentence)
+                if all(containment(part, one) < THRESHOLD for one in found) and near.count(part) <= MAX_PAGES:
+                    answers.append((sentence, part))
+            guard = LeakGuard(source, frozenset({source}) | (near.of(source) - gold), tuple(answers))
+        self._known[prompt.digest] = guard
+        return guard
 
 
 def leaks_of(completion: Completion) -> list[dict[str, JsonValue]]:
@@ -108,14 +107,3 @@ def log_leaks(out: Path | None, tasks: Sequence[Task], completions: Sequence[Com
         out.mkdir(parents=True, exist_ok=True)
         with (out / LEAKS).open("a", encoding="utf-8") as file:
             file.write("".join(f"{strict_json.dump(line)}\n" for line in lines))
-
-
-def _answers(page: Page, gold: Ids[str]) -> Iterator[str]:
-    """Yield the sentences of a source that answer: those with links to the pages to be found, or all without such."""
-    places = [link.start for link in page.links if link.target in gold]
-    start = 0
-    for end in [*(match.end() for match in _SENTENCE.finditer(page.text)), len(page.text)]:
-        sentence = " ".join(page.text[start:end].split())
-        if len(sentence.split()) >= MIN_WORDS and (not gold or any(start <= place < end for place in places)):
-            yield sentence
-        start = end

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import httpx2
@@ -65,11 +66,23 @@ class McpTools:
         self.sources: dict[str, tuple[McpConnection, str]] = {}
         for server in servers:
             connection = connect(server)
-            for offered in _chosen(server, connection.tools):
-                tool = _tool(server, offered)
-                self.tools += (tool,)
-                self.sources[tool.name] = (connection, offered.name)
-            _check_names(server, self.tools)
+            names = [tool.name for tool in connection.tools]
+            if unknown := sorted(set(server.allowed_tools) - set(names)):
+                hint, message = f"its tools are {', '.join(names) or 'none'}", f"has no tool {unknown[0]!r}"
+                raise InvalidError(f"MCP server {server.name!r} {message}", hint=hint, path="tools.mcp")
+            for offered in connection.tools:
+                if not server.allowed_tools or offered.name in server.allowed_tools:
+                    tool = _tool(server, offered)
+                    self.tools += (tool,)
+                    self.sources[tool.name] = (connection, offered.name)
+            name, count = max(Counter(tool.name for tool in self.tools).items(), key=itemgetter(1), default=("", 0))
+            if count > 1:
+                raise InvalidError(
+                    f"{count} tools are named {name!r}, one of them of MCP server {server.name!r}",
+                    hint=f'give its tools a prefix, such as prefix = "{server.name}_", or choose others with '
+                    "`allowed_tools`",
+                    path="tools.mcp",
+                )
 
     def reset(self, prompt: Prompt) -> McpEpisode:
         """Begin an episode."""
@@ -96,7 +109,8 @@ class McpEpisode:
         """Return the result of a call."""
         if name in self._environment.sources:
             connection, own_name = self._environment.sources[name]
-            return _text(connection.call(own_name, dict(arguments), self._environment.timeout_s))
+            asked = connection.call(own_name, dict(arguments), self._environment.timeout_s)
+            return _text(connection.loop.run(asked))
         assert self._inner is not None  # noqa: S101 - the tools are those of the servers and of the inner environment
         return self._inner.step(name, arguments)
 
@@ -115,14 +129,6 @@ def _text(result: CallToolResult) -> str:
     if result.is_error:
         raise ToolError(text)
     return text
-
-
-def _chosen(server: McpServer, offered: Sequence[ServerTool]) -> list[ServerTool]:
-    names = [tool.name for tool in offered]
-    if unknown := sorted(set(server.allowed_tools) - set(names)):
-        hint = f"its tools are {', '.join(names) or 'none'}"
-        raise InvalidError(f"MCP server {server.name!r} has no tool {unknown[0]!r}", hint=hint, path="tools.mcp")
-    return [tool for tool in offered if not server.allowed_tools or tool.name in server.allowed_tools]
 
 
 def _tool(server: McpServer, offered: ServerTool) -> Tool:
@@ -157,16 +163,6 @@ def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
         for name, about in schema.items()
         if name != "patternProperties" and not (name == "pattern" and isinstance(about, str))
     }
-
-
-def _check_names(server: McpServer, tools: Sequence[Tool]) -> None:
-    name, count = Counter(tool.name for tool in tools).most_common(1)[0] if tools else ("", 0)
-    if count > 1:
-        raise InvalidError(
-            f"{count} tools are named {name!r}, one of them of MCP server {server.name!r}",
-            hint=f'give its tools a prefix, such as prefix = "{server.name}_", or choose others with `allowed_tools`',
-            path="tools.mcp",
-        )
 
 
 START_TIMEOUT_S = 30.0
@@ -211,16 +207,13 @@ class McpConnection:
         self._server = server
         self._pause_s, self._not_before = FIRST_PAUSE_S, 0.0
         self._session: _Session | None = None
-        self.tools: list[ServerTool] = _loop().run(self._list_tools())
-
-    def call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> CallToolResult:
-        """Call a tool."""
-        return _loop().run(self._call(name, arguments, timeout_s))
+        self.loop = EventLoopThread(f"mcp {server.name}")
+        self.tools: list[ServerTool] = self.loop.run(self._list_tools())
 
     def close(self) -> None:
         """Close the connection; a command ends."""
         if self._session is not None:
-            _loop().run(self._session.close())
+            self.loop.run(self._session.close())
 
     async def _list_tools(self) -> list[ServerTool]:
         session = self._session = _Session(self._server)
@@ -242,7 +235,8 @@ class McpConnection:
             ) from error
         return tools
 
-    async def _call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> CallToolResult:
+    async def call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> CallToolResult:
+        """Call a tool, in the connection's ``loop``."""
         if self._session is None:
             if time.monotonic() < self._not_before:
                 raise ServerUnavailable(self._server.name)
@@ -345,11 +339,6 @@ def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__
-
-
-@cache
-def _loop() -> EventLoopThread:
-    return EventLoopThread("mcp")
 
 
 @cache

@@ -41,12 +41,12 @@ def demonstrate(
     episode = begin(environment, prompt, limits)
     cited: list[str] = []
     reference = (prompt.reference or "") if informed else ""
-    for query, wanted in _plan(environment, prompt) if informed else _queries(prompt.text):
-        hits = _HIT.findall(_answer(episode.turn(call_text("search", query=query))))
+    for query, wanted in _plan(environment, prompt, informed=informed):
+        hits = _HIT.findall("\n".join(one.text for one in episode.turn(call_text("search", query=query))))
         found = next((id_ for id_ in hits if not wanted or id_ in wanted), None)
         if found is None or episode.done:
             return None
-        text = _answer(episode.turn(call_text("open", id=found)))
+        text = "\n".join(one.text for one in episode.turn(call_text("open", id=found)))
         if episode.done:
             return None
         cited.append(f"“{_sentence(text, query, reference)}” [{found}].")
@@ -63,36 +63,24 @@ def demonstrate(
     return Completion(text=episode.report, messages=tuple(episode.messages), policy=NAME, sampling=sampling)
 
 
-def _plan(environment: Research, prompt: Prompt) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield queries, each with the documents of which one must be found; none where any will do."""
-    pages = (prompt.item or {}).get("pages")
-    if not isinstance(pages, list):
-        yield from _queries(prompt.text)
+def _plan(environment: Research, prompt: Prompt, *, informed: bool) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield queries, each with the documents of which one must be found; none where any will do.
+
+    They are the titles of the pages that answer, if these are known, with the versions that the prompt asks for:
+    `open` shows the part of a document that the search found best. Otherwise they are what the prompt names in
+    quotation marks, or else its longer words.
+    """
+    text, pages = prompt.text, (prompt.item or {}).get("pages")
+    if not informed or not isinstance(pages, list):
+        longer = " ".join(dict.fromkeys(word for word in re.findall(r"[\w.]+", text) if len(word) > MIN_CHARS))[:200]
+        for query in _NAMED.findall(text)[:MAX_PAGES] or [longer]:
+            yield query, ()
         return
+    versions = " ".join(dict.fromkeys(_VERSION.findall(text)))
     for alternatives in pages[:MAX_PAGES]:
         assert isinstance(alternatives, list)  # noqa: S101 - of `collections.tasks`
         ids = [str(one) for one in alternatives]
-        yield f"{environment.collection.open(ids[0]).title} {_versions(prompt.text)}".strip(), ids
-
-
-def _versions(text: str) -> str:
-    """Return the versions that a prompt asks for: `open` shows the part of a document that the search found best."""
-    return " ".join(dict.fromkeys(_VERSION.findall(text)))
-
-
-def _queries(text: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield what a prompt names in quotation marks, else its longer words; any document that is found will do."""
-    for query in _NAMED.findall(text)[:MAX_PAGES] or [_keywords(text)]:
-        yield query, ()
-
-
-def _answer(messages: Sequence[object]) -> str:
-    return "\n".join(str(getattr(message, "content", "")) for message in messages)
-
-
-def _keywords(text: str) -> str:
-    """Return the longer words of a text."""
-    return " ".join(dict.fromkeys(word for word in re.findall(r"[\w.]+", text) if len(word) > MIN_CHARS))[:200]
+        yield f"{environment.collection.open(ids[0]).title} {versions}".strip(), ids
 
 
 def _sentence(text: str, query: str, reference: str) -> str:
@@ -100,14 +88,11 @@ def _sentence(text: str, query: str, reference: str) -> str:
 
     The longest one that stands in the reference comes first, then one with the version of the query.
     """
-    words, prose = _words(query), _HEADING.sub("", text)
+    words, prose = {*_WORD.findall(query.casefold())}, _HEADING.sub("", text)
+    versions = " ".join(dict.fromkeys(_VERSION.findall(query)))
     sentences = [" ".join(one.split()) for one in _SENTENCE.split(prose) if len(one.split()) >= 4] or [text]
-    best = max(
-        sentences,
-        key=lambda one: (len(one) * (one in reference), _versions(query) in one, len(words & _words(one))),
-    )
-    return " ".join(best.split()[:MAX_WORDS]).rstrip(".:;,")
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold()))
+    ranks = [
+        (len(one) * (one in reference), versions in one, len(words & {*_WORD.findall(one.casefold())}))
+        for one in sentences
+    ]
+    return " ".join(sentences[ranks.index(max(ranks))].split()[:MAX_WORDS]).rstrip(".:;,")

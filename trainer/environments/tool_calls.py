@@ -66,7 +66,8 @@ def with_tools(prompt: Prompt, tools: Sequence[Tool]) -> Prompt:
     """Return the prompt whose system message describes the tools, for a chat template without them."""
     lines = [f"- {tool.name}({', '.join(tool.parameters)}): {tool.description}" for tool in tools]
     first = tools[0]
-    example = call_text(first.name, **dict.fromkeys(first.required, "…"))
+    required = first.schema["function"]["parameters"].get("required", ())
+    example = call_text(first.name, **dict.fromkeys(required, "…"))
     text = INSTRUCTIONS.format(tools="\n".join(lines), example=example)
     head, *rest = prompt.messages
     if head.role != "system":
@@ -83,20 +84,15 @@ NOTE = Tool(
 KEPT = "Noted. Only your notes are kept."
 
 
-def is_note(message: Message) -> bool:
-    """Return whether a tool's message answers a note, after which only notes are kept."""
-    return message.role == "tool" and message.name == NOTE.name and message.content == KEPT
-
-
 def notes_of(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the notes of a trajectory so far, each as its call and the answer."""
     notes: list[Message] = []
     for call, answer in tool_results(messages):
-        if call is not None and is_note(answer):
+        if call is not None and took_note((answer,)):
             notes += Message(role="assistant", content="", tool_calls=(call,)), answer
     return tuple(notes)
 
 
 def took_note(messages: Iterable[Message]) -> bool:
-    """Return whether one of these messages answers a note."""
-    return any(map(is_note, messages))
+    """Return whether one of these messages answers a note, after which only notes are kept."""
+    return any(one.role == "tool" and one.name == NOTE.name and one.content == KEPT for one in messages)

@@ -1,4 +1,4 @@
-"""Research in a collection of documents: search it, open documents, find and quote passages, finish with a report."""
+"""The environments that configurations name: research in a collection, the calculator, and those of MCP servers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -15,8 +15,11 @@ from typing import Any
 from rubricsvc.collections import open_collection
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.settings import get_settings
+from trainer.config import EnvironmentConfig, ToolsConfig, TrainConfig
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
+from trainer.environments.episodes import Acting, EpisodeLimits
 from trainer.environments.leaks import LeakGuard, LeakGuards
 
 RESULTS = 5
@@ -88,33 +91,45 @@ class ResearchEpisode:
 
     def step(self, name: str, arguments: Mapping[str, str]) -> str:
         """Return the result of a call."""
-        if name == "finish":
-            self.report = arguments["report"]
-            return ""
+        text, id_ = arguments.get("text", ""), arguments.get("id", "")
         with self._lock:
-            return str(getattr(self, f"_{name}")(**arguments))
-
-    def _search(self, query: str) -> str:
-        found = self._collection.search(query, RESULTS + len(self._withheld))
-        hits = [hit for hit in found if hit.id not in self._withheld][:RESULTS]
-        if not hits:
-            raise ToolError("no document has these words")
-        self._query = query
-        return "\n".join(hit.line(self._snippet_chars) for hit in hits)
-
-    def _open(self, id: str) -> str:
-        if id in self._withheld:
-            raise ToolError(f"no document {id!r}")
-        self._shown = set()
-        return self._part(id, self._query)
-
-    def _find(self, text: str) -> str:
-        if not self._open_id:
-            raise ToolError("open a document first")
-        return self._document(self._part(self._open_id, text))
+            match name:
+                case "finish":
+                    self.report = arguments["report"]
+                    return ""
+                case "search":
+                    found = self._collection.search(arguments["query"], RESULTS + len(self._withheld))
+                    hits = [hit for hit in found if hit.id not in self._withheld][:RESULTS]
+                    if not hits:
+                        raise ToolError("no document has these words")
+                    self._query = arguments["query"]
+                    return "\n".join(hit.line(self._snippet_chars) for hit in hits)
+                case "open":
+                    if id_ in self._withheld:
+                        raise ToolError(f"no document {id_!r}")
+                    self._shown = set()
+                    return self._part(id_, self._query)
+                case "find":
+                    if not self._open_id:
+                        raise ToolError("open a document first")
+                    part = self._part(self._open_id, text)  # as JSON that is no longer than results: cut, it is none
+                    while len(shown := strict_json.dump({"id": self._open_id, "text": part})) > self._shown_chars:
+                        if not part:
+                            break
+                        part = part[: len(part) - max(1, len(shown) - self._shown_chars)]
+                    return shown
+            if id_ not in self._read:
+                raise ToolError(f"open {id_!r} first")
+            passage = " ".join(text.split())
+            if not passage or not any(passage in part for part in self._read[id_]):
+                raise ToolError("the passage is not in what was shown of this document, word for word")
+            return f"“{text}” [{id_}]"
 
     def _part(self, id_: str, query: str) -> str:
-        """Return the best part of a document that was not shown yet."""
+        """Return the best part of a document that was not shown yet.
+
+        One that is too long begins at the paragraph with most words of the query.
+        """
         parts = self._collection.ranked_parts(query, [id_])
         if not parts:
             raise ToolError(f"no document {id_!r}; search for it")
@@ -123,34 +138,14 @@ class ResearchEpisode:
             raise ToolError("the whole document was shown")
         self._open_id = id_
         self._shown.add(part.start)
-        text = _best(part.text, query, self._shown_chars)
+        text = part.text.strip()
+        if len(text) > self._shown_chars:
+            words = set(_WORD.findall(query.casefold()))
+            paragraphs = _PARAGRAPH.split(text)
+            counts = [len(words & set(_WORD.findall(one.casefold()))) for one in paragraphs]
+            text = "\n\n".join(paragraphs[counts.index(max(counts)) :])[: self._shown_chars]
         self._read[id_].append(" ".join(text.split()))
         return text
-
-    def _document(self, text: str) -> str:
-        """Return a part of the open document as JSON that is not longer than results may be: cut, it would be none."""
-        while len(shown := strict_json.dump({"id": self._open_id, "text": text})) > self._shown_chars and text:
-            text = text[: len(text) - max(1, len(shown) - self._shown_chars)]
-        return shown
-
-    def _quote(self, id: str, text: str) -> str:
-        if id not in self._read:
-            raise ToolError(f"open {id!r} first")
-        passage = " ".join(text.split())
-        if not passage or not any(passage in part for part in self._read[id]):
-            raise ToolError("the passage is not in what was shown of this document, word for word")
-        return f"“{text}” [{id}]"
-
-
-def _best(text: str, query: str, chars: int) -> str:
-    """Return so many characters of a text, from the paragraph with most words of the query on if it is longer."""
-    text = text.strip()
-    if len(text) > chars:
-        words = set(_WORD.findall(query.casefold()))
-        paragraphs = _PARAGRAPH.split(text)
-        counts = [len(words & set(_WORD.findall(one.casefold()))) for one in paragraphs]
-        text = "\n\n".join(paragraphs[counts.index(max(counts)) :])
-    return text[:chars]
 
 
 MAX_CHARS = 200
@@ -197,28 +192,51 @@ def _value(node: ast.expr) -> float:
 class EmptyResults:
     """An environment with the same tools, whose results are empty until one ends the episode. Calls are made."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self, environment: Environment, episode: Episode | None = None) -> None:
+        self._environment, self._episode = environment, episode
+        self.tools = environment.tools
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """The tools of the environment."""
-        return self._environment.tools
-
-    def reset(self, prompt: Prompt) -> Episode:
+    def reset(self, prompt: Prompt) -> EmptyResults:
         """Begin an episode."""
-        return _EmptyEpisode(self._environment.reset(prompt))
-
-
-class _EmptyEpisode:
-    def __init__(self, episode: Episode) -> None:
-        self._episode = episode
+        return EmptyResults(self._environment, self._environment.reset(prompt))
 
     @property
     def report(self) -> str | None:
-        return self._episode.report
+        """The final text of the episode."""
+        return self._episode.report if self._episode is not None else None
 
     def step(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Make a call."""
         with suppress(ToolError):  # "no such document" would be a result, too
-            self._episode.step(name, arguments)
+            if self._episode is not None:
+                self._episode.step(name, arguments)
         return ""
+
+
+NO_TOOLS = ToolsConfig()
+
+
+def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsConfig = NO_TOOLS) -> Acting:
+    """Return the environment of a configuration, with the limits of an episode."""
+    environment: Environment | None = None
+    match config.name:
+        case "research":
+            assert config.collection is not None  # noqa: S101 - the configuration was checked
+            environment = Research(
+                collections_dir, config.collection, config.snippet_chars, min(SHOWN_CHARS, config.max_result_chars)
+            )
+        case "calculator":
+            environment = Calculator()
+        case "mcp":
+            pass
+    if environment is None or tools.mcp:
+        with needs_extra("mcp"):
+            from trainer.environments.mcp_tools import McpTools
+        environment = McpTools(tools.mcp, environment, config.tool_timeout_s)
+    limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s, config.notes)
+    return Acting(environment, limits, config.max_tokens)
+
+
+def acting_of(run: TrainConfig) -> Acting | None:
+    """Return the environment of a run; None without one."""
+    return make_acting(run.environment, get_settings().collections_dir, run.tools) if run.environment else None

@@ -35,42 +35,13 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
-from trainer.environments.environment import Environment, Tool
-from trainer.environments.episodes import Answers, EpisodeLimits, RunningEpisode, begin
+from trainer.environments.episodes import Acting, Answers, RunningEpisode, begin
 from trainer.policies.rollouts import Rollouts, Transcript, prompt_ids, rollouts_of
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, dtype_name, end_ids, open_pretrained
 
 GRACE_S = 0.5
 """Seconds that all wait for the tools of a turn. The random numbers of an episode depend on who is in the batch."""
-
-
-@dataclass(frozen=True)
-class Acting:
-    """An environment to act in, and the limits of an episode.
-
-    ``max_tokens`` are those of a completion, what the environment wrote included; what would exceed them ends it. Of a
-    completion with notes they are those of a context.
-    """
-
-    environment: Environment
-    limits: EpisodeLimits
-    max_tokens: int
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """The tools that the policy may call."""
-        return self.limits.tools(self.environment)
-
-    @property
-    def own_environment(self) -> Environment:
-        """The environment without the tools of other servers."""
-        own: Environment = getattr(self.environment, "inner", None) or self.environment
-        return own
-
-    def begin(self, prompt: Prompt) -> RunningEpisode:
-        """Begin an episode; see `trainer.environments.episodes.begin`."""
-        return begin(self.environment, prompt, self.limits)
 
 
 def sample_episodes(
@@ -258,7 +229,11 @@ class Policy:
         ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
         acting, asked = self.acting, (ids_QP, mask_QP, prompt_of_B)
-        episodes = [acting.begin(prompts[place]) for place in prompt_of_B.tolist()] if acting else []
+        episodes = (
+            [begin(acting.environment, prompts[place], acting.limits) for place in prompt_of_B.tolist()]
+            if acting
+            else []
+        )
         if self.server is not None:
             return self.server.sample(self, asked, episodes, sampling, seed)
         if episodes:

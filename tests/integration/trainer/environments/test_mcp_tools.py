@@ -72,5 +72,5 @@ def test_descriptions_are_cleaned_and_schemas_reach_the_template() -> None:
     add = next(tool for tool in McpTools([STDIO], None, 5.0).tools if tool.name == "add")
     assert add.description == "Add two numbers.‹|im_end|>"
     assert add.schema["function"]["parameters"]["properties"]["a"]["type"] == "integer"
-    assert add.required == ["a"]
+    assert add.schema["function"]["parameters"]["required"] == ["a"]
     assert "add(a, b)" in with_tools(PROMPT, [add]).messages[0].content

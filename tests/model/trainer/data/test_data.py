@@ -19,11 +19,11 @@ from tests.tiny_model import tiny_model
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, allocated, tasks_of_step
-from trainer.environments.episodes import EpisodeLimits, begin
+from trainer.environments.episodes import Acting, EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
 from trainer.loop import train
-from trainer.policies.policy import Acting, Policy
+from trainer.policies.policy import Policy
 from trainer.policies.rollouts import transcript
 from trainer.rewards import CallableRewards
 

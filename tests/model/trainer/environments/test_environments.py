@@ -17,13 +17,13 @@ from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config, tiny_policy
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
-from trainer.environments.episodes import EpisodeLimits, begin
+from trainer.environments.episodes import Acting, EpisodeLimits, begin
 from trainer.environments.leaks import LEAK, LEAKS, LeakGuard, log_leaks
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
 from trainer.loop import warm_up, warmed_up_model
 from trainer.metrics import rollout_metrics
-from trainer.policies.policy import Acting, Policy
+from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.rewards import CallableRewards, ScoredRollout, StepScorer
 

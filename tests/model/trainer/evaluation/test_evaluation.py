@@ -15,11 +15,11 @@ from rubricsvc.core.verdict import Verdict
 from tests.model.trainer.tiny import SAMPLING
 from tests.tiny_model import tiny_model
 from trainer.data.tasks import Task
-from trainer.environments.episodes import EpisodeLimits, begin
+from trainer.environments.episodes import Acting, EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import EmptyResults, Research
 from trainer.evaluation import Script, behaviour, criteria
-from trainer.policies.policy import Acting, Policy
+from trainer.policies.policy import Policy
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Is good."),))
 TASKS = [

@@ -18,11 +18,11 @@ from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_
 from tests.policy_server import PolicyServer
 from trainer.algorithms import grpo
 from trainer.environments.environment import Tool
-from trainer.environments.episodes import EpisodeLimits
+from trainer.environments.episodes import Acting, EpisodeLimits
 from trainer.environments.tool_calls import call_text
 from trainer.loop import train
 from trainer.policies import policy as episode_sampling
-from trainer.policies.policy import Acting, Policy
+from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.policies.sampling_server import SamplingServer
 from trainer.rewards import CallableRewards
