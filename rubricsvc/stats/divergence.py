@@ -25,11 +25,6 @@ from rubricsvc.core.student import p_above_zero
 from rubricsvc.schemas.runs import REWARD
 
 
-def slope(x: tuple[float, ...], y: Sequence[float]) -> float:
-    """Return the slope of the line through points of which not all have the same x."""
-    return _product(_slope_factors(x), y)
-
-
 @lru_cache(maxsize=64)
 def _slope_factors(x: tuple[float, ...]) -> list[float]:
     mean = fmean(x)
@@ -37,8 +32,9 @@ def _slope_factors(x: tuple[float, ...]) -> list[float]:
     return [(one - mean) / total for one in x]
 
 
-def _product(first: Sequence[float], second: Sequence[float]) -> float:
-    return fsum(a * b for a, b in zip(first, second, strict=True))
+def slope(x: tuple[float, ...], y: Sequence[float]) -> float:
+    """Return the slope of the line through points of which not all have the same x."""
+    return fsum(a * b for a, b in zip(_slope_factors(x), y, strict=True))
 
 
 ALPHA = 0.05
@@ -92,21 +88,21 @@ def divergences(lines: Sequence[Mapping[str, Any]]) -> Iterator[Divergence]:
     if not lines or (gold := lines[-1]["gold"]) == REWARD:
         return
     prompts = len(lines[-1]["values"][gold]["mean"])
-    known = [line for line in lines if all(_prompts(line, name) == prompts for name in (REWARD, gold))]
+    counts = [[len(line["values"].get(name, {"mean": ()})["mean"]) for name in (REWARD, gold)] for line in lines]
+    known = [line for line, of_line in zip(lines, counts, strict=True) if of_line == [prompts, prompts]]
     for m in range(1, len(known)):
         starts = {0, m // 2}
         level = ALPHA / (m * (m + 1)) / len(starts)
         for start in sorted(starts):
             trends = _trends(known[start : m + 1], gold)
-            if len(trends) >= MIN_CLUSTERS and _is_significant(trends, level):
+            if len(trends) < MIN_CLUSTERS:
+                continue
+            top = CEILING if all(one.mean_gold <= 1 + _ROUNDING for one in trends) else inf
+            behind = [min(FOLLOWS * one.proxy, max(0.0, top - one.mean_gold)) - one.gold for one in trends]
+            if all(p_above_zero(values) <= level for values in ([one.proxy for one in trends], behind)):
                 proxy, by_gold = (fmean(one[place] for one in trends) for place in (0, 1))
                 yield Divergence(known[start]["step"], known[m]["step"], proxy, by_gold, gold)
                 break
-
-
-def _prompts(line: Mapping[str, Any], name: str) -> int:
-    values = line["values"]
-    return len(values[name]["mean"]) if name in values else 0
 
 
 def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[_Trend]:
@@ -120,10 +116,3 @@ def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[_Trend]:
             steps, proxy, scores = zip(*known, strict=True)
             found.append(_Trend(span * slope(steps, proxy), span * slope(steps, scores), fmean(scores)))
     return found
-
-
-def _is_significant(trends: Sequence[_Trend], level: float) -> bool:
-    rose = [one.proxy for one in trends]
-    top = CEILING if all(one.mean_gold <= 1 + _ROUNDING for one in trends) else inf
-    behind = [min(FOLLOWS * one.proxy, max(0.0, top - one.mean_gold)) - one.gold for one in trends]
-    return all(p_above_zero(values) <= level for values in (rose, behind))

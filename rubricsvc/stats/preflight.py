@@ -18,7 +18,6 @@ from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import TRAINED, Passport
 from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
 from rubricsvc.stats.best_of_n import chosen_mean, numbers
-from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import tau_within
 from rubricsvc.stats.policy_scores import over_prompts
 
@@ -133,35 +132,41 @@ def preview(
     rewards: Values, features: Mapping[str, Values], criteria: Mapping[str, Known], gold: Values | None, noise: float
 ) -> Preview:
     """Return the preview of samples, of which each prompt has two at least; criteria may lack values."""
-    gains = None
+
+    def best(values: Values, n: int) -> list[float]:  # of the best of n by the reward, for each prompt
+        pairs = zip(rewards, values, strict=True)
+        return [chosen_mean(np.asarray(one, float), np.asarray(other, float), n) for one, other in pairs]
+
+    gains, sizes = None, [len(group) for group in rewards]
     if gold is not None:
-        gains = over_prompts(
-            [_best(one, other, len(one)) - fmean(other) for one, other in zip(rewards, gold, strict=True)]
-        )
+        pairs = [(np.asarray(one, float), np.asarray(other, float)) for one, other in zip(rewards, gold, strict=True)]
+        gains = over_prompts([chosen_mean(one, other, len(one)) - float(other.mean()) for one, other in pairs])
+    taus: list[dict[str, Estimate]] = []
+    for measured in (features, criteria):
+        found = {}
+        for name, groups in measured.items():
+            rows = [
+                (reward, value, place)
+                for place, pair in enumerate(zip(rewards, groups, strict=True))
+                for reward, value in zip(*pair, strict=True)
+                if value is not None
+            ]
+            found[name] = tau_within([one[0] for one in rows], [one[1] for one in rows], [one[2] for one in rows])
+        taus.append({name: one for name, one in found.items() if one.value is not None})
+    noises = [noise * math.sqrt(float(chi2.ppf(0.95, size - 1)) / (size - 1)) for size in sizes]
+    curve = [
+        CurvePoint(n, fmean(best(rewards, n)), fmean(best(gold, n)) if gold is not None else None)
+        for n in numbers(min(sizes))
+    ]
     return Preview(
         groups=len(rewards),
-        with_signal=sum(_has_signal(group, noise) for group in rewards),
-        features=_taus(rewards, features),
-        criteria=_taus(rewards, criteria),
+        with_signal=sum(stdev(group) > limit for group, limit in zip(rewards, noises, strict=True)),
+        features=taus[0],
+        criteria=taus[1],
         by_chance=largest_by_chance(rewards, list(features.values())),
-        curve=[_point(rewards, gold, n) for n in numbers(min(map(len, rewards)))],
+        curve=curve,
         gold_gain=gains,
     )
-
-
-def _taus(rewards: Values, features: Mapping[str, Known]) -> dict[str, Estimate]:
-    taus = {name: _tau(rewards, values) for name, values in features.items()}
-    return {name: one for name, one in taus.items() if one.value is not None}
-
-
-def _tau(rewards: Values, feature: Known) -> Estimate:
-    pairs = [
-        (reward, value, place)
-        for place, (group, values) in enumerate(zip(rewards, feature, strict=True))
-        for reward, value in zip(group, values, strict=True)
-        if value is not None
-    ]
-    return tau_within([one[0] for one in pairs], [one[1] for one in pairs], [one[2] for one in pairs])
 
 
 def largest_by_chance(rewards: Values, features: Sequence[Values], seed: int = 0) -> float:
@@ -176,8 +181,9 @@ def largest_by_chance(rewards: Values, features: Sequence[Values], seed: int = 0
     net = np.zeros((PERMUTATIONS, len(features)))  # concordant less discordant pairs; those without ties stay the same
     in_rewards, in_features = 0.0, np.zeros(len(features))
     for place, group in enumerate(rewards):
-        order = _signs(np.asarray(group, float))
-        orders = np.array([_signs(np.asarray(feature[place], float)) for feature in features])
+        values = np.array([group, *(feature[place] for feature in features)], float)
+        order, *others = np.sign(values[:, :, None] - values[:, None, :])  # which of each two values is larger
+        orders = np.array(others)
         in_rewards += float(np.abs(order).sum())
         in_features += np.abs(orders).sum((1, 2))
         at = draws.random((PERMUTATIONS, len(group))).argsort(1)
@@ -185,25 +191,3 @@ def largest_by_chance(rewards: Values, features: Sequence[Values], seed: int = 0
     scale = np.sqrt(in_rewards * in_features)
     taus = np.abs(net) / np.where(scale > 0, scale, np.inf)
     return float(np.quantile(taus.max(1), 0.95))
-
-
-def _signs(values: Floats) -> Floats:
-    """Return which of each two values is larger, [N, N]."""
-    return np.sign(values[:, None] - values)
-
-
-def _has_signal(group: Sequence[float], noise: float) -> bool:
-    """Return whether rewards deviate more than noise of this standard deviation does in 95 % of such groups."""
-    freedom = len(group) - 1
-    return stdev(group) > noise * math.sqrt(float(chi2.ppf(0.95, freedom)) / freedom)
-
-
-def _point(rewards: Values, gold: Values | None, n: int) -> CurvePoint:
-    of_gold = None
-    if gold is not None:
-        of_gold = fmean(_best(one, other, n) for one, other in zip(rewards, gold, strict=True))
-    return CurvePoint(n, fmean(_best(one, one, n) for one in rewards), of_gold)
-
-
-def _best(rewards: Sequence[float], values: Sequence[float], n: int) -> float:
-    return chosen_mean(np.asarray(rewards, float), np.asarray(values, float), n)

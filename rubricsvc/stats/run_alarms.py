@@ -7,8 +7,8 @@ those of tools compare means of `TOOL_WINDOW` steps, since shares of single step
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum, sqrt
-from statistics import fmean
+from math import sqrt
+from statistics import fmean, variance
 from typing import Any, NamedTuple
 
 from rubricsvc.core.student import p_above_zero
@@ -78,7 +78,11 @@ def monitor_alarms(steps: Steps, evaluations: Steps = ()) -> list[Alarm]:
     """Return the first alarm of each rule, given the metrics of a run's steps and its evaluations, by step."""
     found = []
     for rule in RULES:
-        raised = [next(_alarms(rule, _values(steps, rule)), None), next(_held_out_alarms(rule, evaluations), None)]
+        values = _values(steps, rule)
+        ends = range(2 * WINDOW, len(values) + 1)
+        in_steps = (_alarm(rule, values[:WINDOW], values[end - WINDOW : end]) for end in ends)
+        first = next((alarm for alarm in in_steps if alarm is not None), None)
+        raised = [first, next(_held_out_alarms(rule, evaluations), None)]
         found += sorted((alarm for alarm in raised if alarm is not None), key=lambda alarm: alarm.step or 0)[:1]
     return found
 
@@ -106,16 +110,10 @@ def _values(steps: Steps, rule: Rule) -> list[tuple[int, float]]:
     return [(step["step"], step[rule.metric]) for step in steps if step.get(rule.metric) is not None]
 
 
-def _alarms(rule: Rule, values: Values) -> Iterator[Alarm]:
-    for end in range(2 * WINDOW, len(values) + 1):
-        if (alarm := _alarm(rule, values[:WINDOW], values[end - WINDOW : end])) is not None:
-            yield alarm
-
-
 def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
     """Return the alarm of two windows, if they raise one."""
-    first, spread_first = _mean_and_variance(start)
-    last, spread = _mean_and_variance(now)
+    sides = [[value for _, value in side] for side in (start, now)]
+    (first, last), (spread_first, spread) = map(fmean, sides), map(variance, sides)
     base = 0.0 if rule.from_zero else first
     spread += 0.0 if rule.from_zero else spread_first
     change = base - last if rule.falls else last - base
@@ -164,11 +162,6 @@ def _by_prompt(line: Mapping[str, Any], rule: Rule) -> Sequence[float | None]:
     return values
 
 
-def _mean_and_variance(values: Values) -> tuple[float, float]:
-    mean = fmean(value for _, value in values)
-    return mean, fsum((value - mean) ** 2 for _, value in values) / (len(values) - 1)
-
-
 TOOL_WINDOW = 5
 """Steps whose mean is compared; a run of fewer than twice as many has no trend."""
 FEWER_CALLS = 0.5
@@ -191,50 +184,37 @@ class _Mean(NamedTuple):
 
 
 def tool_alarms(steps: Steps) -> list[Alarm]:
-    """Return the alarms of a run's steps; none without an environment."""
-    return [*_fewer_calls(steps), *_more_malformed(steps), *_no_reports(steps)]
+    """Return the alarms of a run's steps; none without an environment.
 
-
-def _fewer_calls(steps: Steps) -> Iterator[Alarm]:
-    means = _best_and_last(steps, "tools/used_fraction")
-    if means is None:
-        return
-    best, last = means
-    if last.value <= FEWER_CALLS * best.value and best.value - last.value >= TOOL_CHANGE:
-        yield Alarm(
-            text=f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
-            f"{best.steps}, and in {last.value:.0%} of those of {last.steps}.",
-            step=last.step,
-            sign="no_call",
-        )
-
-
-def _more_malformed(steps: Steps) -> Iterator[Alarm]:
-    means = _best_and_last(steps, "tools/valid_fraction")
-    if means is None:
-        return
-    best, last = means
-    if best.value - last.value >= TOOL_CHANGE:
-        yield Alarm(
-            text=f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
-            f"{1 - last.value:.0%} in {last.steps}.",
-            step=last.step,
-            sign="malformed",
-        )
-
-
-def _no_reports(steps: Steps) -> Iterator[Alarm]:
+    The policy stops calling its tools, calls them worse, or ends episodes without a report.
+    """
+    found = []
+    if (means := _best_and_last(steps, "tools/used_fraction")) is not None:
+        best, last = means
+        if last.value <= FEWER_CALLS * best.value and best.value - last.value >= TOOL_CHANGE:
+            text = (
+                f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
+                f"{best.steps}, and in {last.value:.0%} of those of {last.steps}."
+            )
+            found.append(Alarm(text=text, step=last.step, sign="no_call"))
+    if (means := _best_and_last(steps, "tools/valid_fraction")) is not None:
+        best, last = means
+        if best.value - last.value >= TOOL_CHANGE:
+            text = (
+                f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
+                f"{1 - last.value:.0%} in {last.steps}."
+            )
+            found.append(Alarm(text=text, step=last.step, sign="malformed"))
     measured = [step for step in steps if step.get("tools/reported_fraction") is not None]
-    without = [step for step in measured if step["tools/reported_fraction"] == 0]
-    if without:
+    if without := [step for step in measured if step["tools/reported_fraction"] == 0]:
         cut = sum(step.get("completions/clipped_ratio") == 1 for step in without)
-        yield Alarm(
-            text=f"In {len(without)} of {len(measured)} steps (the last is {without[-1]['step']}) no episode ended "
+        text = (
+            f"In {len(without)} of {len(measured)} steps (the last is {without[-1]['step']}) no episode ended "
             f"with a report; in {cut} of them every episode was cut off. Raise sampling.max_new_tokens, "
-            "environment.max_tokens or environment.max_turns, or begin with demonstrations.",
-            step=without[-1]["step"],
-            sign="no_report",
+            "environment.max_tokens or environment.max_turns, or begin with demonstrations."
         )
+        found.append(Alarm(text=text, step=without[-1]["step"], sign="no_report"))
+    return found
 
 
 def _best_and_last(steps: Steps, name: str) -> tuple[_Mean, _Mean] | None:
