@@ -56,7 +56,7 @@ from trainer.recording import (
     replace_text,
     rollout_groups,
 )
-from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, controlled, judge_of
+from trainer.rewards import ControlRewards, RewardSource, ScoredRollout, StepScorer, StopRequested, judge_of
 
 if TYPE_CHECKING:
     from trainer.evaluation import Evaluation
@@ -155,7 +155,9 @@ def train(
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
     identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
-    scorer = StepScorer(controlled(rewards, config), config, stop, recorder)
+    control = config.control
+    trained_on = rewards if control is None else ControlRewards(rewards, control.reward, config.seed)
+    scorer = StepScorer(trained_on, config, stop, recorder)
     optimizer = MasterAdamW(policy.model, config.optim)
     needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
     reference = policy.frozen_copy() if needs_start else None

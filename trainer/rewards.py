@@ -134,19 +134,20 @@ def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion
             f"the reward source returned {count} rewards for {len(completions)} completions",
             hint="return a list with one result for each completion, in the same order",
         )
-    return [_validated(place, result) for place, result in enumerate(results)]
-
-
-def _validated(place: int, result: ScoredRollout) -> ScoredRollout:
-    value = result.reward.value if isinstance(result, ScoredRollout) else result
-    if not isinstance(result, ScoredRollout) or not (value is None or isinstance(value, Real)):
-        raise InvalidError(
-            f"the reward of completion {place} is {value!r:.80}, of type {type(value).__name__}",
-            hint="return a ScoredRollout for each completion, whose reward is a number or None",
-        )
-    if value is None or math.isfinite(value):
-        return result
-    return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
+    checked = []
+    for place, result in enumerate(results):
+        value = result.reward.value if isinstance(result, ScoredRollout) else result
+        if not isinstance(result, ScoredRollout) or not (value is None or isinstance(value, Real)):
+            raise InvalidError(
+                f"the reward of completion {place} is {value!r:.80}, of type {type(value).__name__}",
+                hint="return a ScoredRollout for each completion, whose reward is a number or None",
+            )
+        if value is None or math.isfinite(value):
+            checked.append(result)
+        else:
+            null = replace(result.reward, value=None, null_reason=f"the reward is {value}")
+            checked.append(replace(result, reward=null))
+    return checked
 
 
 def require_scored(scored: Sequence[ScoredRollout], max_unscored: float, then: str = "continue with --resume") -> None:
@@ -263,11 +264,6 @@ class CheckRewards:
         self._rewards.__exit__(*error)
 
 
-def controlled(rewards: RewardSource, config: TrainConfig) -> RewardSource:
-    """Return the rewards that a run is trained on: the control's, if it is one."""
-    return rewards if config.control is None else ControlRewards(rewards, config.control.reward, config.seed)
-
-
 class ControlRewards:
     """Rewards that say nothing about completions, in place of those of a source.
 
@@ -294,19 +290,15 @@ class ControlRewards:
         asked = [[task.prompt.digest, one.digest] for task, one in zip(tasks, completions, strict=True)]
         draw = random.Random(digest("control", self._seed, asked))
         if self._name == "shuffled":
-            return _shuffled(tasks, self._rewards.score(tasks, completions), draw)
+            scored = self._rewards.score(tasks, completions)
+            results = list(scored)
+            for group in places_by_task(tasks):  # those without a reward stay without one
+                places = [place for place in group if scored[place].reward.value is not None]
+                for place, other in zip(places, draw.sample(places, len(places)), strict=True):
+                    results[place] = replace(scored[place], reward=scored[other].reward)
+            return results
         values = [draw.random() if self._name == "random" else 0.0 for _ in completions]
         return [ScoredRollout(Reward(value, coverage=1.0, formula=f"control_{self._name}")) for value in values]
-
-
-def _shuffled(tasks: Sequence[Task], scored: Sequence[ScoredRollout], draw: random.Random) -> list[ScoredRollout]:
-    """Return results whose rewards are exchanged within each prompt; those without a reward stay without one."""
-    results = list(scored)
-    for group in places_by_task(tasks):
-        places = [place for place in group if scored[place].reward.value is not None]
-        for place, other in zip(places, draw.sample(places, len(places)), strict=True):
-            results[place] = replace(scored[place], reward=scored[other].reward)
-    return results
 
 
 NOT_SCORED = ScoredRollout(Reward(None, coverage=0.0, formula=LEAK, null_reason=LEAK))
@@ -503,34 +495,24 @@ class StepScorer:
         how: Metrics = {"scored_by": scored_by(self._rewards), "score_attempts": 0, "paused_time": 0.0}
 
         def sound(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-            scored, how["score_attempts"], how["paused_time"] = self._scored(tasks, completions)
-            return scored
+            while True:
+                how["score_attempts"] += 1
+                scored = validated(self._rewards.score(tasks, completions), completions)
+                try:
+                    require_scored(scored, self._config.max_unscored)
+                    return scored
+                except UnavailableError as caught:
+                    if not any(map(self._may_pass, scored)):
+                        raise
+                    error = caught
+                log.warning("the step is not taken: %s", error)
+                if how["score_attempts"] % self._config.pause_after == 0:
+                    left = self._config.max_pause_s - how["paused_time"]
+                    how["paused_time"] += self._pause(error, tasks, completions, scored, left)
+                if self._stop.is_set():
+                    raise StopRequested
 
         return score_sound(sound, tasks, completions), how
-
-    def _scored(
-        self, tasks: Sequence[Task], completions: Sequence[Completion]
-    ) -> tuple[list[ScoredRollout], int, float]:
-        """Return the results, the number of attempts, and the seconds of pauses."""
-        paused_s = 0.0
-        for attempt in itertools.count(1):
-            scored = self._score(tasks, completions)
-            try:
-                require_scored(scored, self._config.max_unscored)
-                break
-            except UnavailableError as caught:
-                if not any(map(self._may_pass, scored)):
-                    raise
-                error = caught
-            log.warning("the step is not taken: %s", error)
-            if attempt % self._config.pause_after == 0:
-                paused_s += self._pause(error, tasks, completions, scored, self._config.max_pause_s - paused_s)
-            if self._stop.is_set():
-                raise StopRequested
-        return scored, attempt, paused_s
-
-    def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-        return validated(self._rewards.score(tasks, completions), completions)
 
     def _pause(
         self,
@@ -551,7 +533,8 @@ class StepScorer:
                 raise error
             if self._stop.wait(min(wait, left)):
                 raise StopRequested
-            probed = self._score([tasks[place] for place in group], [completions[place] for place in group])
+            some = [completions[place] for place in group]
+            probed = validated(self._rewards.score([tasks[place] for place in group], some), some)
             unscored = [new for new, place in zip(probed, group, strict=True) if scored[place].reward.value is None]
             if any(new.reward.value is not None for new in unscored):
                 break
