@@ -9,12 +9,12 @@ from array import array
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -199,16 +199,6 @@ def match_terms(query: str) -> str:
     return " OR ".join(f'"{word}"' for word in words)
 
 
-def digest_of(page: Page) -> str:
-    """Return the SHA-256 of a document: its id, title and text."""
-    return digest(page.id, page.title, page.text)
-
-
-def digest_of_all(digests: list[str]) -> str:
-    """Return the SHA-256 of a collection with documents of these digests."""
-    return sha256("\n".join(sorted(digests)).encode()).hexdigest()
-
-
 class Link(NamedTuple):
     """A reference from ``text[start:end]`` of one document to another. Several with the same place are alternatives."""
 
@@ -255,34 +245,20 @@ _HEADING = re.compile(r"#{1,6} |[^\n]{1,200}\n([*=~^#-])\1{2,}[ \t]*$", re.MULTI
 
 def split(text: str) -> Iterator[str]:
     """Yield the parts of a text, in order. A heading begins a part."""
-    pending = ""
-    for piece in _pieces(text):
-        if pending and (len(pending) + len(piece) > PART_CHARS or _HEADING.match(piece)):
-            yield pending
-            pending = ""
-        pending += piece
-    if pending:
-        yield pending
-
-
-def _pieces(text: str) -> Iterator[str]:
-    start = 0
+    begin = start = 0  # of the part, and of its next piece
     for end in [*(match.end() for match in _BREAK.finditer(text)), len(text)]:
-        while end - start > MAX_PART_CHARS:
-            cut = _cut(text, start + PART_CHARS, start + MAX_PART_CHARS)
-            yield text[start:cut]
-            start = cut
-        if end > start:
-            yield text[start:end]
-        start = end
-
-
-def _cut(text: str, low: int, high: int) -> int:
-    """Return where to cut between two places: after a sentence, a line or a word, or anywhere."""
-    for mark in (". ", "\n", " "):
-        if (at := text.rfind(mark, low, high)) >= 0:
-            return at + len(mark)
-    return high
+        while end > start:
+            stop = end
+            if end - start > MAX_PART_CHARS:  # after a sentence, a line or a word, or anywhere
+                low, stop = start + PART_CHARS, start + MAX_PART_CHARS
+                cuts = ((text.rfind(mark, low, stop), len(mark)) for mark in (". ", "\n", " "))
+                stop = next((at + length for at, length in cuts if at >= 0), stop)
+            if start > begin and (stop - begin > PART_CHARS or _HEADING.match(text[start:stop])):
+                yield text[begin:start]
+                begin = start
+            start = stop
+    if start > begin:
+        yield text[begin:start]
 
 
 _SCHEMA = """
@@ -303,14 +279,14 @@ CREATE VIRTUAL TABLE parts USING fts5(
 _BRACKETS = re.compile(r"[\[\]]")
 
 
+@dataclass
 class FaultyDocuments:
     """Documents that cannot be added: how many, and what is wrong with the first ones."""
 
-    MOST = 20
+    MOST: ClassVar[int] = 20
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.messages: list[str] = []
+    count: int = 0
+    messages: list[str] = field(default_factory=list)
 
     def add(self, place: str, message: str) -> None:
         """Count a fault."""
@@ -329,10 +305,11 @@ def build(path: Path, name: str, pages: Iterable[Page], faults: FaultyDocuments,
         part = Path(folder) / path.name
         with closing(sqlite3.connect(part)) as db, db:
             db.executescript(_SCHEMA)
-            digests = [digest_of(page) for page in pages if _add(db, page, faults)]
+            digests = [digest(one.id, one.title, one.text) for one in pages if _add(db, one, faults)]
             db.execute("DELETE FROM links WHERE target NOT IN (SELECT id FROM documents)")
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            about = {"format": FORMAT, "digest": digest_of_all(digests), "source": source, "added": now}
+            whole = sha256("\n".join(sorted(digests)).encode()).hexdigest()
+            about = {"format": FORMAT, "digest": whole, "source": source, "added": now}
             db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
         if digests and (keep or not faults.count):
             part.replace(path)
@@ -341,12 +318,16 @@ def build(path: Path, name: str, pages: Iterable[Page], faults: FaultyDocuments,
 
 def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
     """Insert a document, or say what is wrong with it."""
-    if problem := _problem(page):
-        faults.add(page.place, problem)
-        return False
+    problem = "" if page.text.strip() else "the document has no text"
     row = db.execute("SELECT place FROM documents WHERE id = ?", (page.id,)).fetchone()
-    if row is not None:
-        faults.add(page.place, f"the id {page.id!r} is that of {row[0]} already")
+    if not page.id.strip() or not page.id.isprintable() or _BRACKETS.search(page.id):
+        problem = f"the id {cut(repr(page.id), 80)} is blank, or has brackets or characters that cannot be printed"
+    elif len(page.id) > MAX_NAME_LENGTH:
+        problem = f"the id has {len(page.id)} characters, expected {MAX_NAME_LENGTH} at most: {cut(page.id, 80)}"
+    elif not problem and row is not None:
+        problem = f"the id {page.id!r} is that of {row[0]} already"
+    if problem:
+        faults.add(page.place, problem)
         return False
     document = db.execute(
         "INSERT INTO documents (id, title, place, characters) VALUES (?, ?, ?, ?)",
@@ -360,14 +341,6 @@ def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
     db.executemany("INSERT INTO links VALUES (?, ?, ?, ?)", [(page.id, *link) for link in page.links])
     db.executemany("INSERT INTO terms VALUES (?, ?)", [(page.id, term) for term in dict.fromkeys(page.terms)])
     return True
-
-
-def _problem(page: Page) -> str:
-    if not page.id.strip() or not page.id.isprintable() or _BRACKETS.search(page.id):
-        return f"the id {cut(repr(page.id), 80)} is blank, or has brackets or characters that cannot be printed"
-    if len(page.id) > MAX_NAME_LENGTH:
-        return f"the id has {len(page.id)} characters, expected {MAX_NAME_LENGTH} at most: {cut(page.id, 80)}"
-    return "" if page.text.strip() else "the document has no text"
 
 
 _ENDING = ".fts.db"

@@ -64,11 +64,7 @@ def addresses_model(text: str) -> str | None:
     cleaned = clean(text)
     if "role tokens" in cleaned.note:
         return "a role token"
-    plain = unicodedata.normalize("NFKC", cleaned.text)
-    found = _ADDRESS.search(plain) or _ADDRESS.search(unicodedata.normalize("NFKC", _shown(text)))
+    shown = "".join(chr(ord(one) - 0xE0000) if "\U000e0020" <= one <= "\U000e007e" else one for one in text)  # tags
+    both = (unicodedata.normalize("NFKC", one) for one in (cleaned.text, shown))
+    found = next(filter(None, map(_ADDRESS.search, both)), None)
     return " ".join(found[0].split()) if found else None
-
-
-def _shown(text: str) -> str:
-    """Return the text with the letters that tag characters stand for."""
-    return "".join(chr(ord(one) - 0xE0000) if "\U000e0020" <= one <= "\U000e007e" else one for one in text)

@@ -8,7 +8,7 @@ import re
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import groupby
@@ -25,6 +25,7 @@ HTML, MARKDOWN, TEXT = (".html", ".htm", ".xhtml"), (".md", ".markdown"), (".txt
 JSONL = (".jsonl", ".ndjson")
 MAX_DOCUMENT_BYTES = 10 * 2**20
 MAX_TITLE = 200
+_TOO_LARGE = f"the document has more than {MAX_DOCUMENT_BYTES >> 20} MiB; split it"
 
 _CHARSET = re.compile(
     rb"""(?:<meta[^>]{0,200}charset|^\s*<\?xml[^>]{0,100}\sencoding)\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE
@@ -63,7 +64,10 @@ def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pag
         raise InvalidError(f"unknown encoding {encoding!r}", hint="for example utf-8, latin-1 or cp1252") from None
     known = ", ".join((*TEXT, *MARKDOWN, *HTML))
     if path.is_dir():
-        files = [file for file in sorted(path.rglob("*")) if _is_document(file, path)]
+        listed = (file for file in sorted(path.rglob("*")) if file.suffix.lower() in (*TEXT, *MARKDOWN, *HTML))
+        shown = (file for file in listed if not any(one.startswith(".") for one in file.relative_to(path).parts))
+        inside = path.resolve()  # a link must not bring in what lies elsewhere
+        files = [file for file in shown if file.is_file() and file.resolve().is_relative_to(inside)]
         if not files:
             raise InvalidError(f"{path} has no documents", hint=f"expected files that end in {known}")
         return Pages(len(files), read_files(files, path, faults, encoding))
@@ -78,13 +82,6 @@ def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pag
     raise InvalidError(f"{path} has an unknown ending", hint=f"expected a folder, .jsonl, or a file ending in {known}")
 
 
-def _is_document(file: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-    if hidden or file.suffix.lower() not in (*TEXT, *MARKDOWN, *HTML) or not file.is_file():
-        return False
-    return file.resolve().is_relative_to(folder.resolve())  # a link must not bring in what lies elsewhere
-
-
 def read_files(files: Iterable[Path], folder: Path, faults: FaultyDocuments, encoding: str = "utf-8") -> Iterator[Page]:
     """Yield the pages of files, whose ids are their paths in a folder. What cannot be read is added to the faults."""
     for file in files:
@@ -93,11 +90,11 @@ def read_files(files: Iterable[Path], folder: Path, faults: FaultyDocuments, enc
             with file.open("rb") as stream:
                 data = stream.read(MAX_DOCUMENT_BYTES + 1)
             if len(data) > MAX_DOCUMENT_BYTES:
-                raise ValueError(_too_large())
+                raise ValueError(_TOO_LARGE)
             html = file.suffix.lower() in HTML
             text = storable(_decoded(data, encoding, html=html)).replace("\r\n", "\n")
             id_ = file.relative_to(folder).as_posix()
-            yield (_html if html else _plain)(storable(id_), text, place)
+            yield _page(storable(id_), text, place, html=html)
         except (OSError, ValueError) as error:
             faults.add(place, getattr(error, "strerror", None) or str(error))
 
@@ -119,22 +116,19 @@ def _decoded(data: bytes, encoding: str, *, html: bool) -> str:
         ) from None
 
 
-def _html(id_: str, text: str, place: str) -> Page:
-    page = HtmlText(text)
-    found = [(start, end, linked_file(address, id_)) for start, end, address in page.links]
-    links = tuple(Link(start, end, target) for start, end, target in found if target)
-    return Page(id_, _title(page.title, page.text, id_), page.text, links, place)
-
-
-def _plain(id_: str, text: str, place: str) -> Page:
-    title, links = "", []
-    if id_.lower().endswith(MARKDOWN):
+def _page(id_: str, text: str, place: str, *, html: bool) -> Page:
+    """Return the page of a file, with its title and its links to other files."""
+    title, spans = "", list[tuple[int, int, str]]()
+    if html:
+        page = HtmlText(text)
+        text, title, spans = page.text, page.title, page.links
+    elif id_.lower().endswith(MARKDOWN):
         heading = _MARKDOWN_TITLE.search(text)
         title = heading[1] if heading else ""
-        for match in _MARKDOWN_LINK.finditer(text):
-            if target := linked_file(match[1], id_):
-                links.append(Link(match.start(), match.end(), target))
-    return Page(id_, _title(title, text, id_), text, tuple(links), place)
+        spans = [(match.start(), match.end(), match[1]) for match in _MARKDOWN_LINK.finditer(text)]
+    targets = ((start, end, linked_file(address, id_)) for start, end, address in spans)
+    links = tuple(Link(start, end, target) for start, end, target in targets if target)
+    return Page(id_, _title(title, text, id_), text, links, place)
 
 
 def _title(given: str, text: str, id_: str) -> str:
@@ -153,7 +147,7 @@ def _lines(path: Path, faults: FaultyDocuments) -> Iterator[Page]:
             number += 1
             place = f"{storable(str(path))}, line {number}"
             if len(line) > MAX_DOCUMENT_BYTES:
-                faults.add(place, _too_large())
+                faults.add(place, _TOO_LARGE)
                 while line and not line.endswith(b"\n"):
                     line = stream.readline(MAX_DOCUMENT_BYTES)
             elif line.strip():
@@ -175,10 +169,6 @@ def _record(data: Any, place: str) -> Page:
     if not isinstance(title, str):
         raise ValueError(f"title: expected a text, found {cut(repr(title), 60)}")
     return Page(str(id_), _title(title, data["text"], str(id_)), data["text"], place=place)
-
-
-def _too_large() -> str:
-    return f"the document has more than {MAX_DOCUMENT_BYTES >> 20} MiB; split it"
 
 
 _HIDDEN = frozenset(
@@ -241,9 +231,11 @@ class HtmlText(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin an element."""
         given = dict(attrs)
+        names = f"{given.get('class') or ''} {given.get('id') or ''}".split()
+        navigation = given.get("role") in _HIDDEN_ROLES or not _HIDDEN_NAMES.isdisjoint(names)
         if tag == "title" and "svg" not in self._hidden and not self._title:
             self._in_title = True
-        if tag not in _VOID and (tag in _HIDDEN or tag in self._hidden or _is_navigation(given)):
+        if tag not in _VOID and (tag in _HIDDEN or tag in self._hidden or navigation):
             self._hidden.append(tag)
         self._break(tag)
         self._pre += tag == "pre"
@@ -329,11 +321,6 @@ class HtmlText(HTMLParser):
         self._link = None
 
 
-def _is_navigation(attributes: Mapping[str, str | None]) -> bool:
-    names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".split()
-    return attributes.get("role") in _HIDDEN_ROLES or not _HIDDEN_NAMES.isdisjoint(names)
-
-
 _INDEX = re.compile(r"(?:genindex(?:-.+)?|bookindex|keyword_index)")
 _NO_DOCUMENT = re.compile(r"(?:search|py-modindex|doclist|doc_keyword_crossref|(?:book)?toc)")
 _SPHINX_TITLE = re.compile(r" [—-] [^—]* documentation$")
@@ -360,7 +347,18 @@ def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-
 def _pages(
     documents: list[Path], indexes: list[Path], root: Path, faults: FaultyDocuments, encoding: str
 ) -> Iterator[Page]:
-    terms = _terms(read_files(indexes, root, FaultyDocuments(), encoding))
+    """Yield the pages with the terms that indexes have for them.
+
+    An entry is a line. Its term is what stands before its links (DocBook), or else the first link (Sphinx, SQLite).
+    """
+    terms: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for page in read_files(indexes, root, FaultyDocuments(), encoding):
+        for start, entries in groupby(sorted(page.links), key=lambda link: page.text.rfind("\n", 0, link.start) + 1):
+            entry = list(entries)
+            term = page.text[start : entry[0].start] or page.text[entry[0].start : entry[0].end]
+            if term := " ".join(term.split()).rstrip(" ,"):
+                for link in entry:
+                    terms[_without_ending(link.target)][term] = None
     for page in read_files(documents, root, faults, encoding):
         id_ = _without_ending(page.id)
         links = tuple(link._replace(target=_without_ending(link.target)) for link in page.links)
@@ -369,22 +367,6 @@ def _pages(
             or page.title
         )
         yield replace(page, id=id_, title=title, links=links, terms=tuple(terms.get(id_, ())))
-
-
-def _terms(indexes: Iterator[Page]) -> Mapping[str, Mapping[str, None]]:
-    """Return what the indexes name, by the document that they lead to.
-
-    An entry is a line. Its term is what stands before its links (DocBook), or else the first link (Sphinx, SQLite).
-    """
-    terms: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for page in indexes:
-        for start, links in groupby(sorted(page.links), key=lambda link: page.text.rfind("\n", 0, link.start) + 1):
-            entry = list(links)
-            term = page.text[start : entry[0].start] or page.text[entry[0].start : entry[0].end]
-            if term := " ".join(term.split()).rstrip(" ,"):
-                for link in entry:
-                    terms[_without_ending(link.target)][term] = None
-    return terms
 
 
 def _without_ending(path: str) -> str:
@@ -435,14 +417,12 @@ def python_reference() -> Iterator[Document]:
     except ImportError as error:
         raise UnavailableError("this Python has no pydoc_data.topics", hint="install CPython's full library") from error
     for name, text in sorted(topics.items(), key=lambda item: (len(item[1]), item[0])):
-        plain = "\n\n".join(_code_in_backticks(paragraph) for paragraph in _PARAGRAPH_BREAK.split(text.strip()))
+        paragraphs = _PARAGRAPH_BREAK.split(text.strip())
+        for place, paragraph in enumerate(paragraphs):
+            if paragraph.count('"') % 2 == 0:  # else a quote is in the code, and the pairs are ambiguous
+                paragraphs[place] = re.sub(r'"([^"]+)"', r"`\1`", paragraph)
+        plain = "\n\n".join(paragraphs)
         yield Document(id=name, text=plain, title=plain.splitlines()[0])
-
-
-def _code_in_backticks(paragraph: str) -> str:
-    if paragraph.count('"') % 2:
-        return paragraph  # a quote inside the code: the pairs are ambiguous
-    return re.sub(r'"([^"]+)"', r"`\1`", paragraph)
 
 
 def python_pages() -> list[Page]:
@@ -459,23 +439,13 @@ def python_pages() -> list[Page]:
     titles = sorted(by_heading, key=len, reverse=True)
     words = "|".join(r"\s+".join(map(re.escape, title.split())) for title in titles)
     mention = re.compile(rf"\b[Ss]ections?\s+({words})(?!\w)")
-    return [
-        Page(
-            document.id,
-            document.title,
-            document.text,
-            tuple(
-                Link(match.start(1), match.end(1), target)
-                for match in mention.finditer(document.text)
-                for target in sorted(_targets(by_heading, match[1], document.id))
-            ),
-            f"topic {document.id}",
-        )
-        for document in documents
-    ]
-
-
-def _targets(by_heading: dict[str, list[str]], mentioned: str, page: str) -> list[str]:
-    """Return the pages with a heading; none if the mentioning page has it too."""
-    pages = by_heading[" ".join(mentioned.split())]
-    return [] if page in pages else pages
+    pages = []
+    for document in documents:
+        links = []
+        for match in mention.finditer(document.text):
+            targets = by_heading[" ".join(match[1].split())]
+            if document.id not in targets:
+                links += [Link(match.start(1), match.end(1), target) for target in sorted(targets)]
+        place = f"topic {document.id}"
+        pages.append(Page(document.id, document.title, document.text, tuple(links), place))
+    return pages

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal, NamedTuple, cast
 
 from pydantic import JsonValue
@@ -68,12 +68,9 @@ class Library:
         return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
 
     @cached_property
-    def _near_copies(self) -> NearCopies:
+    def near_copies(self) -> NearCopies:
+        """The near copies of pages, which are withheld from a policy that is shown a section of a page."""
         return NearCopies(self.collection)
-
-    def near_copies(self, id_: str) -> frozenset[str]:
-        """Return the near copies of a page, which are withheld from a policy that is shown a section of it."""
-        return self._near_copies.of(id_)
 
     def pages_with(self, passage: str) -> tuple[str, ...]:
         """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
@@ -85,7 +82,7 @@ class Library:
         """Return the first sentence of prose on a page that is complete by itself, if it has a word of the title."""
         page = self.pages[id_]
         title = {word.casefold() for word in _WORD.findall(page.title)}
-        for sentence in islice(_first_sentences(page.text[:5000]), LEADS):
+        for sentence in islice(filter(None, (one[0] for one in prose(page.text[:5000]))), LEADS):
             if not _POINTING.match(sentence):
                 return sentence if {word.casefold() for word in _WORD.findall(sentence)} & title else None
         return None
@@ -108,26 +105,16 @@ class Library:
         return Prompt.of(text, reference=reference, tags=(capability,), item=item)
 
 
-def _first_sentences(text: str) -> Iterator[str]:
-    """Yield the first sentence of each paragraph of prose."""
-    yield from (sentences[0] for sentences in _paragraphs(text) if _is_complete(sentences[0]))
+def prose(text: str) -> Iterator[list[str]]:
+    """Yield the sentences of each paragraph of prose, on one line each; empty where one cannot stand by itself.
 
-
-def prose_sentences(text: str) -> Iterator[str]:
-    """Yield the complete sentences of prose in a text, on one line each."""
-    yield from (sentence for sentences in _paragraphs(text) for sentence in sentences if _is_complete(sentence))
-
-
-def _paragraphs(text: str) -> Iterator[list[str]]:
-    """Yield the sentences of each paragraph of prose."""
+    It needs enough words, and an end.
+    """
     for paragraph in _PARAGRAPH.split(text):
         if not _NO_PROSE.search(paragraph) and not paragraph.startswith(("  ", "\t")):
-            yield _SENTENCE.split(" ".join(paragraph.split()))
-
-
-def _is_complete(sentence: str) -> bool:
-    """Return whether a sentence has enough words to stand by itself, and an end."""
-    return len(sentence.split()) >= 8 and len(sentence) <= 400 and sentence.endswith((".", ":"))
+            sentences = _SENTENCE.split(" ".join(paragraph.split()))
+            whole = (len(one.split()) >= 8 and len(one) <= 400 and one.endswith((".", ":")) for one in sentences)
+            yield [one * complete for one, complete in zip(sentences, whole, strict=True)]
 
 
 def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.0) -> Criterion:
@@ -201,7 +188,7 @@ def find_links(library: Library, rng: random.Random) -> Iterator[Task]:
     """Yield a task for each section, whose links are removed, to find their targets; checks decide everything."""
     for page in library.shuffled(rng):
         start = 0
-        withheld = library.near_copies(page.id)
+        withheld = library.near_copies.of(page.id)
         for number, text in enumerate(split(page.text), start=1):
             links: dict[tuple[int, int], tuple[str, ...]] = {}  # targets by the place in the section
             for link in sorted(page.links):
@@ -254,44 +241,41 @@ def changes(library: Library, rng: random.Random) -> Iterator[Task]:
         by_version: dict[str, dict[str, None]] = {}
         for match in _NOTE.finditer(page.text):
             by_version.setdefault(match[1], {})[" ".join(match[0].split())] = None
-        for sentence in prose_sentences(page.text):
+        for sentence in filter(None, chain.from_iterable(prose(page.text))):
             if len(versions := _PROSE.findall(sentence)) == 1:
                 by_version.setdefault(versions[0], {})[sentence] = None
         for version, notes in ((version, tuple(found)) for version, found in by_version.items()):
             first, *others = (library.pages_with(note) for note in notes)
             alternatives = tuple(id_ for id_ in first if all(id_ in other for other in others))
-            if len(notes) <= MAX_NOTES and alternatives[:1] == (page.id,) and (version, *notes) not in done:
-                done.add((version, *notes))
-                yield _changes_task(library, page, version, notes, alternatives)
-
-
-def _changes_task(
-    library: Library, page: Page, version: str, notes: tuple[str, ...], alternatives: tuple[str, ...]
-) -> Task:
-    question = (
-        f"What is new, changed or deprecated in version {version} in what the page “{page.title}” describes? Name"
-        " everything that the documentation names, and nothing of other versions. Quote the notes on it in quotation"
-        " marks, and cite the page as [id]."
-    )
-    stated = [
-        fact(f"note-{place}", f"Says what this note says: “{note}”", note, page.id)
-        for place, note in enumerate(notes, start=1)
-    ]
-    terms: list[JsonValue] = [*dict.fromkeys(term for note in notes for term in _CODE.findall(note))]
-    if terms:
-        check = Check(name="mentions", args={"terms": terms})
-        stated.append(Criterion(key="terms", text=f"Names {', '.join(map(str, terms))}.", weight=2.0, check=check))
-    wrong = f"Presents a change as one of version {version} that its note says is of another version."
-    criteria = (
-        *stated,
-        Criterion(key="other-version", text=wrong, weight=-3.0),
-        quotes(notes),
-        cites([alternatives], [page.title]),
-        *faults(notes),
-    )
-    reference = " ".join(quotation(note, page.id) for note in notes)
-    prompt = library.prompt("changes", question, reference, [alternatives])
-    return Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (alternatives,))
+            if len(notes) > MAX_NOTES or alternatives[:1] != (page.id,) or (version, *notes) in done:
+                continue
+            done.add((version, *notes))
+            question = (
+                f"What is new, changed or deprecated in version {version} in what the page “{page.title}” describes?"
+                " Name everything that the documentation names, and nothing of other versions. Quote the notes on it in"
+                " quotation marks, and cite the page as [id]."
+            )
+            stated = [
+                fact(f"note-{place}", f"Says what this note says: “{note}”", note, page.id)
+                for place, note in enumerate(notes, start=1)
+            ]
+            terms: list[JsonValue] = [*dict.fromkeys(term for note in notes for term in _CODE.findall(note))]
+            if terms:
+                check = Check(name="mentions", args={"terms": terms})
+                stated.append(
+                    Criterion(key="terms", text=f"Names {', '.join(map(str, terms))}.", weight=2.0, check=check)
+                )
+            wrong = f"Presents a change as one of version {version} that its note says is of another version."
+            criteria = (
+                *stated,
+                Criterion(key="other-version", text=wrong, weight=-3.0),
+                quotes(notes),
+                cites([alternatives], [page.title]),
+                *faults(notes),
+            )
+            reference = " ".join(quotation(note, page.id) for note in notes)
+            prompt = library.prompt("changes", question, reference, [alternatives])
+            yield Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (alternatives,))
 
 
 MIN_TERM_CHARS = 3
@@ -338,7 +322,7 @@ def _of_terms(page: Page) -> Iterator[tuple[str, str]]:
     defines = re.compile(
         rf"(?:(?:An?|The) )?({named})s? (?:is|are|means?|refers? to|consists? of|denotes?) ", re.IGNORECASE
     )
-    for sentence in prose_sentences(page.text):
+    for sentence in filter(None, chain.from_iterable(prose(page.text))):
         match = defines.match(sentence)
         if match and not _DANGLING.search(sentence) and (term := names.pop(match[1].casefold(), None)):
             yield term, sentence
