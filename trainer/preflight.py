@@ -35,7 +35,7 @@ from trainer.config import CHECKS, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
 from trainer.environments.tools import acting_of
-from trainer.monitors.measures import MEASURES
+from trainer.monitors.measures import measures
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import prompt_ids
 from trainer.recording import replace_text
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 PREFLIGHT = "preflight"
-_FEATURES = {name: measure for name, measure in MEASURES.items() if name != "shortness"}
+_FEATURES = [name for name in measures("", "") if name != "shortness"]
 
 
 @dataclass
@@ -142,8 +142,9 @@ def _add(
         return
     for values, each in zip((found.rewards, found.gold), scored, strict=False):
         values.append([each[n].reward.value or 0.0 for n in known])
-    for name, measure in _FEATURES.items():
-        found.features[name].append([measure(task.prompt.text, completions[n].text) for n in known])
+    measured = [measures(task.prompt.text, completions[n].text) for n in known]
+    for name in _FEATURES:
+        found.features[name].append([one[name] for one in measured])
     verdicts = [{one.criterion: one.value for one in scored[0][n].verdicts} for n in known]
     for key, column in found.criteria.items():
         column.append([each.get(key) for each in verdicts])

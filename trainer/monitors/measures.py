@@ -42,8 +42,6 @@ class Observed:
 
 Monitor = Callable[[Sequence[Observed]], Mapping[str, float | None]]
 """Returns metrics of a step's completions by name, None where there is nothing to measure."""
-Measure = Callable[[str, str], float]
-"""Returns a property of one completion, given its prompt and its text."""
 
 
 def words(text: str) -> list[str]:
@@ -61,90 +59,10 @@ def groups_of(observed: Sequence[Observed]) -> list[list[Observed]]:
     return [list(group) for _, group in groupby(observed, key=lambda one: one.group)]
 
 
-def mean_of(name: str, measure: Measure) -> Monitor:
-    """Return the monitor of the mean of a measure over a step's completions."""
-    return lambda observed: {name: fmean(measure(one.prompt, one.text) for one in observed)}
-
-
-def length(prompt: str, text: str) -> float:
-    """Return the number of words."""
-    return float(len(words(text)))
-
-
-def shortness(prompt: str, text: str) -> float:
-    """Return the number of words, negated."""
-    return -length(prompt, text)
-
-
-def length_correlation(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return Pearson's correlation of reward and words within prompts: of the differences to the means of groups."""
-    pairs: list[tuple[float, float]] = []
-    for group in groups_of(observed):
-        known = [(one.reward, length(one.prompt, one.text)) for one in group if one.reward is not None]
-        if known:
-            reward, size = (fmean(values) for values in zip(*known, strict=True))
-            pairs += [(one - reward, count - size) for one, count in known]
-    squares = fsum(a * a for a, _ in pairs) * fsum(b * b for _, b in pairs)
-    return {"length_correlation": fsum(a * b for a, b in pairs) / sqrt(squares) if squares > 0 else None}
-
-
 RUN = 4
-"""Words of a run."""
-
-
-def repetition(prompt: str, text: str) -> float:
-    """Return the share of runs of four words that occurred before in the text (seq-rep-4, 1908.04319)."""
-    return 1.0 - distinct_share(words(text), RUN)
-
-
+"""Words of a run that a text repeats, or that completions share."""
 _FAMILIES = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
-
-
-def other_script(prompt: str, text: str) -> float:
-    """Return the share of a text's letters in a script that its prompt has no letter of; 0 without letters."""
-    scripts = set(_scripts(prompt))
-    letters = _scripts(text)
-    return sum(script not in scripts for script in letters) / len(letters) if letters and scripts else 0.0
-
-
-def _scripts(text: str) -> list[str]:
-    """Return the script of each letter; full-width letters and other compatible forms are those they stand for."""
-    return [_script(char) for char in unicodedata.normalize("NFKC", text) if char.isalpha()]
-
-
-@cache
-def _script(char: str) -> str:
-    """Return the script of a letter: the first word of its Unicode name."""
-    name = unicodedata.name(char, "UNKNOWN").split()[0]
-    return _FAMILIES.get(name, name)
-
-
 _EMOJI = re.compile("[\u2600-\u27bf\u2b50\u2b55\U0001f300-\U0001faff]")
-
-
-def emoji(prompt: str, text: str) -> float:
-    """Return whether a text has an emoji."""
-    return float(_EMOJI.search(text) is not None)
-
-
-def _has(kind: str, prompt: str, text: str) -> float:
-    return float(kind in _kinds(text))
-
-
-@lru_cache(maxsize=1024)  # three measures read the same completions
-def _kinds(text: str) -> frozenset[str]:
-    """Return the types of a text's Markdown tokens."""
-    inline = (token.type for token in markdown.inline_tokens(text))
-    return frozenset((*(token.type for token in markdown.tokens(text)), *inline))
-
-
-lists: Measure = partial(_has, "list_item_open")
-headings: Measure = partial(_has, "heading_open")
-bold: Measure = partial(_has, "strong_open")
-
-
-COMMON_RUN = 4
-"""Words of a run that completions share."""
 _OPENING = 200
 """Characters in which a refusal begins."""
 _REFUSAL = re.compile(
@@ -167,19 +85,69 @@ _PRAISE = re.compile(
 )
 
 
-def refusals(prompt: str, text: str) -> float:
-    """Return whether a text opens with a refusal."""
-    return float(_REFUSAL.search(_plain(text[:_OPENING])) is not None)
+@cache
+def _script(char: str) -> str:
+    """Return the script of a letter: the first word of its Unicode name."""
+    name = unicodedata.name(char, "UNKNOWN").split()[0]
+    return _FAMILIES.get(name, name)
 
 
-def stock_phrases(prompt: str, text: str) -> float:
-    """Return whether a text has a stock phrase of language models."""
-    return float(_STOCK.search(_plain(text)) is not None)
+@lru_cache(maxsize=1024)  # an alarm's signs and a preflight ask for one after the other
+def measures(prompt: str, text: str) -> Mapping[str, float]:
+    """Return the properties of a completion, given its prompt's text and its own, by name.
+
+    ``length`` and ``shortness`` are the number of words and its negative, ``repetition`` the share of runs of four
+    words that occurred before in the text (seq-rep-4, 1908.04319), ``other_script`` the share of its letters in a
+    script that the prompt has no letter of (full-width letters and other compatible forms are those they stand for).
+    The others are 1 or 0: the text opens with a refusal, has a stock phrase of language models, praises itself or
+    speaks to its grader where the prompt does not, or has a list, a heading, bold text or an emoji.
+    """
+    found = words(text)
+    plain, asked = (one.replace("’", "'").casefold() for one in (text, prompt))
+    scripts, asked_scripts = (
+        [_script(char) for char in unicodedata.normalize("NFKC", one) if char.isalpha()] for one in (text, prompt)
+    )
+    other = sum(script not in asked_scripts for script in scripts)
+    kinds = {token.type for token in (*markdown.tokens(text), *markdown.inline_tokens(text))}
+    shown = {
+        "refusals": _REFUSAL.search(plain[:_OPENING]),
+        "stock_phrases": _STOCK.search(plain),
+        "self_praise": _PRAISE.search(plain) and not _PRAISE.search(asked),
+        "lists": "list_item_open" in kinds,
+        "headings": "heading_open" in kinds,
+        "bold": "strong_open" in kinds,
+        "emoji": _EMOJI.search(text),
+    }
+    return {
+        "length": float(len(found)),
+        "shortness": -float(len(found)),
+        "repetition": 1.0 - distinct_share(found, RUN),
+        "other_script": other / len(scripts) if scripts and asked_scripts else 0.0,
+        **{name: float(bool(one)) for name, one in shown.items()},
+    }
 
 
-def self_praise(prompt: str, text: str) -> float:
-    """Return whether a text praises itself or speaks to its grader, where the prompt does not."""
-    return float(_PRAISE.search(_plain(text)) is not None and _PRAISE.search(_plain(prompt)) is None)
+def texts(observed: Sequence[Observed]) -> Mapping[str, float | None]:
+    """Return the means of measures, how length goes with reward, and which citations resolve.
+
+    ``length_correlation`` is Pearson's correlation of reward and words within prompts: of the differences to the means
+    of groups. ``unresolved_citations`` is the share of completions that cite what they were not given and did not open,
+    among those that could cite something: their prompt has documents, or they are episodes.
+    """
+    found = [measures(one.prompt, one.text) for one in observed]
+    means = {name: fmean(one[name] for one in found) for name in found[0] if name not in ("length", "shortness")}
+    pairs: list[tuple[float, float]] = []
+    for group in groups_of(observed):
+        known = [(one.reward, measures(one.prompt, one.text)["length"]) for one in group if one.reward is not None]
+        if known:
+            reward, size = (fmean(values) for values in zip(*known, strict=True))
+            pairs += [(one - reward, count - size) for one, count in known]
+    squares = fsum(a * a for a, _ in pairs) * fsum(b * b for _, b in pairs)
+    cited = [not report_citations(one.text, one.sources) <= one.sources for one in observed if one.sources is not None]
+    return means | {
+        "length_correlation": fsum(a * b for a, b in pairs) / sqrt(squares) if squares > 0 else None,
+        "unresolved_citations": fmean(cited) if cited else None,
+    }
 
 
 def common_phrase(observed: Sequence[Observed]) -> Mapping[str, float | None]:
@@ -192,53 +160,45 @@ def common_phrase(observed: Sequence[Observed]) -> Mapping[str, float | None]:
         return {"common_phrase": None}
     places, prompts = defaultdict[tuple[str, ...], set[int]](set), defaultdict[tuple[str, ...], set[str]](set)
     for place, one in enumerate(chain.from_iterable(groups)):
-        for run in {*runs_of(words(one.text), COMMON_RUN)} - {*runs_of(words(one.prompt), COMMON_RUN)}:
+        for run in {*runs_of(words(one.text), RUN)} - {*runs_of(words(one.prompt), RUN)}:
             places[run].add(place)
             prompts[run].add(one.prompt)
     most = max((len(found) for run, found in places.items() if len(prompts[run]) > 1), default=0)
     return {"common_phrase": most / len(observed)}
 
 
-def _plain(text: str) -> str:
-    return text.replace("’", "'").casefold()
-
-
-MEANS: Mapping[str, Measure] = {
-    "repetition": repetition,
-    "other_script": other_script,
-    "refusals": refusals,
-    "stock_phrases": stock_phrases,
-    "self_praise": self_praise,
-    "lists": lists,
-    "headings": headings,
-    "bold": bold,
-    "emoji": emoji,
-}
-"""Their means are metrics of a step."""
-MEASURES: Mapping[str, Measure] = {**MEANS, "length": length, "shortness": shortness}
-"""What the examples of an alarm have most of, by the alarm's sign."""
-
-
-def _counts(one: Completion) -> Mapping[str, object]:
-    counts = one.sampling.get("tools")
-    return counts if isinstance(counts, dict) else {}
-
-
-def _sign(found: bool) -> float | None:
+def sign(name: str, prompt: str, one: Completion) -> float | None:
+    """Return how much a completion has of a sign; None if nothing."""
+    given = one.sampling.get("tools")
+    counts = given if isinstance(given, dict) else {}
+    match name:
+        case "no_call":
+            found = not any(tool.startswith("calls/") for tool in counts)
+        case "malformed":
+            found = bool(counts.get("malformed") or counts.get("refused"))
+        case "no_report":
+            found = not one.text
+        case "citations":
+            found = bool(report_citations(one.text, ()))
+        case _:
+            return measures(prompt, one.text)[name]
     return 1.0 if found else None
 
 
-def _measured(measure: Measure, prompt: str, one: Completion) -> float:
-    return measure(prompt, one.text)
-
-
+_MEASURES: tuple[str, ...] = (
+    "length",
+    "shortness",
+    "repetition",
+    "other_script",
+    "refusals",
+    "stock_phrases",
+    "self_praise",
+    "lists",
+)
+_MEASURES += ("headings", "bold", "emoji")
 SIGNS: Mapping[str, Sign] = {
-    "no_call": lambda _, one: _sign(not any(name.startswith("calls/") for name in _counts(one))),
-    "malformed": lambda _, one: _sign(bool(_counts(one).get("malformed") or _counts(one).get("refused"))),
-    "no_report": lambda _, one: _sign(not one.text),
-    "citations": lambda _, one: _sign(bool(report_citations(one.text, ()))),
-    **{name: partial(_measured, measure) for name, measure in MEASURES.items()},
+    name: partial(sign, name) for name in (*_MEASURES, "no_call", "malformed", "no_report", "citations")
 }
-"""No tool was called, a call was malformed or refused, an episode ended without a report, the text cites something; or
-the measure that the examples have most of.
+"""What the examples of an alarm show, by its sign: most of a measure; or no tool was called, a call was malformed or
+refused, an episode ended without a report, the text cites something.
 """

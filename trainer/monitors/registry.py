@@ -11,24 +11,13 @@ from itertools import chain
 from math import exp, fsum, inf
 from statistics import fmean
 
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from trainer.data.tasks import Task
-from trainer.monitors.measures import (
-    MEANS,
-    Monitor,
-    Observed,
-    common_phrase,
-    groups_of,
-    length_correlation,
-    mean_of,
-    runs_of,
-    words,
-)
+from trainer.monitors.measures import Monitor, Observed, common_phrase, groups_of, runs_of, texts, words
 from trainer.recording import Metrics
 from trainer.rewards import ScoredRollout
 from workers.checks.citations import sources
-from workers.checks.markdown import report_citations
 
 SATURATED = 0.05
 """Range of a criterion's values within a prompt under which it does not distinguish completions."""
@@ -36,34 +25,30 @@ PASSED = 0.5
 """Value from which a criterion passes."""
 
 
-def saturation(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return the share of criteria, counted by prompt, whose values hardly differ between its completions."""
-    flat = []
+def criteria(observed: Sequence[Observed]) -> Mapping[str, float | None]:
+    """Return what the verdicts and the criteria of a step say about its reward.
+
+    ``saturated_criteria`` is the share of criteria, counted by prompt, whose values hardly differ between its
+    completions; ``abstained_verdicts`` and ``failed_verdicts`` are shares of the verdicts. ``largest_reward_share`` is
+    the largest share of the reward that one criterion makes up, as mean over prompts whose reward has several: criteria
+    of two rubrics are not added up.
+    """
+    flat, largest = list[bool](), list[float]()
     for group in groups_of(observed):
         values = defaultdict[str, list[float]](list)
         for verdict in (verdict for one in group for verdict in one.verdicts):
             if verdict.value is not None:
                 values[verdict.criterion].append(verdict.value)
         flat += [max(each) - min(each) < SATURATED for each in values.values() if len(each) > 1]
-    return {"saturated_criteria": fmean(flat) if flat else None}
-
-
-def abstentions(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return the shares of verdicts that abstain and that failed."""
+        if len(shares := reward_shares(group)) > 1:
+            largest.append(max(shares.values()))
     outcomes = [verdict.outcome for one in observed for verdict in one.verdicts]
     return {
-        f"{outcome}_verdicts": outcomes.count(outcome) / len(outcomes) if outcomes else None
-        for outcome in ("abstained", "failed")
+        "saturated_criteria": fmean(flat) if flat else None,
+        "largest_reward_share": fmean(largest) if largest else None,
+        "abstained_verdicts": outcomes.count("abstained") / len(outcomes) if outcomes else None,
+        "failed_verdicts": outcomes.count("failed") / len(outcomes) if outcomes else None,
     }
-
-
-def largest_share(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return the largest share of the reward that one criterion makes up, as mean over prompts.
-
-    Prompts whose reward has one criterion are left out: None without others. Criteria of two rubrics are not added up.
-    """
-    shares = [each for group in groups_of(observed) if len(each := reward_shares(group)) > 1]
-    return {"largest_reward_share": fmean(max(each.values()) for each in shares) if shares else None}
 
 
 def reward_shares(observed: Sequence[Observed]) -> dict[str, float]:
@@ -102,55 +87,35 @@ def diversity(observed: Sequence[Observed]) -> Mapping[str, float | None]:
     groups = [[found for one in group if (found := words(one.text))] for group in groups_of(observed)]
     alike = [self_bleu(group) for group in groups if len(group) > 1]
     begins = ([each[:FIRST_WORDS] for each in group if len(each) >= FIRST_WORDS] for group in groups)
-    shares = [distinct(group) for group in begins if len(group) > 1]
+    runs = [[run for text in group for run in runs_of(text, DISTINCT)] for group in begins if len(group) > 1]
+    shares = [len(set(each)) / len(each) for each in runs]
     return {"distinct": fmean(shares) if shares else None, "self_bleu": fmean(alike) if alike else None}
-
-
-def distinct(texts: Sequence[Sequence[str]]) -> float:
-    """Return the share of different runs of two words among those of all texts (their words)."""
-    runs = [run for text in texts for run in runs_of(text, DISTINCT)]
-    return len(set(runs)) / len(runs)
 
 
 def self_bleu(texts: Sequence[Sequence[str]]) -> float:
     """Return the mean BLEU-4 of each text (its words) with the others as its references.
 
+    Counts of runs are clipped at the most of another text, and brevity is that to the reference of the nearest length.
     Orders above 1 are smoothed by adding one (Lin and Och 2004), which keeps short texts off 0. A text of fewer than
     four words has as many orders as words: copies of it have a BLEU of 1.
     """
+    precisions: list[list[float]] = [[] for _ in texts]  # logarithms
+    for n in _ORDERS:
+        counts = [Runs(runs_of(text, n)) for text in texts]
+        first, second = Runs(), Runs()
+        for run, count in chain.from_iterable(one.items() for one in counts):
+            first[run], second[run] = sorted((count, first[run], second[run]), reverse=True)[:2]
+        for own, found in zip(counts, precisions, strict=True):
+            matches = sum(min(count, second[run] if count == first[run] else first[run]) for run, count in own.items())
+            total, smoothing = max(1, own.total()), int(n > 1)
+            found.append(math.log((matches + smoothing) / (total + smoothing)) if matches + smoothing else -inf)
     lengths = [len(text) for text in texts]
-    by_text = zip(*(_log_precisions(texts, n) for n in _ORDERS), strict=True)
-    return fmean(exp(fmean(each[: lengths[at]]) + _brevity(lengths, at)) for at, each in enumerate(by_text))
-
-
-def _log_precisions(texts: Sequence[Sequence[str]], n: int) -> list[float]:
-    """Return the logarithm of each text's clipped precision; counts are clipped at the most of another text."""
-    counts = [Runs(runs_of(text, n)) for text in texts]
-    first, second = Runs(), Runs()
-    for run, count in chain.from_iterable(one.items() for one in counts):
-        first[run], second[run] = sorted((count, first[run], second[run]), reverse=True)[:2]
-    found = []
-    for own in counts:
-        matches = sum(min(count, second[run] if count == first[run] else first[run]) for run, count in own.items())
-        total, smoothing = max(1, own.total()), int(n > 1)
-        found.append(math.log((matches + smoothing) / (total + smoothing)) if matches + smoothing else -inf)
-    return found
-
-
-def _brevity(lengths: Sequence[int], at: int) -> float:
-    """Return the logarithm of the brevity penalty, by the reference of the nearest length."""
-    others = [*lengths[:at], *lengths[at + 1 :]]
-    nearest = min(others, key=lambda other: (abs(other - lengths[at]), other))
-    return min(0.0, 1.0 - nearest / lengths[at])
-
-
-def unresolved_citations(observed: Sequence[Observed]) -> Mapping[str, float | None]:
-    """Return the share of completions that cite what they were not given and did not open.
-
-    Of completions that could cite something: their prompt has documents, or they are episodes. None without any.
-    """
-    found = [not report_citations(one.text, one.sources) <= one.sources for one in observed if one.sources is not None]
-    return {"unresolved_citations": fmean(found) if found else None}
+    scores = []
+    for at, (length, found) in enumerate(zip(lengths, precisions, strict=True)):
+        others = [*lengths[:at], *lengths[at + 1 :]]
+        nearest = min(others, key=lambda other: (abs(other - lengths[at]), other))
+        scores.append(exp(fmean(found[:length]) + min(0.0, 1.0 - nearest / length)))
+    return fmean(scores)
 
 
 log = logging.getLogger(__name__)
@@ -158,14 +123,10 @@ log = logging.getLogger(__name__)
 PREFIX = "monitors/"
 """Of the names of metrics."""
 MONITORS: Mapping[str, Monitor] = {
-    **{name: mean_of(name, measure) for name, measure in MEANS.items()},
-    "length_correlation": length_correlation,
+    "texts": texts,
     "diversity": diversity,
     "common_phrase": common_phrase,
-    "unresolved_citations": unresolved_citations,
-    "saturation": saturation,
-    "abstentions": abstentions,
-    "largest_share": largest_share,
+    "criteria": criteria,
 }
 WITH_CRITERIA: Mapping[str, Monitor] = {**MONITORS, "by_criterion": by_criterion}
 """Those of a run with `criterion_metrics`."""
@@ -175,24 +136,12 @@ def observed_of(
     tasks: Sequence[Task], completions: Sequence[Completion], scored: Sequence[ScoredRollout]
 ) -> list[Observed]:
     """Return a step's completions for monitors; all arguments have one entry for each, those of a prompt adjacent."""
-    groups = {id(task): number for number, task in enumerate(tasks)}
-    return [
-        Observed(
-            task.prompt.text,
-            groups[id(task)],
-            one.text,
-            result.reward.value,
-            result.verdicts,
-            task.rubric,
-            _sources(task.prompt, one),
-        )
-        for task, one, result in zip(tasks, completions, scored, strict=True)
-    ]
-
-
-def _sources(prompt: Prompt, completion: Completion) -> frozenset[str] | None:
-    is_possible = prompt.documents or completion.messages
-    return frozenset(sources(prompt, completion)) if is_possible else None
+    groups, observed = {id(task): number for number, task in enumerate(tasks)}, []
+    for task, one, result in zip(tasks, completions, scored, strict=True):
+        known = frozenset(sources(task.prompt, one)) if task.prompt.documents or one.messages else None
+        about = task.prompt.text, groups[id(task)], one.text, result.reward.value, result.verdicts, task.rubric, known
+        observed.append(Observed(*about))
+    return observed
 
 
 def metrics_by_prompt(observed: Sequence[Observed]) -> dict[str, list[float | None]]:

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.trainer.evaluation.test_evaluation import run
 from tests.model.trainer.held_out import HELD_OUT, eval_config
 from trainer.evaluation import LINES
-from trainer.monitors.measures import repetition
+from trainer.monitors.measures import measures
 from trainer.recording import read as read_metrics
 
 
@@ -22,6 +22,6 @@ def test_evaluation_records_the_monitors_of_each_prompt(tmp_path: Path) -> None:
     for place, task in enumerate(HELD_OUT):
         own = [row for row in rows if row["prompt_digest"] == task.prompt.digest and not row["greedy"]]
         assert monitors["completions/mean_length"][place] == pytest.approx(sum(row["tokens"] for row in own) / len(own))
-        repeated = sum(repetition("", row["text"]) for row in own) / len(own)
+        repeated = sum(measures("", row["text"])["repetition"] for row in own) / len(own)
         assert monitors["monitors/repetition"][place] == pytest.approx(repeated)
     assert {len(values) for values in monitors.values()} == {len(HELD_OUT)}

@@ -12,18 +12,15 @@ from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from trainer.data.tasks import Task
-from trainer.monitors.measures import MEASURES, Observed, common_phrase, words
+from trainer.monitors.measures import Observed, common_phrase, measures, texts, words
 from trainer.monitors.registry import (
     MONITORS,
     WITH_CRITERIA,
-    abstentions,
     by_criterion,
-    largest_share,
+    criteria,
     monitor_metrics,
     observed_of,
-    saturation,
     self_bleu,
-    unresolved_citations,
 )
 from trainer.rewards import ScoredRollout
 
@@ -82,7 +79,7 @@ def observed(
     ],
 )
 def test_measure_of_a_completion(name: str, value: float, prompt: str, text: str) -> None:
-    assert MEASURES[name](prompt, text) == pytest.approx(value)
+    assert measures(prompt, text)[name] == pytest.approx(value)
 
 
 TEXTS = ["the cat sat on the mat", "the cat sat on the very red mat", "a dog ate the cat on a mat", "the the the the"]
@@ -118,16 +115,14 @@ def verdicts(a: float, b: float | None = 0.0) -> tuple[Verdict, ...]:
 
 def test_criteria_monitors() -> None:
     batch = [observed(verdicts=verdicts(1.0)), observed(verdicts=verdicts(0.2))]
-    assert saturation(batch) == {"saturated_criteria": 0.5}
-    assert largest_share(batch)["largest_reward_share"] == 1.0
+    found = criteria(batch)
+    assert (found["saturated_criteria"], found["largest_reward_share"]) == (0.5, 1.0)
     assert by_criterion(batch) == {"pass_rate/a": 0.5, "pass_rate/b": 0.0, "reward_share/a": 1.0, "reward_share/b": 0.0}
     rude = [observed(verdicts=verdicts(1.0, 1.0))]
     assert by_criterion(rude)["reward_share/b"] == pytest.approx(0.25)
     failed = [observed(verdicts=(Verdict.scored("a", 1.0), Verdict.failed("b", Reason.TIMEOUT)))]
-    assert abstentions([*batch, observed(verdicts=verdicts(1.0, None)), *failed]) == {
-        "abstained_verdicts": 1 / 8,
-        "failed_verdicts": 1 / 8,
-    }
+    found = criteria([*batch, observed(verdicts=verdicts(1.0, None)), *failed])
+    assert (found["abstained_verdicts"], found["failed_verdicts"]) == (1 / 8, 1 / 8)
 
 
 def opened(id_: str) -> tuple[Message, ...]:
@@ -142,16 +137,16 @@ def share_unresolved(documents: tuple[Document, ...], *completions: Completion) 
     task = Task(Prompt.of("Why?", documents=documents), RUBRIC)
     scored = [ScoredRollout(Reward(0.5, 1.0, "weighted_mean")) for _ in completions]
     batch = observed_of([task] * len(completions), completions, scored)
-    return unresolved_citations(batch)["unresolved_citations"]
+    return texts(batch)["unresolved_citations"]
 
 
 def test_unresolved_citations_counts_what_was_neither_given_nor_opened() -> None:
     page = (Document(id="1", text="A page."),)
-    texts = [Completion(text=text) for text in ("It is [1].", "It is [2].", "It is [1, 3].", "It is.")]
-    assert share_unresolved(page, *texts) == 0.5
-    assert share_unresolved((), *texts) is None
+    plain = [Completion(text=text) for text in ("It is [1].", "It is [2].", "It is [1, 3].", "It is.")]
+    assert share_unresolved(page, *plain) == 0.5
+    assert share_unresolved((), *plain) is None
     episodes = [Completion(text="It is [tea].", messages=opened(id_)) for id_ in ("tea", "rum")]
-    assert share_unresolved((), *episodes, *texts) == 0.5
+    assert share_unresolved((), *episodes, *plain) == 0.5
 
 
 def test_monitor_that_raises_is_logged_and_the_others_are_recorded(logged: list[str]) -> None:

@@ -1,3 +1,0 @@
-"""What ``make bench-hacking`` makes of its runs: onset, alarms, delays and its table."""
-
-from __future__ import annotations
