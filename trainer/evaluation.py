@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections import defaultdict
@@ -211,7 +212,10 @@ class Evaluator:
         generated = len(completions)
         if best_of > 1:
             self._score(REWARD, completions)
-            completions = best_of_groups(completions, best_of)
+            # the best of so many neighbours by the training reward; of equal ones the first, of unscored ones too
+            known = [-math.inf if (value := one.rewards[REWARD]) is None else value for one in completions]
+            firsts = range(0, len(completions), best_of)
+            completions = [completions[max(range(at, at + best_of), key=known.__getitem__)] for at in firsts]
         elif self.settings.greedy:
             completions += self._sampled(policy, step, name or policy.name, 1, greedy=True)
         completions.sort(key=lambda one: (one.prompt, one.greedy))
@@ -219,6 +223,11 @@ class Evaluator:
             if score != REWARD or best_of == 1:
                 self._score(score, completions)
         scores, values = self._estimates(completions, start or {})
+        sampled = [one for one in completions if not one.greedy]
+        tasks, texts = [self.tasks[one.prompt] for one in sampled], [one.completion for one in sampled]
+        observed = observed_of(tasks, texts, [one.scored[REWARD] for one in sampled])
+        groups = groupby(sampled, key=lambda one: one.prompt)
+        lengths: list[float | None] = [fmean(one.tokens for one in group) for _, group in groups]
         behaved = behaviour(self.tasks, [(one.prompt, one.completion) for one in completions])
         judged = ((one.prompt, verdict) for one in completions for verdict in one.scored[REWARD].verdicts)
         by_criterion = criteria(len(self.tasks), judged)
@@ -240,7 +249,7 @@ class Evaluator:
             "completions/clipped_ratio": fmean(bool(one.completion.sampling["truncated"]) for one in completions),
             "behaviour": {name: _plain(value) for name, value in behaved.items()},
             "criteria": {name: _plain(value) for name, value in by_criterion.items()},
-            "monitors": self._monitored([one for one in completions if not one.greedy]),
+            "monitors": metrics_by_prompt(observed) | {"completions/mean_length": lengths},
             **({"leak_hits": sum(hits)} if hits else {}),
             "eval_time": time.perf_counter() - begun,
             "setup": self.setup,
@@ -278,14 +287,6 @@ class Evaluator:
         scored, _ = self._scorers[score].score(tasks, texts)
         for one, result in zip(completions, scored, strict=True):
             one.scored[score] = result if score in self._joined else replace(result, item_id=None)
-
-    def _monitored(self, completions: Sequence[EvalCompletion]) -> dict[str, list[float | None]]:
-        """Return what the monitors measure in the completions of each prompt, and their mean length in tokens."""
-        tasks, texts = [self.tasks[one.prompt] for one in completions], [one.completion for one in completions]
-        observed = observed_of(tasks, texts, [one.scored[REWARD] for one in completions])
-        groups = groupby(completions, key=lambda one: one.prompt)
-        lengths: list[float | None] = [fmean(one.tokens for one in group) for _, group in groups]
-        return metrics_by_prompt(observed) | {"completions/mean_length": lengths}
 
     def _estimates(self, completions: Sequence[EvalCompletion], start: PromptTable) -> tuple[Metrics, Metrics]:
         """Return the estimates by score, and the values by prompt that they are computed from."""
@@ -325,16 +326,6 @@ PromptTable = Mapping[str, PromptValues]
 def prompt_table(line: Metrics) -> PromptTable:
     """Return the values of the prompts in the line of an evaluation."""
     return {score: PromptValues(one["mean"], one["greedy"]) for score, one in line["values"].items()}
-
-
-def best_of_groups(completions: Sequence[EvalCompletion], n: int) -> list[EvalCompletion]:
-    """Return the best by the training reward of each n neighbours; of equal ones the first, of unscored ones too."""
-
-    def reward(one: EvalCompletion) -> float:
-        value = one.rewards[REWARD]
-        return float("-inf") if value is None else value
-
-    return [max(completions[at : at + n], key=reward) for at in range(0, len(completions), n)]
 
 
 def _plain(value: Estimate | float) -> Any:
@@ -582,13 +573,13 @@ class Script(Policy):
 
     def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
         """Return its completion of each prompt, ``group_size`` times; it has no chance."""
-        completions = [self._completion(prompt) for prompt in prompts for _ in range(group_size)]
+        completions: list[Completion] = []
+        for prompt in prompts:
+            found = demonstrate(self._environment, prompt, _acting(self).limits, informed=False)
+            completion = found or Completion(text="", policy=NAME)
+            whole = {"sampling": {**completion.sampling, "truncated": False}}
+            completions += [completion.model_copy(update=whole)] * group_size
         return rollouts_of(prompts, completions, self)
-
-    def _completion(self, prompt: Prompt) -> Completion:
-        found = demonstrate(self._environment, prompt, _acting(self).limits, informed=False)
-        completion = found or Completion(text="", policy=NAME)
-        return completion.model_copy(update={"sampling": {**completion.sampling, "truncated": False}})
 
 
 TOOL_BASELINES: Mapping[str, Callable[[Policy], Policy]] = dict(
@@ -647,11 +638,9 @@ class _Baselines:
 
     def __init__(self, out: Path, evaluator: Evaluator, recorder: RunRecorder | None) -> None:
         self.out, self.folder, self.recorder = out, out / FOLDER, recorder
-        self._setup = evaluator.setup
-        self.lines = {line["baseline"]: line for line in read_baselines(out) if self._is_current(line)}
-
-    def _is_current(self, line: Metrics) -> bool:
-        return line["setup"] == self._setup or line["baseline"] in OTHER
+        setup = evaluator.setup
+        known = read_baselines(out)
+        self.lines = {one["baseline"]: one for one in known if one["setup"] == setup or one["baseline"] in OTHER}
 
     def add(self, name: str, line: Metrics) -> None:
         self.lines[name] = line

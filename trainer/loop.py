@@ -165,7 +165,9 @@ def train(
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if resume and evolution is not None:
         evolution.restore(checkpoint.saved_versions(config, done))
-    content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
+    repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
+    of_judge = constants | {"judge_repeatability": repeatability}
+    content = checkpoint.write_config(config.out, config, of_judge | dict(record or {}))
     history = History(config.out, done)
     with closing(optimizer), recorded(recorder, content, judge, history), tracking.running(content, history.steps):
         try:

@@ -14,7 +14,7 @@ from torch import Tensor
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
-from trainer.policies.rollouts import EpisodeRecord, Rollouts
+from trainer.policies.rollouts import Rollouts
 from trainer.recording import Metrics
 from trainer.rewards import JudgeInfo, ScoredRollout
 
@@ -61,12 +61,6 @@ def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) 
     return metrics | {"judge_calibrated": judge.calibrated}
 
 
-def judge_record(judge: JudgeInfo | None) -> Metrics:
-    """Return what the record of a run has of the judge beside `judge_metrics`."""
-    measured = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
-    return {"judge_repeatability": measured}
-
-
 def rollout_metrics(rollouts: Rollouts) -> Metrics:
     """Return lengths in tokens and the share of truncated completions."""
     lengths = rollouts.lengths.float()
@@ -87,22 +81,19 @@ def episode_metrics(rollouts: Rollouts) -> Metrics:
     for episode in rollouts.episodes:
         counts.update(episode.counts)
     calls = sum(count for name, count in counts.items() if name.startswith(CALLS))
+    called = sum(any(name.startswith(CALLS) for name in episode.counts) for episode in rollouts.episodes)
     wrong = counts["malformed"] + counts["refused"]
     given = rollouts.mask_BT.sum() - rollouts.lengths.sum()
     return {
         **{f"tools/{name}": count / len(rollouts.episodes) for name, count in sorted(counts.items())},
         **({"tools/leak_hits": counts["leak_hits"]} if "leak_hits" in counts else {}),
         "tools/calls": calls / len(rollouts.episodes),
-        "tools/used_fraction": sum(map(_has_call, rollouts.episodes)) / len(rollouts.episodes),
+        "tools/used_fraction": called / len(rollouts.episodes),
         "tools/valid_fraction": calls / (calls + wrong) if calls + wrong else None,
         "tools/tokens": int(given) / len(rollouts.episodes),
         "tools/reported_fraction": sum(map(bool, rollouts.texts)) / len(rollouts.texts),
         "tools/time": max(episode.tool_time for episode in rollouts.episodes),
     }
-
-
-def _has_call(episode: EpisodeRecord) -> bool:
-    return any(name.startswith(CALLS) for name in episode.counts)
 
 
 def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rubricsvc.core.audit import Audit
-from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
@@ -448,14 +447,14 @@ def _correlations(seen: Preview) -> Iterator[PreflightCheck]:
         values = {one: tau for one, tau in seen.features.items() if (one == "length") == (name == "length")}
         order = sorted(values, key=lambda one: -abs(values[one].value or 0.0))
         beyond = [one for one in order if abs(values[one].value or 0.0) > most]
-        value = ", ".join(f"{one} {_tau(values[one])}" for one in beyond or order[:1]) or "does not vary"
+        shown = []
+        for one in beyond or order[:1]:
+            tau = values[one]
+            interval = f" [{tau.low:.2f}, {tau.high:.2f}]" if tau.low is not None and tau.high is not None else ""
+            shown.append(f"{one} {tau.value:.2f}{interval}")
+        value = ", ".join(shown) or "does not vary"
         limit = f"Kendall's tau within ±{most:.2f} (at least ±{MAX_TAU:g}, and what chance gives)"
         yield _check(name, value, limit, not beyond, advice)
-
-
-def _tau(one: Estimate) -> str:
-    interval = f" [{one.low:.2f}, {one.high:.2f}]" if one.low is not None and one.high is not None else ""
-    return f"{one.value:.2f}{interval}"
 
 
 def _gold_check(seen: Preview) -> PreflightCheck:
@@ -499,7 +498,11 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
             weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
     copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
     device, context = config.policy.device or default_device(), context_of(model)
-    check_device(device)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        message = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
+        raise InvalidError(message, hint="choose cpu or cuda, or remove it", path="policy.device") from error
     size = 2 if config.policy.dtype == "bfloat16" else 4
     memory = Memory(weights * (MASTER_BYTES + size * copies), _memory_of(device), device)
     problems: list[str] = []
@@ -526,15 +529,6 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
     if problems:
         raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
     return memory
-
-
-def check_device(device: str) -> None:
-    """Check that torch can use a device."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        message = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
-        raise InvalidError(message, hint="choose cpu or cuda, or remove it", path="policy.device") from error
 
 
 def _memory_of(device: str) -> float:

@@ -68,12 +68,6 @@ class Cell:
     config: RunConfig
 
 
-def load_sweep(path: Path) -> SweepConfig:
-    """Return the sweep that a TOML file describes; its paths are relative to the file, ``out`` is ``sweeps/<name>``."""
-    sweep = read_toml(path, SweepConfig, {"out": str(Path("sweeps", path.stem))})
-    return sweep.model_copy(update={"base": path.parent / sweep.base, "out": path.parent / sweep.out})
-
-
 def cells_of(sweep: SweepConfig) -> list[Cell]:
     """Return the runs of a sweep, those of a variant together; all of their configurations are checked.
 
@@ -111,7 +105,8 @@ def train_sweep(
     others go on.
     """
     progress = progress or Logged()
-    sweep = load_sweep(config)
+    sweep = read_toml(config, SweepConfig, {"out": str(Path("sweeps", config.stem))})  # paths are relative to it
+    sweep = sweep.model_copy(update={"base": config.parent / sweep.base, "out": config.parent / sweep.out})
     cells = cells_of(sweep)
     if without := [cell.variant for cell in cells if cell.config.eval is None]:
         hint = "name held-out prompts in the base: training rewards of different settings are not compared"

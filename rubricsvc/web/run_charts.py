@@ -41,12 +41,12 @@ def windows(values: Sequence[tuple[int, float]], size: int) -> list[Window]:
     """
     count = max(len(values) // size, 1) if values else 0
     parts = [values[size * n : size * (n + 1) if n + 1 < count else None] for n in range(count)]
-    return [_window([step for step, _ in part], [value for _, value in part]) for part in parts]
-
-
-def _window(steps: Sequence[int], values: Sequence[float]) -> Window:
-    estimate = mean_estimate(values, steps)
-    return Window(fmean(steps), fmean(values), estimate.low, estimate.high)
+    found = []
+    for part in parts:
+        numbers, measured = [step for step, _ in part], [value for _, value in part]
+        estimate = mean_estimate(measured, numbers)
+        found.append(Window(fmean(numbers), fmean(measured), estimate.low, estimate.high))
+    return found
 
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
@@ -128,8 +128,14 @@ def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> l
         if (size := window_size(len(values))) > 1:
             found += [Point(name, *window) for window in windows(values, size)]
         else:
-            bands = {step["step"]: _step_band(step, name) for step in steps}
-            found += [Point(name, step, value, *bands[step]) for step, value in values]
+            by_step = {step["step"]: step for step in steps}
+            for number, value in values:
+                band, step = (None, None), by_step[number]
+                if name == LENGTH:
+                    band = step.get("completions/min_length"), step.get("completions/max_length")
+                elif name == REWARD and (deviation := step.get("reward_std")) is not None:
+                    band = value - deviation, value + deviation
+                found.append(Point(name, number, value, *band))
     return found
 
 
@@ -137,14 +143,6 @@ def _values(steps: Iterable[Mapping[str, Any]], name: str) -> list[tuple[int, fl
     """Return the steps in which a metric was measured, with its values."""
     values = ((step["step"], step.get(name)) for step in steps)
     return [(step, one) for step, one in values if isinstance(one, int | float) and not isinstance(one, bool)]
-
-
-def _step_band(step: Mapping[str, Any], name: str) -> tuple[float | None, float | None]:
-    if name == LENGTH:
-        return step.get("completions/min_length"), step.get("completions/max_length")
-    if name == REWARD and (deviation := step.get("reward_std")) is not None:
-        return step[name] - deviation, step[name] + deviation
-    return None, None
 
 
 def band_note(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -172,13 +170,10 @@ def score_points(lines: Iterable[Mapping[str, Any]]) -> list[Point]:
             mean = score["mean"]
             if mean["value"] is None:
                 continue
-            found.append(Point(score_name(name, line["gold"]), line["step"], mean["value"], mean["low"], mean["high"]))
+            gold = f"{name} (gold)" if name == line["gold"] else name
+            series = "training reward (proxy)" if name == REWARD else gold
+            found.append(Point(series, line["step"], mean["value"], mean["low"], mean["high"]))
     return found
-
-
-def score_name(name: str, gold: str) -> str:
-    """Return a score's name in charts."""
-    return "training reward (proxy)" if name == REWARD else f"{name} (gold)" if name == gold else name
 
 
 def criterion_names(steps: Sequence[Mapping[str, Any]]) -> list[str]:
