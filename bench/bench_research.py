@@ -58,10 +58,11 @@ def metered() -> Iterator[Meter]:
     """Measure the sampling in a block."""
     meter, wait, forward = Meter(), episode_sampling._wait, Policy.forward
 
-    def timed_wait(turns: Sequence[Any]) -> None:
+    def timed_wait(turns: Sequence[Any]) -> list[Any]:
         start = time.perf_counter()
-        wait(turns)
+        over = wait(turns)
         meter.waited_s += time.perf_counter() - start
+        return over
 
     def counted_forward(policy: Policy, ids: Tensor, mask: Tensor, *args: Any, **options: Any) -> Tensor:
         meter.encoded += int(mask[:, -ids.shape[1] :].sum())

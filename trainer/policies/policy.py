@@ -24,6 +24,7 @@ from uuid import uuid4
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer
@@ -74,11 +75,12 @@ def sample_episodes(
             waiting.append(_Turn(one, episode, episode.start(text), decoding, place))
         continued: list[tuple[_Turn, list[int]]] = []
         while waiting and not continued:
-            _wait(waiting)
-            answered = [turn for turn in waiting if turn.is_over]
+            answered = _wait(waiting)
             waiting = [turn for turn in waiting if turn not in answered]
-            extended = [(turn, turn.finish(policy, sampling.max_new_tokens)) for turn in answered]
-            continued = [(turn, ids) for turn, ids in extended if ids]
+            for turn in answered:
+                messages = turn.episode.finish(turn.answers)
+                if ids := turn.one.answered(policy, messages, sampling.max_new_tokens):
+                    continued.append((turn, ids))
         live = [(turn.one, turn.episode) for turn, _ in continued]
         if live:
             decoding = Decoding.of([(turn.decoding, turn.place) for turn, _ in continued])
@@ -102,30 +104,22 @@ class _Turn:
     place: int
     start: float = field(default_factory=time.monotonic)
 
-    @property
-    def deadline(self) -> float:
-        """When the episode ends, if its tools have not answered."""
-        return self.start + self.episode.limits.tool_timeout_s
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the tools have answered, or have taken too long."""
-        return self.answers.done() or time.monotonic() >= self.deadline
+def _wait(turns: Sequence[_Turn]) -> list[_Turn]:
+    """Return the turns whose tools have answered, or taken too long.
 
-    def finish(self, policy: Policy, max_new_tokens: int) -> list[int]:
-        """Return the tokens that the tools answer; none where the episode ends."""
-        return self.one.answered(policy, self.episode.finish(self.answers), max_new_tokens)
-
-
-def _wait(turns: Sequence[_Turn]) -> None:
-    """Wait a moment for the tools of new turns; then until those of any turn have answered, or taken too long."""
+    Wait a moment for the tools of new turns; then, where there are none, until those of any turn have.
+    """
     now = time.monotonic()
     new = [turn for turn in turns if turn.start + GRACE_S > now]
     if new:
         wait([turn.answers for turn in new], min(GRACE_S, *(turn.episode.limits.tool_timeout_s for turn in new)))
-    if not any(turn.is_over for turn in turns):
-        left = min(turn.deadline for turn in turns) - time.monotonic()
-        wait([turn.answers for turn in turns], max(0.0, left), FIRST_COMPLETED)
+    deadlines = [turn.start + turn.episode.limits.tool_timeout_s for turn in turns]
+    left = min(deadlines) - time.monotonic()
+    if left > 0 and not any(turn.answers.done() for turn in turns):
+        wait([turn.answers for turn in turns], left, FIRST_COMPLETED)
+    now = time.monotonic()
+    return [turn for turn, end in zip(turns, deadlines, strict=True) if turn.answers.done() or now >= end]
 
 
 class Policy:
@@ -419,7 +413,13 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
             return appended
         is_own = self.keys is self._views[0] and self.values is self._views[1]
         if not is_own or length > self._buffers[0].shape[-2]:
-            self._buffers = (_with_room(self.keys, length), _with_room(self.values, length))
+            grown = [
+                states.new_empty((*states.shape[:-2], length + ROOM, states.shape[-1]))
+                for states in (self.keys, self.values)
+            ]
+            for buffer, states in zip(grown, (self.keys, self.values), strict=True):
+                buffer[..., : states.shape[-2], :] = states
+            self._buffers = grown[0], grown[1]
         keys, values = self._buffers
         keys[..., before:length, :], values[..., before:length, :] = key_BKTD, value_BKTD
         views = keys[..., :length, :], values[..., :length, :]
@@ -432,13 +432,6 @@ def growing_cache(config: Any) -> DynamicCache:
     cache = DynamicCache(config=config)
     cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
-
-
-def _with_room(states: Tensor, length: int) -> Tensor:
-    """Return a copy of states [B, K, L, D] with room for ``length`` tokens and some more."""
-    grown = states.new_empty((*states.shape[:-2], length + ROOM, states.shape[-1]))
-    grown[..., : states.shape[-2], :] = states
-    return grown
 
 
 @dataclass(frozen=True)
@@ -472,7 +465,8 @@ class Decoding:
         nuclei: list[Tensor] = []
         for _ in range(sampling.max_new_tokens):
             if self._pending is not None:
-                self._logits_BV = self._forward(self._pending)
+                logits_B1V = self._policy.forward(self._pending, self._mask_BC, self._cache, keep=1)
+                self._logits_BV = logits_B1V.squeeze(1)
             token_B, nucleus_BK = sample_tokens(self._logits_BV, sampling.temperature, sampling.top_p, generator)
             tokens.append(torch.where(mask_B, token_B, ends[0]))
             masks.append(mask_B)
@@ -499,9 +493,12 @@ class Decoding:
         for number, layer in enumerate(first._cache.layers if others else ()):
             layers = [cache.layers[number] for cache in caches]
             length = max(one.keys.shape[-2] for one in layers)
-            layer.keys = torch.cat([_padded(one.keys, length, -2) for one in layers])
-            layer.values = torch.cat([_padded(one.values, length, -2) for one in layers])
-        mask_BC = torch.cat([_padded(part._mask_BC, width, -1) for part in parts])
+            rooms = [
+                (0, 0, length - one.keys.shape[-2], 0) for one in layers
+            ]  # at the beginning: the mask leaves it out
+            layer.keys = torch.cat([pad(one.keys, room) for one, room in zip(layers, rooms, strict=True)])
+            layer.values = torch.cat([pad(one.values, room) for one, room in zip(layers, rooms, strict=True)])
+        mask_BC = torch.cat([pad(part._mask_BC, (width - part._mask_BC.shape[1], 0)) for part in parts])
         whole = Decoding(first._policy, first._cache, mask_BC, torch.cat([part._logits_BV for part in parts]))
         whole._prompt_B = torch.cat([part._prompt_B for part in parts])
         whole._pending = torch.cat([part._pending for part in parts if part._pending is not None])
@@ -535,17 +532,7 @@ class Decoding:
         if self._pending is not None:
             ids_BN = torch.cat([self._pending, ids_BN], dim=-1)
         self._pending = None
-        self._logits_BV = self._forward(ids_BN)
-
-    def _forward(self, ids_BN: Tensor) -> Tensor:
-        return self._policy.forward(ids_BN, self._mask_BC, self._cache, keep=1).squeeze(1)
-
-
-def _padded(part: Tensor, length: int, dim: int) -> Tensor:
-    """Return a tensor with zeros at the beginning of a dimension, up to a length: tokens that the mask leaves out."""
-    shape = list(part.shape)
-    shape[dim] = length - part.shape[dim]
-    return torch.cat([part.new_zeros(shape), part], dim=dim)
+        self._logits_BV = self._policy.forward(ids_BN, self._mask_BC, self._cache, keep=1).squeeze(1)
 
 
 CHUNK = 2**23
@@ -561,41 +548,28 @@ def sample_tokens(
     random number a row is drawn from ``generator``.
 
     Returns:
-        Token ids [B], and the nucleus of each row [B, K] as packed bits, None where ``top_p`` is 1.
+        Token ids [B], and the nucleus of each row [B, K] as packed bits (uint8), the lowest bit first; None where
+        ``top_p`` is 1.
     """
     probs_BV = (logits_BV.float() / temperature).softmax(-1)
-    if top_p >= 1.0:
-        cdf_BV = probs_BV.cumsum(-1).double()
-        return _invert(cdf_BV, cdf_BV[:, -1:], generator).clamp(max=cdf_BV.shape[-1] - 1).squeeze(-1), None
-    probs_BV, order_BV = probs_BV.sort(-1, descending=True)
+    order_BV, shape, device = None, (len(probs_BV), 1), probs_BV.device
+    if top_p < 1.0:
+        probs_BV, order_BV = probs_BV.sort(-1, descending=True)
     cdf_BV = probs_BV.cumsum(-1).double()
-    last_B1 = (cdf_BV < top_p).sum(-1, keepdim=True).clamp(max=cdf_BV.shape[-1] - 1)
-    place_B1 = torch.minimum(_invert(cdf_BV, cdf_BV.gather(-1, last_B1), generator), last_B1)
+    last_B1 = torch.full(shape, cdf_BV.shape[-1] - 1, device=device)
+    if order_BV is not None:
+        last_B1 = torch.minimum((cdf_BV < top_p).sum(-1, keepdim=True), last_B1)
+    uniform_B1 = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+    # right=True: a token of probability 0 has no width in the cumulative distribution, and is never sampled
+    place_B1 = torch.searchsorted(cdf_BV, uniform_B1 * cdf_BV.gather(-1, last_B1), right=True)
+    place_B1 = torch.minimum(place_B1, last_B1)
+    if order_BV is None:
+        return place_B1.squeeze(-1), None
     kept_BV = torch.arange(cdf_BV.shape[-1], device=cdf_BV.device) <= last_B1
     nucleus_BV = torch.zeros_like(kept_BV).scatter(-1, order_BV, kept_BV)
-    return order_BV.gather(-1, place_B1).squeeze(-1), pack_mask(nucleus_BV)
-
-
-def _invert(cdf_BV: Tensor, mass_B1: Tensor, generator: torch.Generator) -> Tensor:
-    uniform_B1 = torch.rand(mass_B1.shape, generator=generator, dtype=torch.float64, device=mass_B1.device)
-    # right=True: a token of probability 0 has no width in the cumulative distribution, and is never sampled
-    return torch.searchsorted(cdf_BV, uniform_B1 * mass_B1, right=True)
-
-
-def pack_mask(mask_BV: Tensor) -> Tensor:
-    """Return a boolean mask [B, V] as bits [B, K] (uint8), the lowest bit first."""
-    padded = torch.nn.functional.pad(mask_BV.to(torch.uint8), (0, -mask_BV.shape[-1] % 8))
-    bits_BK8 = padded.view(len(padded), -1, 8) << _bits(mask_BV.device)
-    return bits_BK8.sum(-1, dtype=torch.uint8)
-
-
-def unpack_mask(packed_NK: Tensor, vocabulary: int) -> Tensor:
-    """Return the boolean mask [N, V] that `pack_mask` packed."""
-    return ((packed_NK.unsqueeze(-1) >> _bits(packed_NK.device)) & 1).flatten(-2)[:, :vocabulary].bool()
-
-
-def _bits(device: torch.device) -> Tensor:
-    return torch.arange(8, dtype=torch.uint8, device=device)
+    padded = pad(nucleus_BV.to(torch.uint8), (0, -nucleus_BV.shape[-1] % 8))
+    bits_BK8 = padded.view(len(padded), -1, 8) << torch.arange(8, dtype=torch.uint8, device=device)
+    return order_BV.gather(-1, place_B1).squeeze(-1), bits_BK8.sum(-1, dtype=torch.uint8)
 
 
 def token_logprobs(
@@ -635,8 +609,7 @@ class _TokenLogprobs(torch.autograd.Function):
         precise = torch.promote_types(logits_NV.dtype, torch.float32)
         logp_N = torch.empty(len(ids_N), dtype=precise, device=logits_NV.device)
         log_z_N, entropy_N = torch.empty_like(logp_N), torch.empty_like(logp_N)
-        for at in _chunks(logits_NV):
-            scaled = _scaled(logits_NV[at].to(precise), temperature, nucleus_NK, at)
+        for at, scaled in _scaled(logits_NV, precise, temperature, nucleus_NK):
             log_z_N[at] = scaled.logsumexp(-1)
             logp_N[at] = scaled.gather(-1, ids_N[at].unsqueeze(-1)).squeeze(-1) - log_z_N[at]
             probs = (scaled - log_z_N[at].unsqueeze(-1)).exp_()
@@ -654,23 +627,24 @@ class _TokenLogprobs(torch.autograd.Function):
         logits_NV, ids_N, log_z_N, nucleus_NK = ctx.saved_tensors
         scale_N = grads[0] / ctx.temperature
         grad_NV = torch.empty_like(logits_NV)
-        for at in _chunks(logits_NV):
-            scaled = _scaled(logits_NV[at].to(log_z_N.dtype), ctx.temperature, nucleus_NK, at)
+        for at, scaled in _scaled(logits_NV, log_z_N.dtype, ctx.temperature, nucleus_NK):
             grad = (scaled - log_z_N[at].unsqueeze(-1)).exp_().mul_(-scale_N[at].unsqueeze(-1))
             grad.scatter_add_(-1, ids_N[at].unsqueeze(-1), scale_N[at].unsqueeze(-1))
             grad_NV[at] = grad
         return grad_NV, None, None, None
 
 
-def _scaled(logits_nV: Tensor, temperature: float, nucleus_NK: Tensor | None, at: slice) -> Tensor:
-    """Logits by temperature, -inf outside the nucleus."""
-    scaled = logits_nV / temperature
-    if nucleus_NK is None:
-        return scaled
-    return scaled.masked_fill_(~unpack_mask(nucleus_NK[at], scaled.shape[-1]), -torch.inf)
-
-
-def _chunks(logits_NV: Tensor) -> list[slice]:
+def _scaled(
+    logits_NV: Tensor, dtype: torch.dtype, temperature: float, nucleus_NK: Tensor | None
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield logits by temperature for a few positions at a time, -inf outside the nucleus."""
     positions, vocabulary = logits_NV.shape
+    bits = torch.arange(8, dtype=torch.uint8, device=logits_NV.device)
     size = max(1, CHUNK // vocabulary)
-    return [slice(start, start + size) for start in range(0, positions, size)]
+    for start in range(0, positions, size):
+        at = slice(start, start + size)
+        scaled = logits_NV[at].to(dtype) / temperature
+        if nucleus_NK is not None:
+            kept_nV = ((nucleus_NK[at].unsqueeze(-1) >> bits) & 1).flatten(-2)[:, :vocabulary].bool()
+            scaled = scaled.masked_fill_(~kept_nV, -torch.inf)
+        yield at, scaled

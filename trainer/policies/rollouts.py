@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,14 +36,10 @@ class EpisodeRecord:
     tool_time: float = 0.0
     leaks: tuple[Mapping[str, JsonValue], ...] = ()
 
-    @property
-    def sampling(self) -> dict[str, JsonValue]:
-        """What a completion has of it beside the messages."""
-        tools: dict[str, JsonValue] = {"tools": dict(self.counts)} if self.counts else {}
-        return tools | ({"leaks": [dict(leak) for leak in self.leaks]} if self.leaks else {})
 
-
-NO_EPISODE = EpisodeRecord()
+OF_PROMPTS = ("prompt_ids_QP", "prompt_mask_QP")
+OF_TOKENS = ("ids_BT", "mask_BT", "nucleus_BTK", "sampled_logp_BT", "from_environment_BT", "context_BT")
+"""Fields of `Rollouts` with a value for each token; some may be None."""
 
 
 @dataclass(frozen=True)
@@ -91,77 +88,56 @@ class Rollouts:
         if self.demonstrations is not None:
             return list(self.demonstrations)
         parameters = sampling.model_dump(include={"temperature", "top_p", "max_new_tokens"})
-        episodes = self.episodes or repeat(NO_EPISODE, len(self.texts))
-        return [
-            Completion(
-                text=text,
-                messages=episode.messages,
-                policy=policy,
-                step=step,
-                sampling={**parameters, "truncated": truncated, **episode.sampling},
-            )
-            for text, truncated, episode in zip(self.texts, self.truncated_B.tolist(), episodes, strict=True)
-        ]
+        episodes = self.episodes or repeat(EpisodeRecord(), len(self.texts))
+        completions = []
+        for text, truncated, one in zip(self.texts, self.truncated_B.tolist(), episodes, strict=True):
+            how: dict[str, JsonValue] = {**parameters, "truncated": truncated}
+            how |= {"tools": dict(one.counts)} if one.counts else {}
+            how |= {"leaks": [dict(leak) for leak in one.leaks]} if one.leaks else {}
+            completions.append(Completion(text=text, messages=one.messages, policy=policy, step=step, sampling=how))
+        return completions
 
     def select(self, rows: Tensor) -> Rollouts:
         """Return the chosen completions with their prompts, and no more padding than these need."""
         prompts, prompt_of_B = torch.unique(self.prompt_of_B[rows], return_inverse=True)
         longest = int(self.prompt_mask_QP[prompts].sum(-1).max())
         width = max(1, int(self.mask_BT[rows].sum(-1).max()))
+        chosen: dict[str, Any] = {
+            name: values[rows, :width] for name in OF_TOKENS if (values := getattr(self, name)) is not None
+        }
+        for name in ("texts", "episodes", "demonstrations"):
+            if (values := getattr(self, name)) is not None:
+                chosen[name] = tuple(values[row] for row in rows.tolist())
         return replace(
             self,
             prompt_ids_QP=self.prompt_ids_QP[prompts, -longest:],
             prompt_mask_QP=self.prompt_mask_QP[prompts, -longest:],
             prompt_of_B=prompt_of_B,
-            ids_BT=self.ids_BT[rows, :width],
-            mask_BT=self.mask_BT[rows, :width],
             truncated_B=self.truncated_B[rows],
-            texts=tuple(self.texts[i] for i in rows.tolist()),
-            nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
-            sampled_logp_BT=None if self.sampled_logp_BT is None else self.sampled_logp_BT[rows, :width],
-            from_environment_BT=None if self.from_environment_BT is None else self.from_environment_BT[rows, :width],
-            context_BT=None if self.context_BT is None else self.context_BT[rows, :width],
-            episodes=None if self.episodes is None else tuple(self.episodes[i] for i in rows.tolist()),
-            demonstrations=None
-            if self.demonstrations is None
-            else tuple(self.demonstrations[i] for i in rows.tolist()),
+            **chosen,
         )
 
 
 def join(parts: Sequence[Rollouts]) -> Rollouts:
     """Return the rollouts of several batches as one; all of them have nuclei, or none."""
-    first = parts[0]
     offsets = list(accumulate((len(part.prompt_ids_QP) for part in parts), initial=0))
-    given = [part.from_environment_BT for part in parts if part.from_environment_BT is not None]
-    contexts = [part.context_BT for part in parts if part.context_BT is not None]
-    nuclei = [part.nucleus_BTK for part in parts if part.nucleus_BTK is not None]
-    sampled = [part.sampled_logp_BT for part in parts if part.sampled_logp_BT is not None]
+    stacked: dict[str, Any] = {}
+    for name in (*OF_PROMPTS, *OF_TOKENS):  # tensors [N, W, …] of several widths as one [ΣN, max W, …]
+        tensors = [values for part in parts if (values := getattr(part, name)) is not None]
+        width, padded = max((one.shape[1] for one in tensors), default=0), []
+        for one in tensors:
+            # at padding every token is in the nucleus: the log-probabilities there are not used, but must be numbers
+            shape, fill = (len(one), width - one.shape[1], *one.shape[2:]), 255 if name == "nucleus_BTK" else 0
+            padding = torch.full(shape, fill, dtype=one.dtype, device=one.device)
+            padded.append(torch.cat([padding, one] if name in OF_PROMPTS else [one, padding], dim=1))
+        stacked[name] = torch.cat(padded) if padded else None
     return Rollouts(
-        prompt_ids_QP=_stacked([part.prompt_ids_QP for part in parts], left=True),
-        prompt_mask_QP=_stacked([part.prompt_mask_QP for part in parts], left=True),
         prompt_of_B=torch.cat([part.prompt_of_B + at for part, at in zip(parts, offsets, strict=False)]),
-        ids_BT=_stacked([part.ids_BT for part in parts]),
-        mask_BT=_stacked([part.mask_BT for part in parts]),
         truncated_B=torch.cat([part.truncated_B for part in parts]),
         texts=tuple(text for part in parts for text in part.texts),
-        # at padding every token is in the nucleus: the log-probabilities there are not used, but must be numbers
-        nucleus_BTK=_stacked(nuclei, fill=255) if first.nucleus_BTK is not None else None,
-        sampled_logp_BT=_stacked(sampled) if sampled else None,
-        from_environment_BT=_stacked(given) if given else None,
-        context_BT=_stacked(contexts) if contexts else None,
-        episodes=tuple(one for part in parts for one in part.episodes or ()) if first.episodes is not None else None,
+        episodes=tuple(one for part in parts for one in part.episodes or ()) or None,
+        **stacked,
     )
-
-
-def _stacked(parts: Sequence[Tensor], *, left: bool = False, fill: int = 0) -> Tensor:
-    """Return tensors [N, W, …] of several widths as one [ΣN, max W, …]."""
-    width = max(part.shape[1] for part in parts)
-    padded = []
-    for part in parts:
-        shape = (len(part), width - part.shape[1], *part.shape[2:])
-        padding = torch.full(shape, fill, dtype=part.dtype, device=part.device)
-        padded.append(torch.cat([padding, part] if left else [part, padding], dim=1))
-    return torch.cat(padded)
 
 
 class Transcript:
@@ -181,72 +157,61 @@ class Transcript:
         self.nuclei: list[Tensor] = []
         self.logprobs: list[float] = []
 
-    @property
-    def visible_ids(self) -> list[int]:
-        """The tokens of the current context, which follow the prompt."""
-        return self.ids[self.start :]
-
-    def add(self, ids: Sequence[int], nuclei: Tensor | None = None, logprobs: Sequence[float] = ()) -> None:
-        """Add tokens that the policy sampled."""
-        self._extend(ids, nuclei, logprobs, given=False)
-
-    def answered(self, policy: Policy, messages: Sequence[Message], max_new_tokens: int) -> list[int]:
-        """Add what the tools answer, and return its tokens; none where the episode ends."""
-        if self.truncated or self.episode is None or self.episode.done or policy.acting is None:
-            return []
-        noted = policy.acting.limits.notes and took_note(messages)
-        ids = fresh_ids(policy.tokenizer, self.episode.messages) if noted else answer_ids(policy.tokenizer, messages)
-        if (0 if noted else len(self.visible_ids)) + len(ids) + max_new_tokens > policy.acting.max_tokens:
-            self.truncated = True
-            return []
-        self.fresh = noted
-        self.start = len(self.ids) if noted else self.start
-        nuclei = torch.full_like(self.nuclei[-1][:1], 255).expand(len(ids), -1) if self.nuclei else None
-        self._extend(ids, nuclei, [0.0] * len(ids) if self.logprobs else (), given=True)
-        return ids
-
-    def _extend(self, ids: Sequence[int], nuclei: Tensor | None, logprobs: Sequence[float], *, given: bool) -> None:
+    def add(
+        self, ids: Sequence[int], nuclei: Tensor | None = None, logprobs: Sequence[float] = (), *, given: bool = False
+    ) -> None:
+        """Add tokens that the policy sampled, or that the environment gave."""
         self.ids += ids
         self.given += [given] * len(ids)
         self.contexts += [self.start] * len(ids)
         self.nuclei += [] if nuclei is None else [nuclei]
         self.logprobs += logprobs
 
+    def answered(self, policy: Policy, messages: Sequence[Message], max_new_tokens: int) -> list[int]:
+        """Add what the tools answer, and return its tokens; none where the episode ends."""
+        if self.truncated or self.episode is None or self.episode.done or policy.acting is None:
+            return []
+        noted = policy.acting.limits.notes and took_note(messages)
+        if noted:  # a fresh context has the notes so far
+            ids = transcript(policy.tokenizer, Completion(messages=notes_of(self.episode.messages))).ids
+        else:
+            ids = answer_ids(policy.tokenizer, messages)
+        seen = 0 if noted else len(self.ids) - self.start
+        if seen + len(ids) + max_new_tokens > policy.acting.max_tokens:
+            self.truncated = True
+            return []
+        self.fresh = noted
+        self.start = len(self.ids) if noted else self.start
+        nuclei = torch.full_like(self.nuclei[-1][:1], 255).expand(len(ids), -1) if self.nuclei else None
+        self.add(ids, nuclei, [0.0] * len(ids) if self.logprobs else (), given=True)
+        return ids
+
 
 def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcripts: Sequence[Transcript]) -> Rollouts:
     """Return completions that have ended, with their prompts [Q, P], these' mask, and the prompt of each [B]."""
-    device, ids_QP = policy.device, prompts[0]
+    padded, tensor = partial(pad_sequence, batch_first=True), partial(torch.tensor, device=policy.device)
     nuclei = [torch.cat(one.nuclei) for one in transcripts if one.nuclei]
-    logprobs = [torch.tensor(one.logprobs, device=device) for one in transcripts if one.logprobs]
+    logprobs = [tensor(one.logprobs) for one in transcripts if one.logprobs]
     episodes = [one.episode for one in transcripts if one.episode is not None]
+    has_contexts = policy.acting is not None and policy.acting.limits.notes
+    records = [
+        EpisodeRecord(tuple(one.messages), {"turns": one.turns, **one.counts}, one.tool_time, tuple(one.leaks))
+        for one in episodes
+    ]
     return Rollouts(
-        prompt_ids_QP=ids_QP,
+        prompt_ids_QP=prompts[0],
         prompt_mask_QP=prompts[1],
         prompt_of_B=prompts[2],
-        ids_BT=_padded([torch.tensor(one.ids, device=device) for one in transcripts]),
-        mask_BT=_padded([torch.ones(len(one.ids), dtype=torch.bool, device=device) for one in transcripts]),
-        truncated_B=torch.tensor([one.truncated for one in transcripts], device=device),
+        ids_BT=padded([tensor(one.ids) for one in transcripts]),
+        mask_BT=padded([tensor([True] * len(one.ids), dtype=torch.bool) for one in transcripts]),
+        truncated_B=tensor([one.truncated for one in transcripts]),
         texts=tuple(one.report for one in episodes) or policy.texts([one.ids for one in transcripts]),
-        nucleus_BTK=_padded(nuclei, 255) if nuclei else None,
-        sampled_logp_BT=_padded(logprobs) if logprobs else None,
-        from_environment_BT=_padded([torch.tensor(one.given, device=device) for one in transcripts])
-        if episodes
-        else None,
-        context_BT=_padded([torch.tensor(one.contexts, device=device) for one in transcripts])
-        if policy.acting is not None and policy.acting.limits.notes
-        else None,
-        episodes=tuple(map(_record, episodes)) or None,
+        nucleus_BTK=padded(nuclei, padding_value=255) if nuclei else None,
+        sampled_logp_BT=padded(logprobs) if logprobs else None,
+        from_environment_BT=padded([tensor(one.given) for one in transcripts]) if episodes else None,
+        context_BT=padded([tensor(one.contexts) for one in transcripts]) if has_contexts else None,
+        episodes=tuple(records) or None,
     )
-
-
-def _record(episode: RunningEpisode) -> EpisodeRecord:
-    """Return a trajectory with its counts and leaks."""
-    counts = {"turns": episode.turns, **episode.counts}
-    return EpisodeRecord(tuple(episode.messages), counts, episode.tool_time, tuple(episode.leaks))
-
-
-def _padded(rows: Sequence[Tensor], fill: float = 0) -> Tensor:
-    return pad_sequence(list(rows), batch_first=True, padding_value=fill)
 
 
 def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:
@@ -288,7 +253,8 @@ def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -
         step = list(group)
         seen += len(step)
         if from_tools and notes and took_note(step):
-            part, context = fresh_ids(tokenizer, messages[:seen]), context + 1
+            part = transcript(tokenizer, Completion(messages=notes_of(messages[:seen]))).ids
+            context += 1
         elif from_tools:
             part = answer_ids(tokenizer, step)
         else:
@@ -300,11 +266,6 @@ def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -
         given += [from_tools] * len(part)
         contexts += [context] * len(part)
     return Tokens(ids, given, contexts)
-
-
-def fresh_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """Return the tokens that follow the prompt in a fresh context: those of the notes of a trajectory so far."""
-    return transcript(tokenizer, Completion(messages=notes_of(messages))).ids
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:

@@ -160,7 +160,7 @@ class _Connection:
         ends = set(settings["stop_token_ids"])
         for turn in itertools.count():
             seeded = settings | {"seed": stream_seed(seed, "turn", turn)}
-            ids, logprobs = await self._turn([*prompt, *one.visible_ids], seeded)
+            ids, logprobs = await self._turn([*prompt, *one.ids[one.start :]], seeded)
             one.add(ids, logprobs=logprobs)
             one.truncated = ids[-1] not in ends
             if one.episode is None:
