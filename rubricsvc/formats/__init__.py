@@ -148,6 +148,11 @@ def detect(file: InputFile) -> str:
         return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
+    criteria = first.get("criteria") if isinstance(first, dict) else None
+    listed = criteria if isinstance(criteria, list) else []
+    texts = [isinstance(one, str) or (isinstance(one, dict) and "text" in one) for one in listed]
+    if texts and all(texts) and fields <= {*native.FIELDS}:
+        return "native"  # without a look at the mappings
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
     if len(matching) == 1:
         return matching[0]

@@ -463,8 +463,7 @@ class _Builder:
         if isinstance(data.get("prompt"), str):
             self.origins[("prompt", 0)] = self.origins.get(("prompt",), ())
         location = replace(entry.location, origins=self.origins)
-        made = replace(entry, data=data, location=location, is_csv=False)
-        yield from native.read_mapped(made, text_only=entry.is_csv)
+        yield from native.read(replace(entry, data=data, location=location), mapped=True)
 
     def _set_keys(self, criteria: list[Any]) -> None:
         """Set the keys: repeated ones are numbered, missing ones named by place; literal keys stay as they are."""

@@ -48,26 +48,17 @@ class _Fields(Value):
     completions: tuple[Completion, ...] = ()
 
 
-def read(entry: Entry) -> Iterator[Record]:
-    """Yield the record; what is wrong with it is added to the entry."""
-    yield _record(entry, entry.mapping(FIELDS))
+def read(entry: Entry, *, mapped: bool = False) -> Iterator[Record]:
+    """Yield the record; what is wrong with it is added to the entry.
 
-
-def read_mapped(entry: Entry, *, text_only: bool) -> Iterator[Record]:
-    """Yield the record that a mapping made of one of another format.
-
-    Its texts stay as they are, its labels may be without the completion, and its name is made valid.
+    Of one that a mapping made of another format (``mapped``), texts stay as they are, labels may be without the
+    completion, and the name is made valid.
     """
     data = entry.mapping(FIELDS)
-    if isinstance(name := data.get("name"), str):
+    if mapped and isinstance(name := data.get("name"), str):
         data["name"] = rubric_name(name)
-    if isinstance(data.get("prompt"), str) and data["prompt"].strip():
+    if mapped and isinstance(data.get("prompt"), str) and data["prompt"].strip():
         data["prompt"] = [{"role": "user", "content": data["prompt"]}]
-    record = _record(entry, data, mapped=True)
-    yield replace(record, text_only=text_only, name=record.name if record.rubric is not None else "")
-
-
-def _record(entry: Entry, data: dict[str, Any], *, mapped: bool = False) -> Record:
     fields: dict[str, Any] = {name: data[name] for name in ("id", "name", "completions") if name in data}
     if type(data.get("id")) is int:  # and not bool
         fields["id"] = str(data["id"])
@@ -109,9 +100,11 @@ def _record(entry: Entry, data: dict[str, Any], *, mapped: bool = False) -> Reco
         raise InvalidFileError(entry.errors)
     name = built.name or rubric_name(built.id or entry.name)
     record = Record(built.prompt, rubric, built.completions, labels, built.id, name, entry.location)
-    if "rubric" not in data:
-        return record
-    return replace(record, rubric_ref=data["rubric"], given_labels=tuple(one for _, one in given))
+    if mapped:
+        record = replace(record, text_only=entry.is_csv, name=name if rubric is not None else "")
+    if "rubric" in data:
+        record = replace(record, rubric_ref=data["rubric"], given_labels=tuple(one for _, one in given))
+    yield record
 
 
 def rubric_name(text: str) -> str:

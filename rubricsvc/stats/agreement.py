@@ -369,15 +369,24 @@ class AgreementReport:
     reward: CriterionAgreement | None = None
 
 
-def judge_value(judge: Judge, row: JudgedLabel) -> float | None:
-    """Return the judge's (calibrated) probability if it has one, else its value; None without one, or of a check."""
-    verdict = row.verdict
+def judge_value(judge: Judge, row: JudgedLabel) -> tuple[float | None, str | None]:
+    """Return what the judge says of a labelled criterion, and why this label is excluded; None if it is not.
+
+    It is the judge's (calibrated) probability if it has one, else its value; None without one, or of a check.
+    """
+    verdict, reason = row.verdict, None
+    if row.label.value is None:
+        reason = "label without a value"
+    elif row.criterion is not None and row.criterion.check:
+        reason = "decided by a check"
+    elif verdict is None or verdict.outcome != "scored":
+        reason = "not judged" if verdict is None else verdict.outcome
     if verdict is None or verdict.value is None or row.criterion is None or row.criterion.check:
-        return None
+        return None, reason
     if verdict.probability is None or judge.threshold is None:
-        return verdict.value
+        return verdict.value, reason
     calibration = judge.calibration
-    return calibration.value(row.criterion, verdict.probability) if calibration else verdict.probability
+    return calibration.value(row.criterion, verdict.probability) if calibration else verdict.probability, reason
 
 
 def agreement_report(
@@ -439,8 +448,8 @@ def criterion_agreement(
         values = [row.reward for row in rows]
         excluded = Counter("no reward" for row in rows if row.reward is None or row.label.value is None)
     else:
-        values = [judge_value(judge, row) for row in rows]
-        excluded = Counter(filter(None, map(_exclusion_reason, rows)))
+        values = [judge_value(judge, row)[0] for row in rows]
+        excluded = Counter(reason for row in rows if (reason := judge_value(judge, row)[1]) is not None)
     scales = {levels_of(row.criterion.scale) for row in rows if row.criterion is not None}
     levels = scales.pop() if len(scales) == 1 else (0.0, 1.0)  # different scales: met or not met
     levels = TENTHS if metrics is OVERALL_METRICS else levels
@@ -488,16 +497,6 @@ def _pair_counts(used: Iterable[tuple[JudgedLabel, Any]]) -> dict[int, tuple[int
     return counts
 
 
-def _exclusion_reason(row: JudgedLabel) -> str | None:
-    if row.label.value is None:
-        return "label without a value"
-    if row.criterion is not None and row.criterion.check:
-        return "decided by a check"
-    if row.verdict is None:
-        return "not judged"
-    return None if row.verdict.outcome == "scored" else row.verdict.outcome
-
-
 def _inter_annotator(
     shared: Sequence[Sequence[JudgedLabel]], levels: Sequence[float], metrics: Sequence[str], **draws: int
 ) -> tuple[Sample, dict[str, Estimate]]:
@@ -522,7 +521,7 @@ def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Di
     """Return the labels whose level is not that of the judge's verdict, as in the confusion, the farthest first."""
     found = []
     for row in rows:
-        value, label, verdict = judge_value(judge, row), row.label, row.verdict
+        (value, _), label, verdict = judge_value(judge, row), row.label, row.verdict
         if value is None or label.value is None or verdict is None or row.criterion is None:
             continue
         levels = nearest_level(np.array([verdict.value, label.value], float), levels_of(row.criterion.scale))

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
 from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.student import t_quantile
-from rubricsvc.stats.intervals import Floats, Ints
+from rubricsvc.stats.intervals import Floats, Ints, wilson
 from rubricsvc.stats.reward_variance import contribution_matrix
 
 MIN_COMPLETIONS = 30
@@ -140,14 +139,6 @@ def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
         size = min(n, share * (1 - share) / variance) if variance > 0 else clusters
         found.append(Estimate(float(share), *wilson(float(share), float(size))))
     return found
-
-
-def wilson(share: float, n: float) -> tuple[float, float]:
-    """Return the 95 % Wilson interval of a share of ``n``, which need not be whole."""
-    z = float(ndtri(0.975))
-    middle, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low, high = (float((middle + sign * half) / (1 + z * z / n)) for sign in (-1, 1))
-    return max(low, 0.0), min(high, 1.0)
 
 
 def _means(values: Floats, groups: Groups) -> tuple[Floats, Floats, Floats, Floats]:

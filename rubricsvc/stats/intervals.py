@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri
 
 from rubricsvc.core.audit import Deviation, Rate
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
@@ -22,12 +22,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+def wilson(share: float, n: float) -> tuple[float, float]:
+    """Return the 95 % Wilson interval of a share of ``n``, which need not be whole."""
+    z = float(ndtri(0.975))
+    middle, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low, high = (float((middle + sign * half) / (1 + z * z / n)) for sign in (-1, 1))
+    return max(low, 0.0), min(high, 1.0)
+
+
 def rate(hits: int, n: int) -> Rate:
     """Return the rate of ``hits`` among ``n`` with its 95 % Wilson interval; without a value if ``n`` is 0."""
-    if not n:
-        return Rate(n=0, hits=0)
-    interval = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
-    return Rate(n=n, hits=hits, value=hits / n, low=max(interval.low, 0.0), high=min(interval.high, 1.0))
+    low, high = wilson(hits / n, n) if n else (None, None)
+    return Rate(n=n, hits=hits, value=hits / n if n else None, low=low, high=high)
 
 
 def cluster_draws(clusters: NDArray[Any], resamples: int, seed: int) -> Iterator[Ints]:

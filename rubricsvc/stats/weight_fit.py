@@ -24,7 +24,7 @@ from rubricsvc.stats.reward_variance import affine
 
 
 class Solution(NamedTuple):
-    """Fitted weights [C], and the intercept of a prediction (0 of a preference)."""
+    """Fitted weights [C], and the intercept of a prediction: of people's mean score, or (0) the log odds of a pair."""
 
     weights: Floats
     intercept: float = 0.0
@@ -66,10 +66,6 @@ class ScoreProblem:
             by_person, weights = plus - minus, model.coef_[: x.shape[1]] * self.signs
         return Solution(np.asarray(weights, float), float(model.intercept_ + offsets.mean(0) @ by_person))
 
-    def predict(self, solution: Solution, rows: Ints) -> Floats:
-        """Return the scores that a person would give on average."""
-        return np.asarray(self.values[rows] @ solution.weights + solution.intercept, float)
-
     def scaled(self, scores: Floats, train: Ints, test: Ints) -> Floats:
         """Return predictions of a straight line; of the mean where scores do not vary."""
         centred = scores[train] - scores[train].mean()
@@ -100,10 +96,6 @@ class PreferenceProblem:
         """Return the weights of least Σ log(1 + exp(-w·x)) + penalty/2 · w·w, the Bradley–Terry model."""
         bounds = None if self.signs is None else [(0, None) if sign > 0 else (None, 0) for sign in self.signs]
         return Solution(_logistic(self.values[rows], penalty, bounds))
-
-    def predict(self, solution: Solution, rows: Ints) -> Floats:
-        """Return the log odds of the preferred completion."""
-        return np.asarray(self.values[rows] @ solution.weights, float)
 
     def scaled(self, scores: Floats, train: Ints, test: Ints) -> Floats:
         """Return log odds proportional to the scores."""
@@ -236,8 +228,11 @@ def best_penalty(problem: Problem, rows: Ints, seed: int) -> float:
     folds = _folds(problem, rows, INNER_FOLDS, seed)
 
     def loss(penalty: float) -> float:
-        fitted = [(problem.fit(train, penalty), test) for train, test in folds]
-        return float(sum(len(test) * problem.loss(problem.predict(one, test), test) for one, test in fitted))
+        total = 0.0
+        for train, test in folds:
+            one: Solution = problem.fit(train, penalty)
+            total += len(test) * problem.loss(problem.values[test] @ one.weights + one.intercept, test)
+        return total
 
     return min(PENALTIES, key=loss)
 
@@ -251,7 +246,7 @@ def _held_out(problem: Problem, old: Floats, seed: int, on_fold: Callable[[int],
     for done, (train, test) in enumerate(_folds(problem, np.arange(size), FOLDS, seed)):
         on_fold(done)
         solution: Solution = problem.fit(train, best_penalty(problem, train, seed))
-        fitted[test] = problem.predict(solution, test)
+        fitted[test] = problem.values[test] @ solution.weights + solution.intercept
         weights = scaled_weights(solution.weights, old, np.ones(len(old), bool))
         order[test] = problem.values[test] @ weights if weights is not None else 0.0
         for name, score in scores.items():
