@@ -21,10 +21,10 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel
@@ -37,6 +37,9 @@ from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.optim import MasterAdamW
 from trainer.recording import replace_text, sync
+
+if TYPE_CHECKING:
+    from trainer.judge_training.config import JudgeTrainConfig
 
 log = logging.getLogger(__name__)
 
@@ -81,25 +84,6 @@ Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digests of its tasks and of its judge."""
 
 
-class Savable(Protocol):
-    """What a checkpoint keeps beside the optimiser's state."""
-
-    def save(self, folder: Path) -> None:
-        """Write it to ``folder``."""
-
-
-class CheckpointConfig(Protocol):
-    """The settings of checkpoints."""
-
-    @property
-    def out(self) -> Path | None:
-        """Folder of the run."""
-
-    @property
-    def keep_checkpoints(self) -> int:
-        """How many checkpoints are kept."""
-
-
 def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge_digest: str | None = None) -> Identity:
     """Return what must be the same for a run to be resumed.
 
@@ -114,19 +98,11 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
     pinned = {"judge_digest": judge_digest} if judge_digest else {}
     if config.out is not None and Path(config.policy.model).is_dir():
         pinned["policy.model"] = os.path.relpath(Path(config.policy.model).resolve(), config.out.resolve())
-    return {
-        **fixed,
-        **pinned,
-        "optim.std_floor": std_floor,
-        "tasks": digest([_task_identity(task) for task in tasks]),
-    }
-
-
-def _task_identity(task: Task) -> list[Any]:
-    """Return the content of a task, with its domain and demonstrations."""
-    domain = [task.domain] if task.domain else []
-    demonstrations = [one.digest for one in task.demonstrations]
-    return [task.prompt.digest, task.rubric.digest, *domain, *demonstrations]
+    content = []
+    for task in tasks:
+        domain, demonstrations = [task.domain] * bool(task.domain), [one.digest for one in task.demonstrations]
+        content.append([task.prompt.digest, task.rubric.digest, *domain, *demonstrations])
+    return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": digest(content)}
 
 
 def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,9 +172,9 @@ def folder(out: Path, step: int) -> Path:
 
 
 def save(
-    config: CheckpointConfig,
+    config: TrainConfig | JudgeTrainConfig,
     step: int,
-    model: Savable,
+    write_model: Callable[[Path], None],
     optimizer: MasterAdamW,
     identity: Identity,
     *,
@@ -206,12 +182,12 @@ def save(
 ) -> None:
     """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing.
 
-    ``versions`` are the rubric versions in use, as plain data; see `saved_versions`.
+    ``write_model`` writes the model to a folder. ``versions`` are the rubric versions in use, as plain data.
     """
     if config.out is None:
         return
     with complete_folder(folder(config.out, step)) as part:
-        model.save(part / "model")
+        write_model(part / "model")
         save_file(optimizer.state(), part / "optimizer.safetensors")
         state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
         (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
@@ -239,44 +215,45 @@ def complete_folder(final: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def resume(config: CheckpointConfig, optimizer: MasterAdamW, identity: Identity) -> int:
+def resume(config: TrainConfig | JudgeTrainConfig, optimizer: MasterAdamW, identity: Identity) -> int:
     """Restore optimiser and policy from the newest intact checkpoint, and return the number of steps done.
 
-    A damaged checkpoint is named in a warning and renamed, so that it does not count as one of ``keep_checkpoints``. A
-    run that has no checkpoint yet has done 0 steps.
+    A damaged checkpoint is named in a warning and renamed, so that it does not count as one of ``keep_checkpoints``. An
+    error leaves optimiser and policy as they were. A run that has no checkpoint yet has done 0 steps.
     """
     if config.out is None:
         raise NotFoundError("a run without `out` cannot be resumed", hint="set `out`")
     check_folder(config.out, resume=True)
-    damaged: dict[int, Exception] = {}
+    damaged: dict[int, str] = {}
+    hint = ""
     for step in reversed(steps(config.out)):
+        saved = folder(config.out, step)
         try:
-            done = _restore(folder(config.out, step), optimizer, identity)
+            _verify(saved)
+            state = json.loads((saved / "state.json").read_bytes())
+            done = int(state["step"])
+            check_identity(saved, dict(state["identity"]), identity)
+            optimizer.restore(load_file(saved / "optimizer.safetensors"))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            damaged[step] = error
+            damaged[step] = str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
+            hint = hint or getattr(error, "hint", "")
         else:
             _set_aside(config.out, damaged, done)
             return done
     if damaged:
-        problems = "; ".join(f"{folder(config.out, step)}: {_reason(error)}" for step, error in damaged.items())
-        hint = getattr(next(iter(damaged.values())), "hint", "") or "restore one from a copy, or choose another `out`"
+        problems = "; ".join(f"{folder(config.out, step)}: {problem}" for step, problem in damaged.items())
+        hint = hint or "restore one from a copy, or choose another `out`"
         raise InvalidError(f"no checkpoint is intact: {problems}", hint=hint)
     log.warning("%s has no checkpoint yet: the run begins with its first step", config.out)
     return 0
 
 
-def saved_versions(config: CheckpointConfig, step: int) -> dict[str, Any] | None:
-    """Return the rubric versions that were in use after ``step`` steps; None if the checkpoint has none."""
-    if config.out is None or not (state := folder(config.out, step) / "state.json").is_file():
-        return None
-    versions: dict[str, Any] | None = json.loads(state.read_bytes()).get("versions")
-    return versions
-
-
-def saved_identity(out: Path, step: int) -> Identity:
-    """Return the settings that the run had when it was saved after ``step`` steps."""
-    identity: Identity = json.loads((folder(out, step) / "state.json").read_bytes())["identity"]
-    return identity
+def saved_state(out: Path | None, step: int) -> dict[str, Any]:
+    """Return the ``state.json`` of the checkpoint after ``step`` steps; empty if there is none."""
+    if out is None or not (file := folder(out, step) / "state.json").is_file():
+        return {}
+    state: dict[str, Any] = json.loads(file.read_bytes())
+    return state
 
 
 def check_identity(saved: Path, before: Identity, now: Identity) -> None:
@@ -293,30 +270,16 @@ def check_identity(saved: Path, before: Identity, now: Identity) -> None:
     raise ConflictError(f"{saved} was saved with {', '.join(fields)}", hint=hint, path=path)
 
 
-def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
-    """Restore one checkpoint and return its step. An error leaves optimiser and policy as they were."""
-    _verify(saved)
-    state = json.loads((saved / "state.json").read_bytes())
-    step = int(state["step"])
-    check_identity(saved, dict(state["identity"]), identity)
-    optimizer.restore(load_file(saved / "optimizer.safetensors"))
-    return step
-
-
-def _set_aside(out: Path, damaged: Mapping[int, Exception], done: int) -> None:
+def _set_aside(out: Path, damaged: Mapping[int, str], done: int) -> None:
     """Rename damaged checkpoints and report what is used in their place."""
-    for step, error in damaged.items():
+    for step, problem in damaged.items():
         at = folder(out, step)
         aside = at.with_name(f"damaged-{at.name}")
         shutil.rmtree(aside, ignore_errors=True)
         at.rename(aside)
-        log.warning("the checkpoint %s is damaged (%s); it is now %s", at, _reason(error), aside.name)
+        log.warning("the checkpoint %s is damaged (%s); it is now %s", at, problem, aside.name)
     if damaged:
         log.warning("continuing from %s; steps %d to %d are repeated", folder(out, done), done + 1, max(damaged))
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
 
 
 def _seal(saved: Path) -> None:

@@ -164,7 +164,7 @@ def train(
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if resume and evolution is not None:
-        evolution.restore(checkpoint.saved_versions(config, done))
+        evolution.restore(checkpoint.saved_state(config.out, done).get("versions"))
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
     of_judge = constants | {"judge_repeatability": repeatability}
     content = checkpoint.write_config(config.out, config, of_judge | dict(record or {}))
@@ -239,7 +239,7 @@ def _watch(
 
 def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
     versions = state.evolution.state() if state.evolution is not None else None
-    checkpoint.save(state.config, done, state.policy, state.optimizer, identity, versions=versions)
+    checkpoint.save(state.config, done, state.policy.save, state.optimizer, identity, versions=versions)
 
 
 def _step(

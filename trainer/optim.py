@@ -10,32 +10,16 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from rubricsvc.errors import InvalidError
 
-
-class AdamWConfig(Protocol):
-    """The settings of the optimiser."""
-
-    @property
-    def lr(self) -> float:
-        """Learning rate."""
-
-    @property
-    def warmup_steps(self) -> int:
-        """Steps of the linear rise to it."""
-
-    @property
-    def weight_decay(self) -> float:
-        """Decoupled weight decay."""
-
-    @property
-    def grad_clip(self) -> float:
-        """Maximum norm of the gradient."""
+if TYPE_CHECKING:
+    from trainer.config import OptimConfig
+    from trainer.judge_training.config import JudgeOptimConfig
 
 
 class NonFiniteError(InvalidError):
@@ -45,7 +29,7 @@ class NonFiniteError(InvalidError):
 class MasterAdamW:
     """AdamW on float32 copies of a model's weights. Gradients are accumulated as they arise; ``step`` applies them."""
 
-    def __init__(self, model: nn.Module, config: AdamWConfig) -> None:
+    def __init__(self, model: nn.Module, config: OptimConfig | JudgeOptimConfig) -> None:
         self._config = config
         self.updates = 0  # started, not finished: one that was interrupted counts
         named = {name: param for name, param in model.named_parameters() if param.requires_grad}
@@ -85,7 +69,8 @@ class MasterAdamW:
             group["lr"] = lr
         self._adam.step()
         self._adam.zero_grad()
-        self._write_back()
+        with torch.no_grad():
+            torch._foreach_copy_(self._params, list(self.masters.values()))
         return norm
 
     def close(self) -> None:
@@ -123,11 +108,8 @@ class MasterAdamW:
                 master.copy_(tensor)
             else:  # exp_avg, exp_avg_sq or step
                 self._adam.state[master][key] = tensor.to(master.device, copy=True)
-        self._write_back()
-
-    @torch.no_grad()
-    def _write_back(self) -> None:
-        torch._foreach_copy_(self._params, list(self.masters.values()))
+        with torch.no_grad():
+            torch._foreach_copy_(self._params, list(self.masters.values()))
 
 
 def _accumulate(master: Tensor, param: Tensor) -> None:

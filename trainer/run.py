@@ -704,7 +704,7 @@ class Run:
 
         config, tasks = self.config, self.tasks
         step = checkpoint.steps(self.out)[-1]
-        before = checkpoint.saved_identity(self.out, step)
+        before = checkpoint.saved_state(self.out, step)["identity"]
         setting = config.optim.std_floor
         floor = before["optim.std_floor"] if setting == "judge" else setting
         now = checkpoint.identity(config, tasks.train, floor, before.get("judge_digest"))

@@ -71,7 +71,12 @@ def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) 
 def demonstrated(policy: Policy, tasks: Sequence[Task], group_size: int, seed: int) -> Rollouts:
     """Return ``group_size`` demonstrations of each task as rollouts, in a random order; few are repeated."""
     rng = Random(seed)
-    chosen = [one for task in tasks for one in _group(task.demonstrations, group_size, rng)]
+    chosen: list[Completion] = []
+    for task in tasks:  # each demonstration comes once before any comes again
+        group: list[Completion] = []
+        while len(group) < group_size:
+            group += rng.sample(task.demonstrations, len(task.demonstrations))
+        chosen += group[:group_size]
     return rollouts_of([task.prompt for task in tasks], chosen, policy)
 
 
@@ -104,11 +109,3 @@ def rollouts_of(prompts: Sequence[Prompt], completions: Sequence[Completion], po
         context_BT=padded([row.contexts for row in rows]) if notes else None,
         demonstrations=tuple(completions),
     )
-
-
-def _group(demonstrations: Sequence[Completion], size: int, rng: Random) -> list[Completion]:
-    """Return a group in which each demonstration comes once before any comes again."""
-    shuffled: list[Completion] = []
-    while len(shuffled) < size:
-        shuffled += rng.sample(demonstrations, len(demonstrations))
-    return shuffled[:size]

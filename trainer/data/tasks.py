@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -107,12 +106,8 @@ def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task]
             message, hint="change eval.share, or name held-out prompts with eval.path", path="eval.share"
         )
     ordered = sorted(groups, key=lambda key: digest("held out", seed, key))
-    return _in_order(tasks, groups, ordered[count:]), _in_order(tasks, groups, ordered[:count])
-
-
-def _in_order(tasks: Sequence[Task], groups: dict[str, list[Task]], keys: Iterable[str]) -> list[Task]:
-    chosen = {id(task) for task in chain.from_iterable(groups[key] for key in keys)}
-    return [task for task in tasks if id(task) in chosen]
+    held_out = {id(task) for key in ordered[:count] for task in groups[key]}
+    return [task for task in tasks if id(task) not in held_out], [task for task in tasks if id(task) in held_out]
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -132,15 +131,6 @@ class JudgeModel:
         self.model = _with_adapter(model, lora, seed)
         self._causal = model
 
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        return torch.device(self._causal.device)
-
-    def save(self, folder: Path) -> None:
-        """Write the adapter in peft's format."""
-        self.model.save_pretrained(folder)
-
     def trained_weights(self) -> dict[str, Tensor]:
         """Return copies of the weights that are trained."""
         return {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
@@ -155,13 +145,14 @@ class JudgeModel:
     def log_masses(self, rows: Sequence[Row]) -> list[list[Tensor]]:
         """Return the log-probability of each label [labels] for each question, in the order of rows and branches."""
         ids_BT, position_BT, owner_BT, asked = _pack(rows)
+        device = self._causal.device
         output = self._causal.model(
-            input_ids=ids_BT.to(self.device),
-            position_ids=position_BT.to(self.device),
-            attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(self.device),
+            input_ids=ids_BT.to(device),
+            position_ids=position_BT.to(device),
+            attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(device),
             use_cache=False,
         )
-        places = torch.tensor([[row, at] for row, at, _ in asked], device=self.device)
+        places = torch.tensor([[row, at] for row, at, _ in asked], device=device)
         hidden_QD = output.last_hidden_state[places[:, 0], places[:, 1]]
         # float32: in bfloat16 a logit near 20 is rounded to the next 1/8
         logits_QV = torch.nn.functional.linear(hidden_QD.float(), self._causal.lm_head.weight.float())

@@ -209,7 +209,7 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
     with _writing(final):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        model.save(part)
+        model.model.save_pretrained(part)  # peft's format
         copy_permissions(part)
         fields = json.loads((part / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         fields |= {"base_model_name_or_path": config.judge.model, "target_modules": sorted(fields["target_modules"])}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from safetensors import safe_open
@@ -31,6 +31,10 @@ from trainer.optim import MasterAdamW
 from trainer.recording import History, Metrics
 
 T = TypeVar("T")
+_LOWER_LR = "lower optim.lr, and start again"
+_MUTABLE = {"checkpoint_every", "data", "description", "device", "keep_checkpoints", "license", "not_for", "out"}
+_MUTABLE |= {"test_examples"}
+"""Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 _FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"
 
 
@@ -138,7 +142,7 @@ class _Best:
             self.step, self.loss, self.weights, self.since = step, loss, self.model.trained_weights(), 0
 
     def save(self, folder: Path) -> None:
-        self.model.save(folder)
+        self.model.model.save_pretrained(folder)
         metadata = {name: repr(getattr(self, name)) for name in ("step", "loss", "since")}
         save_file(self.weights, folder / "best.safetensors", metadata=metadata)
 
@@ -170,7 +174,10 @@ def train(
     """
     checkpoint.check_folder(config.out, resume=resume)
     optimizer, best = MasterAdamW(model.model, config.optim), _Best(model)
-    identity = _identity(config, data, model.base_sha256)
+    identity = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
+    identity["judge"].pop("name")  # another name is the way out where this one is taken
+    weights = {entry.name: entry.weight for entry in config.data}
+    identity |= {"weights": weights, "data_digest": data.digest, "base_sha256": model.base_sha256}
     first = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if done:
         best.load(checkpoint.folder(config.out, done) / "model")
@@ -187,7 +194,7 @@ def train(
                 best.update(done, metrics["validation_loss"])
             recorded = history.add({"step": done, **metrics, "seconds": time.monotonic() - start})
             if done % config.checkpoint_every == 0:
-                checkpoint.save(config, written := done, best, optimizer, identity)
+                checkpoint.save(config, written := done, best.save, optimizer, identity)
             if on_step:
                 on_step(recorded)
             history.stopped = stop is not None and stop.is_set() and done < config.steps
@@ -196,7 +203,7 @@ def train(
         raise
     finally:
         if done > written and optimizer.updates == done - first:  # an interrupted update leaves no whole state
-            checkpoint.save(config, done, best, optimizer, identity)
+            checkpoint.save(config, done, best.save, optimizer, identity)
         optimizer.close()
     if not history.stopped:
         model.restore(best.weights)
@@ -209,7 +216,9 @@ def _step(
     asked, start, total = sum(len(row.branches) for row in rows), time.perf_counter(), 0.0
     for part in micro_batches(rows, config.optim.max_tokens):
         loss = cross_entropy(part, model.log_masses(part)) / max(1, asked)
-        total += _finite(float(loss.detach()), f"the loss of step {step + 1}")
+        total += float(loss.detach())
+        if not math.isfinite(total):
+            raise InvalidError(f"the loss of step {step + 1} is {total}", hint=_LOWER_LR)
         torch.autograd.backward(loss)
     rate = learning_rate(config, step)
     return {
@@ -220,12 +229,6 @@ def _step(
         "learning_rate": rate,
         "step_time": time.perf_counter() - start,
     }
-
-
-def _finite(value: float, what: str) -> float:
-    if not math.isfinite(value):
-        raise InvalidError(f"{what} is {value}", hint="lower optim.lr, and start again")
-    return value
 
 
 def learning_rate(config: JudgeTrainConfig, step: int) -> float:
@@ -240,17 +243,6 @@ def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainCo
     """Return the mean cross-entropy over questions, in nats."""
     parts = micro_batches(rows, config.optim.max_tokens)
     total = sum(float(cross_entropy(part, model.log_masses(part))) for part in parts)
-    return _finite(total / sum(len(row.branches) for row in rows), "the validation loss")
-
-
-_MUTABLE = {"checkpoint_every", "data", "description", "device", "keep_checkpoints", "license", "not_for", "out"}
-_MUTABLE |= {"test_examples"}
-"""Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
-
-
-def _identity(config: JudgeTrainConfig, data: EncodedData, base_sha256: str) -> dict[str, Any]:
-    """Return what a resumed training must share with the one before."""
-    fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
-    fixed["judge"].pop("name")  # another name is the way out where this one is taken
-    weights = {entry.name: entry.weight for entry in config.data}
-    return fixed | {"weights": weights, "data_digest": data.digest, "base_sha256": base_sha256}
+    if not math.isfinite(total):
+        raise InvalidError(f"the validation loss is {total}", hint=_LOWER_LR)
+    return total / sum(len(row.branches) for row in rows)

@@ -26,7 +26,7 @@ def test_save_keeps_newest_and_transformers_loads_them(tmp_path: Path) -> None:
     optimizer = MasterAdamW(policy.model, OptimConfig())
     config = tiny_config(out=tmp_path, keep_checkpoints=2)
     for step in (1, 2, 10):
-        checkpoint.save(config, step, policy, optimizer, {})
+        checkpoint.save(config, step, policy.save, optimizer, {})
     assert checkpoint.steps(tmp_path) == [2, 10]
     folder = checkpoint.folder(tmp_path, 10) / "model"
     model = AutoModelForCausalLM.from_pretrained(folder)
@@ -52,10 +52,10 @@ def test_save_without_room_keeps_earlier_checkpoints(tmp_path: Path, request: py
     policy = tiny_policy()
     optimizer = MasterAdamW(policy.model, OptimConfig())
     config = tiny_config(out=tmp_path)
-    checkpoint.save(config, 1, policy, optimizer, {})
+    checkpoint.save(config, 1, policy.save, optimizer, {})
     request.getfixturevalue("small_files")
     with pytest.raises(UnavailableError, match=r"step-000002.*too large") as caught:
-        checkpoint.save(config, 2, policy, optimizer, {})
+        checkpoint.save(config, 2, policy.save, optimizer, {})
     assert "--resume" in caught.value.hint
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
     assert checkpoint.resume(config, optimizer, {}) == 1
@@ -64,7 +64,7 @@ def test_save_without_room_keeps_earlier_checkpoints(tmp_path: Path, request: py
 def test_save_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     (tmp_path / "checkpoints" / ".step-000001.part" / "model").mkdir(parents=True)
-    checkpoint.save(config, 2, policy, MasterAdamW(policy.model, config.optim), {})
+    checkpoint.save(config, 2, policy.save, MasterAdamW(policy.model, config.optim), {})
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
 
 
@@ -96,7 +96,7 @@ def test_identity_covers_what_is_learned(change: dict[str, object]) -> None:
 def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
-    checkpoint.save(config, 1, policy, optimizer, checkpoint.identity(config, TASKS, 0.0))
+    checkpoint.save(config, 1, policy.save, optimizer, checkpoint.identity(config, TASKS, 0.0))
     other = [*TASKS[:-1], Task(Prompt.of("another"), RUBRIC)]
     with pytest.raises(ConflictError) as caught:
         checkpoint.resume(config, optimizer, checkpoint.identity(config, other, 0.0))
@@ -154,11 +154,11 @@ DAMAGES = [
 def test_resume_uses_the_newest_intact_checkpoint(tmp_path: Path, kind: str, logged: list[str]) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
-    checkpoint.save(config, 1, policy, optimizer, {})
+    checkpoint.save(config, 1, policy.save, optimizer, {})
     before = {name: tensor.clone() for name, tensor in optimizer.state().items()}
     for master in optimizer.masters.values():
         master.add_(1.0)
-    checkpoint.save(config, 2, policy, optimizer, {})
+    checkpoint.save(config, 2, policy.save, optimizer, {})
     damage(checkpoint.folder(tmp_path, 2), kind)
     assert checkpoint.resume(config, optimizer, {}) == 1
     assert all(torch.equal(tensor, before[name]) for name, tensor in optimizer.state().items())
@@ -172,7 +172,7 @@ def test_resume_without_an_intact_checkpoint_names_all(tmp_path: Path, kind: str
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
     for step in (1, 2):
-        checkpoint.save(config, step, policy, optimizer, {})
+        checkpoint.save(config, step, policy.save, optimizer, {})
         damage(checkpoint.folder(tmp_path, step), kind)
     with pytest.raises(InvalidError, match=r"step-000002.*step-000001") as caught:
         checkpoint.resume(config, optimizer, {})
@@ -183,7 +183,7 @@ def test_resume_without_an_intact_checkpoint_names_all(tmp_path: Path, kind: str
 def test_resume_refuses_checkpoint_of_another_model(tmp_path: Path) -> None:
     config = tiny_config(out=tmp_path)
     policy, larger = tiny_policy(), tiny_policy(hidden_size=64)
-    checkpoint.save(config, 1, larger, MasterAdamW(larger.model, config.optim), {})
+    checkpoint.save(config, 1, larger.save, MasterAdamW(larger.model, config.optim), {})
     before = [param.clone() for param in policy.model.parameters()]
     with pytest.raises(InvalidError, match="another model") as caught:
         checkpoint.resume(config, MasterAdamW(policy.model, config.optim), {})
