@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats import InputFile, InvalidFileError, load
+from rubricsvc.formats.input_file import neutralized
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
@@ -107,3 +108,11 @@ def test_load_reads_quoted_and_formula_like_cells_as_they_are(path: Path) -> Non
         ("=1+1, or so", -1.0),
         ("'-ed' is a suffix", 1.0),
     ]
+
+
+def test_neutralized_prefixes_formulas_only() -> None:
+    """Text in CSV files that a spreadsheet would run."""
+    for start in ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "'=", "''@", " =", "\u00a0+"):
+        assert neutralized(f"{start}cmd|' /C calc'!A0") == f"'{start}cmd|' /C calc'!A0"
+    for value in ("text", "'quoted'", "1=1", "", " ", -1.5, 3, None):
+        assert neutralized(value) is value

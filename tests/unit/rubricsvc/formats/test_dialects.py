@@ -154,23 +154,6 @@ def test_detect_distinguishes_truthfulqa_from_completions() -> None:
     assert documents.kind_of(row | {"prompt": "Q: What is the sky?"}) == "completions"
 
 
-@pytest.mark.parametrize(
-    ("file", "format", "records"),
-    [
-        ("llmbar/LLMBar/Natural/dataset.json", "llmbar", 200),
-        ("evalbiasbench/pairs.jsonl", "evalbiasbench", 58),
-        ("gsm8k/example_model_solutions.jsonl", "gsm8k", 2248),
-        ("cherrl_reward_hacking/rollouts.jsonl", "cherrl", 90),
-        ("truthfulqa_human/finetune_truth.jsonl", "truthfulqa", 15837),
-        ("healthbench_val500/healthbench_val.jsonl", "healthbench", 257),
-        ("ifeval/input_data.jsonl", "ifeval", 541),
-    ],
-)
-def test_load_accepts_the_published_files(shared_data: Path, file: str, format: str, records: int) -> None:
-    assert detect(InputFile(shared_data / file)) == format
-    assert len(load(shared_data / file)) == records
-
-
 MINE = """\
 tables: {points: {high: 3, low: 1}}
 record:

@@ -26,6 +26,16 @@ RUBRICS = {
     "writingbench": "writingbench/*.jsonl",
 }
 """Files by format. The other files of the folders have no rubrics: documents, judges' scores, statistics."""
+COUNTS = {
+    "llmbar/LLMBar/Natural/dataset.json": 200,
+    "evalbiasbench/pairs.jsonl": 58,
+    "gsm8k/example_model_solutions.jsonl": 2248,
+    "cherrl_reward_hacking/rollouts.jsonl": 90,
+    "truthfulqa_human/finetune_truth.jsonl": 15837,
+    "healthbench_val500/healthbench_val.jsonl": 257,
+    "ifeval/input_data.jsonl": 541,
+}
+"""Records of some files."""
 SKIPS_INVALID = {"human_answers.json"}
 """Has NaN, which is no JSON."""
 
@@ -38,7 +48,7 @@ def test_load_reads_every_public_set(name: str, shared_data: Path, tmp_path: Pat
         assert path.name in SKIPS_INVALID or detect(InputFile(path)) == name
         records = load(path, name, skip_invalid=path.name in SKIPS_INVALID)
         rubrics = [record for record in records if record.rubric is not None]
-        assert records
+        assert len(records) == COUNTS.get(str(path.relative_to(shared_data)), len(records) or 1)
         if name not in WRITERS or not rubrics:
             continue
         out = tmp_path / f"{number}.jsonl"
