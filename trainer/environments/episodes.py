@@ -99,19 +99,24 @@ class RunningEpisode:
 
         A message without a call is the final report.
         """
-        turn = self.read(text)
-        return [] if self.done else self.apply(self.answer(turn))
+        return self.finish(self.start(text, in_thread=False))
 
-    def read(self, text: str) -> Turn:
-        """Add a message of the policy, and return its calls; one without a call ends the episode."""
+    def start(self, text: str, *, in_thread: bool = True) -> Future[Answers]:
+        """Take a message of the policy, and have its calls answered, in a thread; one without a call ends the episode.
+
+        `finish` applies what they answer.
+        """
         self.turns += 1
-        turn = parse(text)
+        turn, answers = parse(text), Future[Answers]()
+        self.messages.append(Message(role="assistant", content=turn.content, tool_calls=turn.calls or None))
         if not turn.calls and turn.error is None:
             self.done, self.report = True, turn.content
-            self.messages.append(Message(role="assistant", content=turn.content))
+            answers.set_result(Answers())
+        elif in_thread:
+            Thread(target=lambda: answers.set_result(self.answer(turn)), daemon=True).start()
         else:
-            self.messages.append(Message(role="assistant", content=turn.content, tool_calls=turn.calls or None))
-        return turn
+            answers.set_result(self.answer(turn))
+        return answers
 
     def answer(self, turn: Turn) -> Answers:
         """Return what the tools answer; the trajectory does not change before it is applied."""
@@ -125,16 +130,27 @@ class RunningEpisode:
                 answers.leaks.append(leak)
             answers.messages.append(Message(role="tool", content=content, name=call.name, tool_call_id=call.id))
         try:
-            report = self.episode.report
-            answers.report = None if report is None else storable(_text(report))
+            if (report := self.episode.report) is not None:
+                answers.report = storable(report)
         except BaseException as error:  # noqa: BLE001 - see _answer
             failed = self._error(error, answers.counts, "report")
             answers.messages[-1] = answers.messages[-1].model_copy(update={"content": failed})
         answers.seconds = time.perf_counter() - start
         return answers
 
-    def apply(self, answers: Answers) -> list[Message]:
-        """Add what the tools answered, and return their messages; none once the episode ends."""
+    def finish(self, answered: Future[Answers]) -> list[Message]:
+        """Add what the tools answered, and return their messages; none once the episode ends.
+
+        Tools that have not answered end it. Their thread goes on; what it answers is not applied.
+        """
+        if self.done:
+            return []
+        if not answered.done():
+            self.counts["timeouts"] += 1
+            self.tool_time += self.limits.tool_timeout_s
+            self.done = True
+            return []
+        answers = answered.result()
         self.counts.update(answers.counts)
         if answers.leaks:
             self.counts["leak_hits"] += len(answers.leaks)
@@ -147,29 +163,6 @@ class RunningEpisode:
         self.messages += answers.messages
         self.done = self.turns >= self.limits.max_turns
         return [] if self.done else answers.messages
-
-    def start(self, text: str) -> Future[Answers]:
-        """Take a message of the policy, whose calls are answered in a thread; `finish` applies what they answer."""
-        turn, answers = self.read(text), Future[Answers]()
-        if self.done:
-            answers.set_result(Answers())
-        else:
-            Thread(target=lambda: answers.set_result(self.answer(turn)), daemon=True).start()
-        return answers
-
-    def finish(self, answers: Future[Answers]) -> list[Message]:
-        """Add what the tools answered, and return their messages; none once the episode ends.
-
-        Tools that have not answered end it. Their thread goes on; what it answers is not applied.
-        """
-        if self.done:
-            return []
-        if answers.done():
-            return self.apply(answers.result())
-        self.counts["timeouts"] += 1
-        self.tool_time += self.limits.tool_timeout_s
-        self.done = True
-        return []
 
     def _answer(self, call: ToolCall, counts: Counter[str]) -> str:
         """Return the result of a call, or what is wrong with it."""
@@ -186,7 +179,7 @@ class RunningEpisode:
             counts[f"calls/{tool.name}"] += 1
             if tool is NOTE:
                 return KEPT
-            return self._readable(_text(self.episode.step(tool.name, arguments)))
+            return self._readable(self.episode.step(tool.name, arguments))
         except BaseException as error:  # noqa: BLE001 - a tool of somebody else: the policy reads of it, the run goes on
             return self._error(error, counts, tool.name)
 
@@ -201,9 +194,11 @@ class RunningEpisode:
             problem = f"{tool} failed: {type(problem).__name__}"
         return strict_json.dump({"error": self._readable(problem)})
 
-    def _readable(self, text: str) -> str:
+    def _readable(self, given: object) -> str:
         """Return what a tool wrote without role tokens and invisible characters, cut to the limit."""
-        text, most = storable(clean(text).text), self.limits.max_result_chars
+        if not isinstance(given, str):
+            raise TypeError(f"expected a text, got {type(given).__name__}")
+        text, most = storable(clean(given).text), self.limits.max_result_chars
         return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most} characters left out]"
 
 
@@ -217,9 +212,3 @@ def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> Ru
     guard: LeakGuard | None = getattr(environment, "leak_guard", lambda _prompt: None)(prompt)
     counts = Counter({"leak_hits": 0} if guard is not None else {})
     return RunningEpisode(environment.reset(prompt), tools, limits, guard, counts=counts)
-
-
-def _text(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError(f"expected a text, got {type(given).__name__}")
-    return given

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -42,19 +42,9 @@ class _Group:
 
     prompt: Prompt | int
     rubric: RubricRef
+    version_key: object  # of the rubric's version in later calls; None for a rubric that is a value
     completions: list[Completion] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-
-    @property
-    def version_key(self) -> object:
-        """What the version of the rubric is kept under in later calls; None for a rubric that is a value."""
-        if isinstance(self.rubric, Rubric):
-            return None
-        return (
-            ("rubric", self.rubric)
-            if self.rubric is not None
-            else ("prompt", getattr(self.prompt, "digest", self.prompt))
-        )
 
 
 class _RubricReward(Generic[C]):
@@ -136,13 +126,16 @@ class _RubricReward(Generic[C]):
         ids = _column(columns, "prompt_id", len(prompts))
         groups: dict[tuple[object, object], _Group] = {}
         for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-            owner = prompt_of(prompt, place) if ids[place] is None else await self._prompt_id(ids[place])
+            if (ref := ids[place]) is not None and ref not in self._prompt_ids:
+                self._prompt_ids[ref] = (await Prompts.get(self.client.prompts, ref)).id
+            owner = prompt_of(prompt, place) if ref is None else self._prompt_ids[ref]
             rubric = self.rubric if rubrics[place] is None else rubrics[place]
             if not isinstance(rubric, Rubric | int | str | None):
                 message = f"column rubric: expected a rubric, an id or a name, got {type(rubric).__name__}"
                 raise InvalidError(message, hint="name a stored rubric", path=f"rubric.{place}")
             key = getattr(owner, "digest", owner), getattr(rubric, "digest", rubric)
-            group = groups.setdefault(key, _Group(owner, rubric))
+            named = ("prompt", key[0]) if rubric is None else ("rubric", rubric)
+            group = groups.setdefault(key, _Group(owner, rubric, None if isinstance(rubric, Rubric) else named))
             group.completions.append(completion_of(completion, place, policy=self.policy, step=step))
             group.places.append(place)
         return list(groups.values())
@@ -164,20 +157,23 @@ class _RubricReward(Generic[C]):
                 f"judge {self.judge!r} was replaced in mid-run: it was {was}, now it is {now}", hint=hint
             )
 
-    async def _prompt_id(self, ref: int | str) -> int:
-        if ref not in self._prompt_ids:
-            self._prompt_ids[ref] = (await Prompts.get(self.client.prompts, ref)).id
-        return self._prompt_ids[ref]
-
     def _rewards(
         self, results: Sequence[Item | UnavailableError], job: str, columns: Mapping[str, Any]
     ) -> list[float | None]:
         rewards = [one.reward if isinstance(one, Item) else None for one in results]
-        reasons = [_reason(one) for one in results]
+        reasons: list[str | None] = []
+        for one in results:
+            if isinstance(one, Item):
+                reasons.append(one.null_reason if one.reward is None else None)
+            else:
+                reasons.append(str(one))
         unscored = Counter(filter(None, reasons))
         share = unscored.total() / max(1, len(results))
-        _call(columns, "log_metric", f"{self.__name__}/unscored_fraction", share)
-        _call(columns, "log_extra", f"{self.__name__}/null_reason", [reason or "" for reason in reasons])
+        log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")  # AsyncGRPO has none
+        if log_metric is not None:
+            log_metric(f"{self.__name__}/unscored_fraction", share)
+        if log_extra is not None:
+            log_extra(f"{self.__name__}/null_reason", [reason or "" for reason in reasons])
         if unscored:
             listed = "; ".join(f"{count} × {cut(reason, 200)}" for reason, count in unscored.most_common(_LISTED))
             message = f"{unscored.total()} of {len(results)} completions have no reward ({job}): {listed}"
@@ -246,16 +242,3 @@ def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]
     if len(values) != length:
         raise InvalidError(f"column {name}: {len(values)} values for {length} prompts", path=name)
     return values
-
-
-def _call(columns: Mapping[str, Any], name: str, *args: object) -> None:
-    """Call one of TRL's functions for logging; AsyncGRPO has none."""
-    function: Callable[..., None] | None = columns.get(name)
-    if function is not None:
-        function(*args)
-
-
-def _reason(result: Item | UnavailableError) -> str | None:
-    if not isinstance(result, Item):
-        return str(result)
-    return None if result.reward is not None else result.null_reason

@@ -181,7 +181,8 @@ class _Connection:
                 return [int(one) for one in tokens], [float(one) for one in logprobs]
         except (KeyError, TypeError, ValueError):
             pass
-        raise self._error(f"it did not reply with tokens and their log-probabilities: {str(reply)[:300]}", _START)
+        problem = f"it did not reply with tokens and their log-probabilities: {str(reply)[:300]}"
+        raise UnavailableError(f"the server {self._server.url} failed: {problem}", hint=_START, path=SETTING)
 
     async def _load(self, policy: Policy) -> None:
         """Load the weights of a policy into the server."""
@@ -209,14 +210,13 @@ class _Connection:
         """Return the JSON of a response."""
         content = await self.client.call(path, body)
         if isinstance(content, RequestFailed):
-            raise self._error(content.failure.detail, hint)
-        try:
-            return json.loads(content)
-        except ValueError:
-            raise self._error(f"{path} is not JSON", hint) from None
-
-    def _error(self, problem: str, hint: str) -> UnavailableError:
-        return UnavailableError(f"the server {self._server.url} failed: {problem}", hint=hint, path=SETTING)
+            problem = content.failure.detail
+        else:
+            try:
+                return json.loads(content)
+            except ValueError:
+                problem = f"{path} is not JSON"
+        raise UnavailableError(f"the server {self._server.url} failed: {problem}", hint=hint, path=SETTING)
 
 
 def is_tied(model: Any) -> bool:
