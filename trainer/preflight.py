@@ -26,7 +26,8 @@ from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight
-from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.services.database import open_database
+from rubricsvc.services.run_inputs import RunInputs
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview

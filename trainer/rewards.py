@@ -33,9 +33,10 @@ from rubricsvc.core.states import RunState
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
+from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService
-from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.services.run_inputs import RunInputs
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, counted, names_of

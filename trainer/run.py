@@ -32,8 +32,9 @@ from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
+from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
-from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs, open_database
+from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs
 from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence

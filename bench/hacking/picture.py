@@ -7,10 +7,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import vl_convert
+
 from bench.hacking.biases import BIASES, UNBIASED
 from bench.hacking.judge import HONEST
 from bench.hacking.results import TrainedRun
-from rubricsvc.cli.output import write_picture
+from rubricsvc.cli.output import replaced
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.web.charts import configured
 from rubricsvc.web.run_charts import Curve, Point, side_by_side
@@ -30,7 +32,13 @@ def draw(runs: Sequence[TrainedRun], found: Mapping[str, Any], out: Path) -> Non
         for name in (*BIASES, *UNBIASED)
         if (own := [run for run in runs if run.condition == name])
     ]
-    write_picture(configured(side_by_side(curves)), out)
+    chart = configured(side_by_side(curves))
+    chart.config.background = "white"
+    with replaced(out) as part:
+        if out.suffix.lower() == ".svg":
+            part.write_text(vl_convert.vegalite_to_svg(chart.to_json()), encoding="utf-8")
+        else:
+            part.write_bytes(vl_convert.vegalite_to_png(chart.to_json(), scale=2))
 
 
 def _events(title: str, row: Mapping[str, Any], key: str) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import CompletionFormat, File, Format, SkipInvalid, import_and_report, input_file
 from rubricsvc.cli.models import ApiKeyEnv, ask, check_reachable, judge_from_options, served_judge
 from rubricsvc.cli.options import command
@@ -25,7 +24,7 @@ from rubricsvc.cli.output import (
     progress_bar,
     show,
 )
-from rubricsvc.cli.service import service
+from rubricsvc.cli.service import database, service
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError

@@ -5,20 +5,20 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from rubricsvc.cli.models import served_models
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, counted, exit_with, print_data, print_json
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, counted, exit_with, print_json, show
+from rubricsvc.cli.service import validators
 from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.schemas import StoredJudge
+from rubricsvc.services.database import open_database, sqlite_file
+from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings, read_settings
-from rubricsvc.store import judges, workers
-from rubricsvc.store.migrate import open_database
-from rubricsvc.store.session import sqlite_file
-from rubricsvc.store.tables import JudgeRow
 from workers.checks.sandbox.runner import ready
 from workers.engines.local.weights import adapter_folder, check_sha256, weights_sha256
 
@@ -26,11 +26,15 @@ MIN_FREE_BYTES = 1_000_000_000
 _PACKAGES = {"train": ("torch", "transformers"), "judging": ("jsonschema", "nltk", "rapidfuzz", "sacrebleu", "sklearn")}
 """Packages that some judges and checks need, by the extra that installs them."""
 
+_Checks = dict[str, Callable[[], str | None]]
+"""Checks by name. Each returns a detail, or raises an error whose hint is the fix."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The result of one check; ``fix`` is empty if it passed."""
 
+    ok: bool
     check: str
     detail: str
     fix: str = ""
@@ -39,15 +43,12 @@ class Diagnosis:
 def doctor(as_json: Json = False) -> None:
     """Check settings, database, broker, packages, workers, judges and disk; exit with 1 if a check fails."""
     results = list(diagnose())
-    ok = not any(result.fix for result in results)
+    ok = all(result.ok for result in results)
     with exit_with(OK if ok else WITH_FAILURES):
         if as_json:
-            print_json({"ok": ok, "checks": [{"ok": not result.fix, **asdict(result)} for result in results]})
-            return
-        for result in results:
-            print_data(clean(f"{'✗' if result.fix else '✓'} {result.check}: {result.detail}"))
-            if result.fix:
-                print_data(clean(f"  → {result.fix}"))
+            print_json({"ok": ok, "checks": results})
+        else:
+            show(results)
 
 
 def diagnose() -> Iterator[Diagnosis]:
@@ -57,13 +58,13 @@ def diagnose() -> Iterator[Diagnosis]:
     try:
         settings = read_settings()
     except RubricsvcError as error:
-        yield Diagnosis("settings", error.message, error.hint)
+        yield Diagnosis(False, "settings", error.message, error.hint)
         return
     folders = {"model cache": settings.cache_dir}
     with suppress(RubricsvcError):  # reported by the check of the database
         if (file := sqlite_file(settings.database_url)) is not None:
             folders["database folder"] = file.parent
-    checks: dict[str, Callable[[], str | None]] = {
+    checks: _Checks = {
         "settings": lambda: f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}",
         **_database_checks(settings),
         "broker": lambda: check_broker(settings.broker_url),
@@ -73,30 +74,36 @@ def diagnose() -> Iterator[Diagnosis]:
     }
     for check, run in checks.items():
         try:
-            yield Diagnosis(check, run() or "reachable")
+            yield Diagnosis(True, check, run() or "reachable")
         except RubricsvcError as error:
-            yield Diagnosis(check, error.message, error.hint or "see the message")
+            yield Diagnosis(False, check, error.message, error.hint or "see the message")
 
 
-def _database_checks(settings: Settings) -> dict[str, Callable[[], str | None]]:
+def _database_checks(settings: Settings) -> _Checks:
     """Return the checks of the database, and of the workers and judges that it knows."""
     try:
         file = sqlite_file(settings.database_url)
         if file is not None and not file.exists():  # opening it would create it
             return {"database": lambda: "does not exist yet; created on first use"}
-        with closing(open_database(settings.database_url)) as db, db.read() as session:
-            rows, queue = judges.page(session, limit=10_000), workers.queue(session)
+        with open_database(settings=settings) as db:
+            s = LocalService(db, validators=validators())
+            judges, queue = s.judges.page(limit=1000).data, s.workers.queue()
     except RubricsvcError as error:
-        return {"database": partial(_fail, error)}
-    found: dict[str, Callable[[], str | None]] = {
-        "database": lambda: "reachable, schema up to date",
-        "workers": partial(_workers, queue, needed=not settings.broker_url.startswith("memory")),
-    }
-    return found | {f"judge {row.name}": partial(_judge, row) for row in rows}
+        failed = error
 
+        def fail() -> str:
+            raise failed
 
-def _fail(error: RubricsvcError) -> str:
-    raise error
+        return {"database": fail}
+
+    def workers() -> str:
+        found = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"
+        if not queue.workers and not settings.broker_url.startswith("memory"):  # there a command that scores starts one
+            raise UnavailableError(found, hint="start one with `rubricsvc worker`")
+        return found
+
+    found: _Checks = {"database": lambda: "reachable, schema up to date", "workers": workers}
+    return found | {f"judge {one.name}": partial(_judge, one) for one in judges}
 
 
 def _packages(extra: str) -> str:
@@ -111,16 +118,11 @@ def _sandbox() -> str:
         return f"{error.message}; checks that run code fail (optional: {error.hint})"
 
 
-def _workers(queue: workers.Queue, *, needed: bool) -> str:
-    """Report running workers. On ``memory://`` none is needed until a command scores."""
-    found = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"
-    if needed and not queue.workers:
-        raise UnavailableError(found, hint="start one with `rubricsvc worker`")
-    return found
-
-
-def _judge(row: JudgeRow) -> str:
-    judge = row.value
+def _judge(stored: StoredJudge) -> str:
+    """Check that the server has the judge's model, or that its packages and weights are here."""
+    judge = stored.judge
+    if judge is None:
+        raise UnavailableError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
     if judge.engine == "openai_http":
         url, served = judge.endpoint.base_url or "api.openai.com", served_models(judge.endpoint, timeout_s=3.0)
         if judge.model in served:

@@ -10,15 +10,13 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.models import ApiKeyEnv, score_all
-from rubricsvc.cli.output import Json, cell, print_data, print_json, print_table
+from rubricsvc.cli.output import Json, show
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge
 from rubricsvc.core import strict_json
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.openai_grader import parse_prompt
-from rubricsvc.graders.model import Grader
-from rubricsvc.graders.results import GraderRun, run_of
+from rubricsvc.graders.results import run_of
 from rubricsvc.services.grading import parse_checked
 from workers import checks
 from workers.engines.local.embedded_model import EMBEDDED
@@ -44,8 +42,17 @@ def run(
 
     Exits with 1 if there is no reward because a part of the grader failed.
     """
-    grader, rubric = _read(file)
-    prompt = _item(item)
+    source = input_file(file)
+    records = list(source.parse(lambda entry: [entry.data]))
+    source.errors.raise_if_any()
+    if len(records) != 1:
+        hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"
+        raise InvalidError(f"{file} has {len(records)} records, expected one grader", hint=hint)
+    grader, rubric = parse_checked(records[0], checks.validate)
+    try:
+        prompt = parse_prompt(strict_json.parse(file_or_text(item)) if item is not None else {})
+    except strict_json.JsonError as error:
+        raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
     mode = mode or ("readout" if judge == EMBEDDED else "written")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric)
     started = time.monotonic()
@@ -55,33 +62,8 @@ def run(
     result = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - started)
     with output.exit_with(output.WITH_FAILURES if result.reward is None else output.OK):
         if as_json:
-            print_json(result.model_dump(mode="json"))
+            show(result, as_json)
         else:
-            _print(rubric, result)
-
-
-def _read(file: str) -> tuple[Grader, Rubric]:
-    """Return the only grader in a file, and its rubric."""
-    source = input_file(file)
-    records = list(source.parse(lambda entry: [entry.data]))
-    source.errors.raise_if_any()
-    if len(records) != 1:
-        hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"
-        raise InvalidError(f"{file} has {len(records)} records, expected one grader", hint=hint)
-    return parse_checked(records[0], checks.validate)
-
-
-def _item(given: str | None) -> Prompt:
-    try:
-        return parse_prompt(strict_json.parse(file_or_text(given)) if given is not None else {})
-    except strict_json.JsonError as error:
-        raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
-
-
-def _print(rubric: Rubric, result: GraderRun) -> None:
-    details, scores = result.metadata.details, result.metadata.scores
-    rows = [[key, scores.get(key), output.shorten(details.get(key, ""), 200)] for key in rubric.by_key]
-    print_table(["part", "score", "reason"], rows)
-    print_data(f"\nreward {cell(result.reward)}")
-    if formula := details.get("calculate_output"):
-        print_data(f"no reward: {formula}")
+            details, scores = result.metadata.details, result.metadata.scores
+            parts = [{"part": key, "score": scores.get(key), "reason": details.get(key)} for key in rubric.by_key]
+            show({"reward": result.reward, "no reward": details.get("calculate_output"), "parts": parts})

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.db import database
 from rubricsvc.cli.output import counted, echo, show
-from rubricsvc.cli.service import local, os_user
+from rubricsvc.cli.service import database, local, os_user
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, InputFile
 from rubricsvc.formats.record import FileErrors

@@ -12,18 +12,7 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.cli.output import (
-    INTERRUPTED,
-    Json,
-    cell,
-    counted,
-    echo,
-    number,
-    print_json,
-    print_table,
-    progress_bar,
-    show,
-)
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, progress_bar, show
 from rubricsvc.cli.runs import Terminal
 from rubricsvc.cli.service import local_service
 from rubricsvc.errors import ConflictError
@@ -61,8 +50,11 @@ def train(
     from trainer.judge_training.run import FOLDER, check_judge, load_data
 
     telemetry.configure("WARNING", human=True)
-    loaded = load_config(config)
-    check_judge(loaded, _stored(loaded.judge.name) if add else None)
+    loaded, known = load_config(config), None
+    if add:
+        with local_service() as s:
+            known = s.judges.find(loaded.judge.name)
+    check_judge(loaded, known)
     if not dry_run:
         checkpoint.check_folder(loaded.out, resume=resume)
     echo("loading the data")
@@ -71,13 +63,12 @@ def train(
     hidden = {"digest", "license", "pairs"}
     plan = [one.model_dump(mode="json", exclude=hidden) for one in prepared.sources(loaded)]
     sizes = {name: len(part) for name, part in prepared.split.parts.items()} | {"left_out": prepared.split.left_out}
-    if dry_run and as_json:
-        print_json({"data": plan, "split": sizes})
-        return
-    print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
-    echo(f"split by prompt: {cell(sizes)}")
     if dry_run:
+        show({"data": plan, "split": sizes}, as_json)
         return
+    for row in plan:
+        echo(f"data: {cell(row)}")
+    echo(f"split by prompt: {cell(sizes)}")
     if loaded.judge.model == EMBEDDED:
         fetch_embedded()
     with checkpoint.locked(loaded.out):
@@ -90,20 +81,22 @@ def train(
             echo(f"\nstopped; continue with: {command}")
             raise typer.Exit(INTERRUPTED) from None
         if add:
-            _add(judge, passport)
+            with local_service() as s:
+                try:
+                    s.judges.add_all([judge], passport)
+                except ConflictError as error:
+                    hint = "give judge.name another value, and add it with --resume, which does not train again"
+                    raise ConflictError(error.message, hint=hint, path="judge.name") from error
     fields = {"name": judge.name, "folder": str(loaded.out / FOLDER), "added": add, **numbers}
-    main = next((table for table in passport.tables if table.trained), None)
-    row, best = (main.trained, main.best_baseline) if main else (None, None)
-    if main and row:
-        fields |= {"test_set": main.name, "measure": main.measure, "n": row.n, **row[main.measure].model_dump()}
-        fields["best_baseline"] = best and {"scorer": best.scorer, "value": best[main.measure].value}
-    fields |= {"audit": passport.audit and passport.audit.result, "not_for": list(passport.not_for)}
-    show(fields, as_json)
-
-
-def _stored(name: str) -> Judge | None:
-    with local_service() as s:
-        return s.judges.find(name)
+    table = next((table for table in passport.tables if table.trained), None)
+    if table and (trained := table.trained):
+        figure, best = trained[table.measure], table.best_baseline
+        fields |= {"test_set": table.name, "measure": table.measure, "n": trained.n, **figure.model_dump()}
+        fields["best_baseline"] = best and {"scorer": best.scorer, "value": best[table.measure].value}
+        if best and table.beats_baselines is False:
+            baseline = f"{best.scorer} {cell(best[table.measure].value)}"
+            echo(f"warning: on {table.name} the judge does not beat the best baseline ({baseline})")
+    show(fields | {"audit": passport.audit and passport.audit.result, "not_for": passport.not_for}, as_json)
 
 
 def _train(
@@ -131,17 +124,4 @@ def _train(
         )
     if failed:
         echo(f"warning: {counted(failed, 'verdict')} of the test failed, and counts as 0.5")
-    main = next((table for table in passport.tables if table.trained), None)
-    if main and (best := main.best_baseline) and main.beats_baselines is False:
-        baseline = f"{best.scorer} {number(best[main.measure].value)}"
-        echo(f"warning: on {main.name} the judge does not beat the best baseline ({baseline})")
     return examined, passport, {"steps": trained.best_step, "validation_loss": trained.best_loss}
-
-
-def _add(judge: Judge, passport: Passport) -> None:
-    with local_service() as s:
-        try:
-            s.judges.add_all([judge], passport)
-        except ConflictError as error:
-            hint = "give judge.name another value, and add it with --resume, which does not train again"
-            raise ConflictError(error.message, hint=hint, path="judge.name") from error

@@ -2,99 +2,89 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.judge_quality import (
-    ADD_TIMEOUT_S,
-    JudgeRef,
-    agreement,
-    audit,
-    calibrate,
-    probe,
-    probed,
-    repeatability,
-)
 from rubricsvc.cli.judge_training import train
 from rubricsvc.cli.models import (
     ApiKeyEnv,
+    ask,
     describe_embedded,
     embedded_judge,
     fetch_if_embedded,
     judge_from_options,
     served_judge,
+    served_models,
 )
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
+    NOT_PASSED,
+    OK,
     Force,
     Json,
-    clean,
+    cell,
+    continue_hint,
     echo,
-    estimate_cells,
+    exit_with,
+    fields_of,
     group,
-    number,
-    print_data,
-    print_json,
-    print_table,
+    open_output,
+    progress_bar,
     replaced,
     show,
-    show_list,
     write_example,
 )
 from rubricsvc.cli.service import local_service, service
+from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS, Audit
 from rubricsvc.core.judge import FREE, Judge
-from rubricsvc.core.passport import Passport, Table
-from rubricsvc.errors import InvalidError
+from rubricsvc.core.passport import Passport
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.queries import Paging
-from rubricsvc.schemas import StoredJudge
+from rubricsvc.services.jobs import FIXES
+from rubricsvc.settings import get_settings
+from rubricsvc.stats import RESAMPLES
+from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import adapter_passport, judge_with_adapter, with_adapter_fields
 from workers.judges import validate
 
+if TYPE_CHECKING:
+    from workers.audit.repeatability import Probe
+    from workers.audit.suites import AuditPlan
+
 app = group("Judges: add, test and compare them.")
-for function in (agreement, audit, calibrate, probe, repeatability, train):
-    app.command()(function)
+app.command()(train)
 
-MAX_SHOWN = 5
-"""Test sets whose figures `judges show` prints."""
+JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
+Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
+Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each interval; 0: no intervals.")]
+ProbeOption = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
 
-Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
+_JUDGE = ("judge.engine", "judge.model", "judge.mode", "judge.calibrated", "judge.endpoint.base_url")
+_COLUMNS = ("id", "name", *_JUDGE, "audit", "repeatability.reward", "has_passport", "digest", "error")
+ADD_TIMEOUT_S = 30.0
+"""Seconds that `judges add` and `judges update` wait for a reply."""
+_EMBEDDED_TOKENS = 96
+"""Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
+_NOT_REACHED = {reason for reason in Reason if reason.transient}
+_NOT_REACHED |= {Reason.REFUSED, Reason.ENGINE_ERROR, Reason.NO_LOGPROBS}
+"""Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 
 
 @command(app, "list")
 def list_(query: Paging, as_json: Json = False) -> None:
     """List judges."""
     with service() as s:
-        page = s.judges.page(query)
-    if as_json:
-        show(page, as_json)
-        return
-    show_list(map(_row, page.data), empty="no judges; add one with `rubricsvc judges add NAME --embedded`")
-    if page.next is not None:
-        echo(f"more rows follow: continue with --after {page.next}, or raise --limit")
-
-
-def _row(stored: StoredJudge) -> dict[str, Any]:
-    """Return a judge, its newest audit and the standard deviation of its rewards as a line of a table."""
-    judge, measured = stored.judge, stored.repeatability
-    return {
-        "id": stored.id,
-        "name": stored.name,
-        "engine": judge.engine if judge and not judge.members else None,
-        "model": judge and judge.model,
-        "mode": judge and judge.mode,
-        "members": [member.name for member in (judge.members if judge else None) or ()],
-        "calibrated": judge and judge.calibrated,
-        "audit": stored.audit,
-        "reward_std": measured and measured.reward.value,
-        "has_passport": stored.has_passport,
-        "url": judge and judge.endpoint.base_url,
-        "digest": stored.digest[:12],
-        "error": stored.error,
-    }
+        empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
+        show(s.judges.page(query), as_json, columns=_COLUMNS, empty=empty)
 
 
 @app.command("show")
@@ -103,20 +93,42 @@ def show_(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a judge file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a judge with the result of its newest audit, its repeatability and what its passport says."""
+    """Show a judge with its newest audit and its repeatability; see also `judges passport`."""
     with service() as s:
         stored = s.judges.get(ref)
-        passport = s.judges.passport(stored.id) if stored.has_passport and not (as_json or as_yaml) else None
-    if as_yaml:
-        if stored.judge is None:
-            raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
-        dump_judge(stored.judge, sys.stdout)
-    elif as_json:
+    if not as_yaml:
         show(stored, as_json)
+    elif stored.judge is None:
+        raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
     else:
-        content = stored.judge.model_dump(mode="json", exclude={"engine", "model"}) if stored.judge else {}
-        fields = content | _row(stored) | (figure_texts(passport) if passport else {})
-        show({name: value for name, value in fields.items() if value is not None})
+        dump_judge(stored.judge, sys.stdout)
+
+
+@app.command()
+def passport(ref: JudgeRef, as_json: Json = False) -> None:
+    """Print the passport of a trained judge: figures beside baselines, data, what it must not be used for.
+
+    --json prints the file that `judges add --passport` reads.
+    """
+    with service() as s:
+        show(s.judges.passport(ref), as_json)
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"), force: Force = False
+) -> None:
+    """Write a commented example of a judge file."""
+    write_example("example_judge.yaml", file, force, "rubricsvc judges add -f")
+
+
+_FITTING = {
+    "--file": (),
+    "--embedded": ("NAME", "--mode", "--untrained"),
+    "--adapter": ("NAME", "--model", "--mode"),
+    "--url": ("NAME", "--model", "--mode", "--api-key-env"),
+}
+"""Options of `judges add` by where the judge is from."""
 
 
 @app.command()
@@ -134,7 +146,7 @@ def add(
     api_key_env: ApiKeyEnv = None,
     embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
     untrained: Annotated[bool, typer.Option("--untrained", help="Leave out its shipped adapter.")] = False,
-    probe: Probe = True,
+    probe: ProbeOption = True,
     as_json: Json = False,
 ) -> None:
     """Add a judge from options, or judges from a file, after two test questions.
@@ -142,38 +154,77 @@ def add(
     Modes: readout (token probability), written (JSON verdict), comparative (completions side by side) and trajectory
     (steps of an agent). Prices, limits, sampling, voting and all other fields are in a judge file (docs/judges.md).
     """
-    options = {"NAME": name, "--url": url, "--model": model, "--adapter": adapter, "--mode": mode}
-    options["--api-key-env"] = api_key_env
-    given = [option for option, value in options.items() if value is not None]
-    given += ["--embedded"] * embedded + ["--untrained"] * untrained
+    values = {"--file": file, "--embedded": embedded, "--adapter": adapter, "--url": url, "NAME": name}
+    values |= {"--model": model, "--mode": mode, "--api-key-env": api_key_env, "--untrained": untrained}
+    source = next((option for option in _FITTING if values[option]), "--url")
+    for option, value in values.items():
+        if value and option not in (source, *_FITTING[source]):
+            hint = "leave one of them out; `rubricsvc judges merge` writes base and adapter as one model"
+            raise InvalidError(f"{source} and {option} exclude each other", hint=hint)
     if file is not None:
-        if given:
-            raise InvalidError(f"--file and {given[0]} exclude each other", hint="write it into the file")
-        added = [with_adapter_fields(judge) for judge in load_judges(file, _find)]
+        with local_service() as s:
+            added = [with_adapter_fields(judge) for judge in load_judges(file, s.judges.value)]
         describe_embedded(added)
     elif name is None:
         raise InvalidError("no name", hint="give NAME, or a judge file with --file")
-    elif untrained and not embedded:
-        raise InvalidError("--untrained needs --embedded", hint="leave --adapter out for a base without an adapter")
     elif embedded:
-        if url or model or adapter:
-            raise InvalidError("--embedded excludes --url, --model and --adapter", hint="give one of them")
         added = [embedded_judge(name, mode, untrained=untrained)]
     elif adapter is not None:
-        if url:
-            hint = "serve base and adapter as one model: `rubricsvc judges merge`"
-            raise InvalidError("--adapter excludes --url", hint=hint)
         added = [judge_with_adapter(name, adapter, model, mode)]
     elif url is None and model is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
     else:
         added = [served_judge(name, url, model, mode or "readout", api_key_env)]
-    trained = _passport_of(passport_file, added)
+    trained: Passport | None = None
+    if len(added) == 1:
+        trained = adapter_passport(added[0]) if passport_file is None else load_passport(passport_file)
+    elif passport_file is not None:
+        hint = "add the trained judge by itself, from a file of its own"
+        raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)
+    if trained is not None:
+        trained.check_judge(added[0])
     for judge in added:
-        _check(judge, file)
+        for setting, needs in unused_settings(judge):
+            place = f"{file}: " if file and str(file) != "-" else ""
+            message = f"{place}judge {judge.name!r}: {setting} has no effect; it needs {needs}"
+            raise InvalidError(message, hint="leave it out")
+        validate(judge)
+        if judge.engine == "openai_http" and judge.endpoint.base_url is None and not judge.members:
+            echo(f"{judge.name}: no URL, using api.openai.com")
         if probe:
-            _probe(judge)
+            probed(judge, timeout_s=ADD_TIMEOUT_S)
     _store(added, as_json, trained)
+
+
+def _store(added: Sequence[Judge], as_json: bool, trained: Passport | None = None) -> None:
+    """Store all judges or none, with the passport of the only one, and print them."""
+    with local_service() as s:
+        stored = s.judges.add_all(added, trained)
+    show(stored, as_json, columns=_COLUMNS)
+    if trained is not None:
+        echo(f"what it can judge and what it cannot: rubricsvc judges passport {added[0].name}")
+
+
+def unused_settings(judge: Judge) -> list[tuple[str, str]]:
+    """Return the settings that this judge ignores, each with what it needs to have an effect."""
+    if judge.members:
+        return []
+    comparison = judge.effective_comparison
+    written_by_mode = {"written": True, "comparative": comparison.is_written}
+    writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
+    single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
+    changed = judge.model_dump(exclude_defaults=True)
+    endpoint = changed.get("endpoint", {}).keys() - {"concurrency", "price"} if judge.engine in FREE else set()
+    voting = judge.voting is not None and judge.voting.samples == 1 and judge.voting.rule != "mean"
+    unused = {
+        ("threshold", "a judge that is read out"): writes and judge.threshold is not None,
+        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in changed,
+        ("criteria_per_call", "mode: written"): single and judge.criteria_per_call != 1,
+        ("voting.rule", "voting.samples above 1"): voting,
+        **{(f"sampling.{field}", "a judge that writes"): not writes for field in changed.get("sampling", {})},
+        **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
+    }
+    return [setting for setting, ignored in unused.items() if ignored]
 
 
 @app.command()
@@ -182,7 +233,7 @@ def update(
     *,
     url: Annotated[str | None, typer.Option(help="New URL of the server.")] = None,
     api_key_env: ApiKeyEnv = None,
-    probe: Probe = True,
+    probe: ProbeOption = True,
     as_json: Json = False,
 ) -> None:
     """Change how a judge is reached. Its stored verdicts stay valid."""
@@ -196,85 +247,8 @@ def update(
         raise InvalidError("nothing to change", hint="give --url or --api-key-env")
     judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
     if probe:
-        _probe(judge)
+        probed(judge, timeout_s=ADD_TIMEOUT_S)
     _store([judge], as_json)
-
-
-@app.command()
-def init(
-    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"), force: Force = False
-) -> None:
-    """Write a commented example of a judge file."""
-    write_example("example_judge.yaml", file, force, "rubricsvc judges add -f")
-
-
-def _passport_of(file: Path | None, added: list[Judge]) -> Passport | None:
-    """Return the passport in ``file``, or else in the folder of the adapter, of the one judge that is added."""
-    if len(added) != 1:
-        if file is None:
-            return None
-        hint = "add the trained judge by itself, from a file of its own"
-        raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)
-    trained = adapter_passport(added[0]) if file is None else load_passport(file)
-    if trained is not None:
-        trained.check_judge(added[0])
-    return trained
-
-
-def _check(judge: Judge, file: Path | None) -> None:
-    """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
-    unused = _unused_setting(judge)
-    if unused:
-        setting, needs = unused
-        place = f"{file}: " if file and str(file) != "-" else ""
-        message = f"{place}judge {judge.name!r}: {setting} has no effect; it needs {needs}"
-        raise InvalidError(message, hint="leave it out")
-    validate(judge)
-    if judge.engine == "openai_http" and judge.endpoint.base_url is None and not judge.members:
-        echo(f"{judge.name}: no URL, using api.openai.com")
-
-
-def _unused_setting(judge: Judge) -> tuple[str, str] | None:
-    """Return the first setting that this judge ignores, and what it needs to have an effect."""
-    if judge.members:
-        return None
-    comparison = judge.effective_comparison
-    written_by_mode = {"written": True, "comparative": comparison.is_written}
-    writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
-    single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
-    changed = judge.model_dump(exclude_defaults=True)
-    endpoint = changed.get("endpoint", {}).keys() - {"concurrency", "price"} if judge.engine in FREE else set()
-    sampling = {} if writes else changed.get("sampling", {})
-    voting = judge.voting is not None and judge.voting.samples == 1 and judge.voting.rule != "mean"
-    unused = {
-        ("threshold", "a judge that is read out"): writes and judge.threshold is not None,
-        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in changed,
-        ("criteria_per_call", "mode: written"): single and judge.criteria_per_call != 1,
-        ("voting.rule", "voting.samples above 1"): voting,
-        **{(f"sampling.{field}", "a judge that writes"): True for field in sampling},
-        **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
-    }
-    return next((setting for setting, ignored in unused.items() if ignored), None)
-
-
-def _store(added: list[Judge], as_json: bool, trained: Passport | None = None) -> None:
-    """Store all judges or none, with the passport of the only one, and print them."""
-    with local_service() as s:
-        stored = s.judges.add_all(added, trained)
-    for one in stored:
-        show(one.model_dump(mode="json") if as_json else _row(one), as_json)
-    if trained is not None:
-        echo(f"what it can judge and what it cannot: rubricsvc judges passport {added[0].name}")
-
-
-def _find(ref: str) -> Judge:
-    with local_service() as s:
-        return s.judges.value(ref)
-
-
-def _probe(judge: Judge) -> None:
-    more = f" (--no-probe skips the questions, whose replies may take {ADD_TIMEOUT_S:g} s)"
-    probed(judge, timeout_s=ADD_TIMEOUT_S, more=more)
 
 
 @app.command()
@@ -285,7 +259,7 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     """
     with local_service() as s:
         judge, stored = s.judges.value(ref), s.judges.get(ref)
-        passport = s.judges.passport(ref) if stored.has_passport else None
+        trained = s.judges.passport(ref) if stored.has_passport else None
     if judge.adapter is None:
         hint = "serve its model as it is" if not judge.members else "merge one of its members"
         raise InvalidError(f"judge {judge.name!r} has no adapter", hint=hint)
@@ -295,75 +269,289 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     fetch_if_embedded(judge)
     with replaced(out, folder=True) as part:
         write_merged(part, ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256))
-        if passport is not None:
+        if trained is not None:
             with (part / PASSPORT_FILE).open("w", encoding="utf-8") as stream:
-                stream.write(passport.model_dump_json(exclude_none=True) + "\n")
+                stream.write(trained.model_dump_json(exclude_none=True) + "\n")
     echo(f"serve it with `vllm serve {out}`")
 
 
 @app.command()
-def passport(ref: JudgeRef, as_json: Json = False) -> None:
-    """Print the passport of a trained judge: figures beside baselines, data, what it must not be used for.
+def probe(judge: JudgeRef, as_json: Json = False) -> None:
+    """Ask a judge about a criterion that is plainly met and one that is plainly not.
 
-    --json prints the file that `judges add --passport` reads.
+    Prints its verdicts. Nothing is stored. Exits with 4 if the judge does not distinguish them: their values, from 0 to
+    1, must differ by 0.5 or more.
     """
-    with service() as s:
-        value = s.judges.passport(ref)
-    if as_json:
-        print_json(value.model_dump(mode="json"))
+    with local_service() as s:
+        stored = s.judges.value(judge)
+    result = probed(stored)
+    if result is None:
+        raise InvalidError(f"judge {stored.name!r} has no model to ask", hint="it only runs checks")
+    with exit_with(OK if result.passed else NOT_PASSED):
+        record = {"judge": stored.name, "distinguished": result.passed, "difference": result.difference}
+        record |= {"seconds": round(result.seconds, 3), "usage": result.usage}
+        show(record | ({"verdicts": result.verdicts} if as_json else {}), as_json)
+
+
+def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
+    """Ask both test questions once, print what came, and warn where the judge does not distinguish them.
+
+    Returns:
+        The verdicts; None if there is no model to ask.
+
+    Raises:
+        UnavailableError: The model cannot be reached.
+    """
+    from workers.audit.repeatability import COMPLETION, RUBRIC
+    from workers.audit.repeatability import probe as ask_both
+
+    def impatient(leaf: Judge) -> Judge:
+        own = leaf.endpoint
+        limits = {"max_retries": min(own.max_retries, 1), "timeout_s": min(own.timeout_s, timeout_s)}
+        tokens = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS if leaf.model == EMBEDDED else 10**9)
+        sampling = leaf.sampling.model_copy(update={"max_tokens": tokens})
+        endpoint = own.model_copy(update={"outage_timeout_s": 0.0, **limits})
+        return leaf.model_copy(update={"endpoint": endpoint, "sampling": sampling})
+
+    if all(leaf.engine == "none" for leaf in judge.leaf_judges):
+        echo(f"{judge.name} has no model to ask: it only runs checks")
+        return None
+    once = judge.map_leaves(impatient)
+    limit = max((leaf.endpoint.timeout_s for leaf in once.leaf_judges if leaf.engine == "openai_http"), default=None)
+    questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
+    echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{f'; up to {limit:g} s a reply' if limit else ''}")
+    result = ask(once, lambda engine: ask_both(engine, once))
+    unscored = min((v for v in result.verdicts if v.value is None), key=lambda v: v.outcome != "failed", default=None)
+    problem = unscored and f"{unscored.reason or unscored.outcome}: {unscored.detail or ''}".rstrip(": ")
+    if unscored is not None and unscored.reason in _NOT_REACHED:
+        hint = _reach_hint(judge, unscored.reason, unscored.detail or "")
+        raise UnavailableError(f"judge {judge.name!r} does not answer: {problem}", hint=hint)
+    values = ", ".join(
+        f"{'' if one.probability is None else 'P(yes) '}{(one.probability or one.value or 0.0):.2f} ({name})"
+        if one.value is not None
+        else f"{one.reason or one.outcome} ({name})"
+        for name, one in (("met", result.met), ("not met", result.not_met))
+    )
+    usage = result.usage
+    cost = "" if usage is None else f", {usage.prompt + usage.completion} tokens"
+    cost += f", ${usage.cost:.2g}" if usage is not None and judge.priced else ""
+    echo(f"{judge.name} answers: {values}; {result.seconds:.1f} s{cost}")
+    for vote in {vote.by: vote for one in result.verdicts for vote in one.votes if vote.outcome == "failed"}.values():
+        echo(f"warning: {vote.by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
+    if result.passed and not result.is_close:
+        return result
+    by_threshold = "distinguishes the criteria by its threshold alone"
+    lacks = by_threshold if result.is_close else "does not distinguish a met criterion from one that is not"
+    echo(f"warning: {judge.name} {lacks if unscored is None else f'answers without a verdict: {problem}'}: {values}")
+    if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.leaf_judges):
+        echo("hint: without an adapter the embedded model is hardly better than chance; score with a real model")
     else:
-        _print_passport(value)
+        known = FIXES[unscored.reason] if unscored is not None and unscored.reason else ""
+        echo(f"hint: {known or 'use another mode or another model'}")
+    return result
 
 
-def figure_texts(value: Passport) -> dict[str, Any]:
-    """Return the main figures of a passport, and what the judge must not be used for, as fields of a record."""
-    figures = []
-    for table in [table for table in value.tables if table.whole][:MAX_SHOWN]:
-        row, best = table.trained, table.best_baseline
-        text = " ".join((table.measure, *estimate_cells(row[table.measure]))) if row else "not measured"
-        baseline = f" ({best.scorer} {number(best[table.measure].value)})" if best else ""
-        figures.append(f"{table.name}: {text.strip()}{baseline}")
-    return {
-        "trained_on": [source.name for source in value.data if not source.absent],
-        "figures": "; ".join(figures),
-        "not_for": " ".join(value.not_for),
-    }
+def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
+    """Return what to do about a failure to reach the model."""
+    if judge.members:
+        return f"{FIXES[reason]}; `rubricsvc judges probe` asks a member alone"
+    if judge.engine != "openai_http" and reason is Reason.UNREACHABLE:
+        if judge.adapter:
+            return "name a LoRA adapter in peft's format, and the base that it was trained on (docs/judges.md)"
+        return "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models lack a chat template)"
+    if judge.engine == "openai_http" and reason is Reason.REFUSED and not detail.startswith(("HTTP 401", "HTTP 403")):
+        try:
+            names = served_models(judge.endpoint)
+        except UnavailableError:  # not every server lists them
+            return FIXES[reason]
+        if judge.model not in names:
+            return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
+    return FIXES[reason]
 
 
-def _print_passport(value: Passport) -> None:
-    """Print the figures, the ablations, the data, the audit, and on what the judge must not be used."""
-    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "")
-    whole = [table for table in value.tables if table.whole]
-    for heading, tables in [("test set", whole), *((table.name, table.parts) for table in value.tables)]:
-        if tables:
-            print_table((heading, *columns), map(_cells, tables))
-            print_data("")
-    if value.ablations:
-        rows = [
-            [a.left_out, a.table, *(number(one) for one in (a.complete.value, a.without.value, a.gain))]
-            for a in value.ablations
-        ]
-        print_table(("left out of the data", "test set", "with it", "without it", "adds"), rows)
-        print_data("")
-    counts = ("completions", "questions", "pairs", "duplicates", "contradictions")
-    sources = [
-        [one.name, *(getattr(one, name) for name in counts), number(one.share), one.license, one.absent]
-        for one in value.data
-    ]
-    print_table(("data", *counts, "share", "license", ""), sources)
-    print_data(f"\nbase: {value.base.name}, {value.base.license}")
-    report, again, audited = value.calibration, value.repeatability, value.audit
-    if report is not None:
-        errors = (" ".join(estimate_cells(one)).strip() for one in (report.before, report.after))
-        print_data(f"calibration error, before and after: {', '.join(errors)}")
-    if again is not None:
-        print_data(f"reward_std: {' '.join(estimate_cells(again.reward, 4)).strip()}")
-    print_data(f"audit: {audited.result if audited else 'not measured'}")
-    for sentence in value.not_for:
-        print_data(f"not for: {clean(sentence)}")
+@app.command()
+def agreement(
+    judge: JudgeRef,
+    *,
+    job: Job = None,
+    criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
+    resamples: Resamples = RESAMPLES,
+    as_json: Json = False,
+) -> None:
+    """Compare a judge's verdicts with people's labels: mean over criteria, each, pooled, and where they differ most.
+
+    If several people labelled the same, their agreement with each other is printed beside the judge's. --json has the
+    confusion of each criterion.
+    """
+    with local_service() as s:
+        show(s.judges.agreement(judge, job=job, criterion=criterion, resamples=resamples), as_json)
 
 
-def _cells(table: Table) -> list[Any]:
-    trained, best, measure = table.trained, table.best_baseline, table.measure
-    figures = [estimate_cells(row and row[measure]) for row in (trained, table.untrained, best)]
-    return [table.name, measure, trained and trained.n, *figures[0], figures[1][0], figures[2][0], best and best.scorer]
+@app.command()
+def calibrate(
+    judge: JudgeRef,
+    *,
+    name: Annotated[str | None, typer.Option("--as", help="New judge.", show_default="NAME-calibrated")] = None,
+    job: Job = None,
+    held_out: Annotated[float, typer.Option(min=0.05, max=0.9, help="Share of the prompts to measure on.")] = 0.3,
+    as_json: Json = False,
+) -> None:
+    """Calibrate a readout judge on labels, and store the calibrated judge under a new name.
+
+    It needs labels on at least 10 prompts that the judge has scored. Each family of criteria (first tag, else kind of
+    scale) with at least 20 labels gets a curve: temperature, Platt or isotonic, by cross-validated log loss. Its effect
+    is measured on held-out prompts.
+    """
+    with local_service() as s:
+        stored, families = s.judges.calibrate(judge, name, job=job, held_out=held_out)
+    show({"judge": stored.name if stored else None, "families": families}, as_json)
+    for one in families:
+        if one.before and one.after and one.after.log_loss > one.before.log_loss:
+            echo(f"{one.family}: worse on held-out prompts than uncalibrated; add labels before you use the new judge")
+    if stored is None and not as_json:
+        hint = "label more completions, good and bad ones of each family; see the column null_reason"
+        raise InvalidError("no family of criteria could be calibrated; no judge was stored", hint=hint)
+
+
+@app.command()
+def audit(
+    judge: JudgeRef,
+    *,
+    suite: Annotated[list[str] | None, typer.Option(help="Only this suite; repeatable. Not stored.")] = None,
+    max_fpr: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[SUITE=]RATE", help="Limit of a suite, or of all false positives; repeatable."),
+    ] = None,
+    per_attack: Annotated[int, typer.Option(min=0, help="Completions for each attack; 0: all.")] = DEFAULT_PER_ATTACK,
+    data: Annotated[Path | None, typer.Option(help="Attack the labelled completions of this file instead.")] = None,
+    job: Annotated[int | None, typer.Option(help="Attack this job's tasks, with empty completions.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum completions of --data or --job.")] = DEFAULT_LIMIT,
+    out: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack a judge and report how often it is fooled, with 95 % Wilson intervals.
+
+    Master keys, empty and constant completions, prompt injection of seven kinds, padding, self-praise, format tricks,
+    the order of criteria, and verdicts that contradict their rationale. A trajectory judge is asked about last steps;
+    they also loop, claim what was not done, give up or end early. The audit is stored with the judge; `judges show`
+    and `runs start` report it. An interrupted audit resumes. Exits with 4 if a suite is not passed.
+    """
+    from workers.audit import cases, runner, suites
+    from workers.audit.suites import AuditPlan
+
+    if data is not None and job is not None:
+        raise InvalidError("--data and --job exclude each other", hint="give one of them")
+    with local_service() as s:
+        stored = s.judges.value(judge)
+        runner.check_auditable(stored)
+        every = cases.built_in(stored.mode)
+        if data is not None:
+            every = cases.from_records(load(data), source=str(data))
+        elif job is not None:
+            every = cases.empty_completions(s.judges.tasks_of_job(job))
+    if not every:
+        raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
+    taken = every if data is None and job is None else cases.sample(every, limit)
+    if len(taken) < len(every):
+        echo(f"using {len(taken)} of {len(every)} completions; use more with --limit")
+    plan = AuditPlan(taken, suites.built_in(stored.mode), per_attack).adapted(stored)
+    result = _audited(stored, plan.only(suite) if suite else plan, _limits(plan, max_fpr or []))
+    options = {"--data": data and data.name, "--job": job, "--limit": limit if limit != DEFAULT_LIMIT else None}
+    options["--per-attack"] = per_attack if per_attack != DEFAULT_PER_ATTACK else None
+    given = [f"{option} {value}" for option, value in options.items() if value is not None]
+    given += [f"--max-fpr {one}" for one in max_fpr or []]
+    result = result.model_copy(update={"non_default_options": " ".join(given)})
+    if suite is None:
+        with local_service() as s:
+            s.judges.add_audit(stored.name, result)
+    else:
+        echo("not stored: only some of the suites were run")
+    if out is not None:
+        from rubricsvc.web.pages import render
+
+        with open_output(out) as stream:
+            stream.write(render("audit.html.j2", judge=stored, audit=result))
+    with exit_with(OK if result.passed else NOT_PASSED):
+        record = {"judge": stored.name, "passed": result.passed}
+        if as_json:
+            show(record | result.model_dump(mode="json"), as_json)
+            return
+        columns = ("name", "attacks", "rate", "baseline", "mean_shift", "max_rate", "passed", "unscored", "reason")
+        show([fields_of(one, *columns) for one in result.suites])
+        rates = [(suite.name, kind, rate) for suite in result.suites for kind, rate in suite.families.items()]
+        kinds = [{"suite": name, "kind": kind, "rate": rate} for name, kind, rate in rates]
+        show({"kinds": kinds, "worst": result.worst})
+        unusual = f" ({result.non_default_options})" if result.non_default_options else ""
+        echo(f"{stored.name}: {result.result}{unusual}")
+
+
+def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
+    """Return limits by suite; a bare rate is the limit of all rates of false positives that are not named."""
+    limits: dict[str, float] = {}
+    for text in sorted(given, key=lambda text: "=" in text):
+        name, sign, number = text.rpartition("=")
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = -1.0
+        if not 0.0 <= rate <= 1.0:
+            hint = "write --max-fpr 0.05, or --max-fpr injection=0.1"
+            raise InvalidError(f"--max-fpr: expected a rate from 0 to 1, found {cut(number, 70)!r}", hint=hint)
+        limits |= {name: rate} if sign else dict.fromkeys(plan.false_positive_suites, rate)
+    plan.check_names(limits)
+    return limits
+
+
+def _audited(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
+    """Run an audit, or the rest of an interrupted one."""
+    from workers.audit import runner
+
+    path = get_settings().cache_dir / "audits" / f"{judge.digest[:32]}-{plan.digest[:32]}.jsonl"
+    kept = continue_hint("the completions judged so far are kept")
+    with kept, runner.AuditJournal(path) as journal, progress_bar("audit") as bar:
+        if len(journal):
+            echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
+        options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
+        result = ask(judge, lambda engine: runner.run(engine, judge, plan, **options))
+        journal.delete()
+    return result
+
+
+@app.command()
+def repeatability(
+    judge: JudgeRef,
+    *,
+    job: Annotated[int | None, typer.Option(help="Ask about this job.", show_default="built-in cases")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum completions; of a job a random sample.")] = 40,
+    repeats: Annotated[
+        int, typer.Option(min=2, max=100, help="Number of times each question is asked.")
+    ] = DEFAULT_REPEATS,
+    as_json: Json = False,
+) -> None:
+    """Measure how far a judge's verdicts and rewards vary when it is asked the same again.
+
+    The questions are asked in other batches and orders, and sampling judges use other seeds. Reports the
+    standard deviation of verdict values by kind of scale, and of rewards, with 95 % bootstrap intervals. The result is
+    stored with the judge: `judges show` has it, and GRPO takes it as the least deviation that
+    it divides by. It replaces an earlier measurement. No verdict is stored.
+    """
+    from workers.audit import cases
+    from workers.audit.repeatability import group_completions, measure
+
+    with local_service() as s:
+        stored = s.judges.value(judge)
+        if job is None:
+            groups = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:limit]
+        else:
+            compares = stored.mode == "comparative"
+            groups = group_completions(s.judges.sample_of_job(job, limit, whole_groups=compares))
+    options: dict[str, Any] = {"source": f"job {job}" if job else "built-in cases", "repeats": repeats}
+    with progress_bar("repeatability") as bar:
+        result = ask(stored, lambda engine: measure(engine, stored, groups, on_progress=bar.update, **options))
+    if result.reward.value is None and not any(one.n for one in result.criteria.values()):
+        hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
+        raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)
+    with local_service() as s:
+        s.judges.set_repeatability(stored.name, result)
+    echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
+    show({"judge": stored.name, **result.model_dump(mode="json")}, as_json)

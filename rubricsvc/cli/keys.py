@@ -1,15 +1,16 @@
-"""`rubricsvc keys`: API keys of the service. Only the SHA-256 of a secret is stored."""
+"""`rubricsvc keys`: API keys of the service."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.db import database
-from rubricsvc.cli.output import After, Json, Limit, echo, group, print_data, show_list
-from rubricsvc.store import keys
+from rubricsvc.cli.options import command
+from rubricsvc.cli.output import Json, echo, group, print_data, show
+from rubricsvc.cli.service import local_service
+from rubricsvc.queries import Paging
 
 app = group("API keys of the service.")
 
@@ -20,29 +21,22 @@ def create(
     expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until the key expires.")] = None,
 ) -> None:
     """Create a key and print its secret, once."""
-    with database() as db, db.write() as session:
-        row, secret = keys.create(session, name, timedelta(days=expires_in) if expires_in else None)
-    echo(f"key {row.id} for {row.name}; the secret is not shown again:")
+    with local_service() as s:
+        key, secret = s.keys.create(name, timedelta(days=expires_in) if expires_in else None)
+    echo(f"key {key.id} for {key.name}; the secret is not shown again:")
     print_data(secret)
 
 
-@app.command("list")
-def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
+@command(app, "list")
+def list_(query: Paging, as_json: Json = False) -> None:
     """List keys without their secrets."""
-    rows: list[dict[str, Any]] = []
-    with database() as db, db.read() as session:
-        for row in keys.page(session, after=after, limit=limit + 1):
-            moments = {name: getattr(row, f"{name}_at") for name in ("created", "last_used", "expires", "revoked")}
-            days = {name: moment and f"{moment:%Y-%m-%d}" for name, moment in moments.items()}
-            rows.append({"id": row.id, "name": row.name, "key": f"…{row.suffix}", **days})
-    show_list(rows[:limit], as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
-    if len(rows) > limit:
-        echo(f"more rows follow: continue with --after {rows[limit - 1]['id']}, or raise --limit")
+    with local_service() as s:
+        show(s.keys.page(query), as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
 
 
 @app.command()
 def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> None:
     """Revoke a key, effective immediately."""
-    with database() as db, db.write() as session:
-        row = keys.revoke(session, key_id)
-    echo(f"revoked key {row.id} ({row.name})")
+    with local_service() as s:
+        key = s.keys.revoke(key_id)
+    echo(f"revoked key {key.id} ({key.name})")

@@ -13,21 +13,14 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from importlib.resources import files
 from itertools import count
-from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, needs_extra
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from rubricsvc.schemas import Page
-
+from rubricsvc.errors import ConflictError, NotFoundError
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -113,10 +106,12 @@ def continue_hint(kept: str) -> Iterator[None]:
 
 
 def print_json(data: Any, stream: TextIO | None = None) -> None:
-    """Print one JSON value as one line, to stdout by default."""
+    """Print plain data, models and dataclasses as one line of JSON, to stdout by default."""
+    from pydantic_core import to_jsonable_python
+
     from rubricsvc.core import strict_json
 
-    print(strict_json.dump(data), file=stream)
+    print(strict_json.dump(to_jsonable_python(data, by_alias=False)), file=stream)
 
 
 def clean(text: str) -> str:
@@ -124,87 +119,125 @@ def clean(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
-def show(
-    data: dict[str, Any] | BaseModel | Page[Any],
-    as_json: bool = False,
-    *,
-    columns: Sequence[str] = (),
-    empty: str = "nothing to list",
-) -> None:
-    """Print one record as JSON or with a line for each field with a value; or a page as JSON lines or as a table.
+def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty: str = "nothing to list") -> None:
+    """Print a record (a model, dataclass or dict), or a page or list of them.
 
-    ``columns`` are the fields to print where it is not JSON, also of inner values (``prompt.text``); by default a table
-    has the fields with plain values. How to list further rows of a page goes to stderr.
+    As JSON, each record is a line. Otherwise a list is a table; a record has a line for each field with a value, then a
+    section for each of its lists and inner records. How to list further rows of a page goes to stderr.
+
+    Args:
+        data: What to print.
+        as_json: Print JSON.
+        columns: Fields to print where it is not JSON, also of inner values (``prompt.text``); by default all.
+        empty: Message where a list has no rows.
     """
-    from pydantic import BaseModel
-
     from rubricsvc.schemas import Page
 
-    if isinstance(data, Page):
-        show_list((_record(row, () if as_json else columns, table=not as_json) for row in data), as_json, empty=empty)
-        if data.next is not None:
-            echo(f"more rows follow: continue with --after {data.next}, or raise --limit")
-        return
-    record = _record(data, () if as_json else columns) if isinstance(data, BaseModel) else data
-    if as_json:
-        print_json(record)
-        return
-    record = {name: value for name, value in record.items() if value not in ("", {}, [])}
-    width = max(map(len, record), default=0)
-    for name, value in record.items():
-        print_data(f"{name.ljust(width)}  {cell(value)}")
-
-
-def _record(row: BaseModel, columns: Sequence[str], *, table: bool = False) -> dict[str, Any]:
-    """Return the fields of a model, or these columns; a table has no inner records, and the beginning of long texts."""
-    if columns:
-        record = {path.rpartition(".")[2]: attrgetter(path)(row) for path in columns}
-    else:
-        record = row.model_dump(mode="json")
-    if not table:
-        return record
-    plain = {name: value for name, value in record.items() if columns or not isinstance(value, dict | list)}
-    return {name: shorten(value) if isinstance(value, str) else value for name, value in plain.items()}
-
-
-def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: str = "nothing to list") -> None:
-    """Print records: JSON lines, or a table whose columns are the fields of the first."""
+    is_list = isinstance(data, Page | list | tuple)
+    rows = list(data) if is_list else [data]
+    records = [_record(row, columns) for row in rows] if not as_json else []
     if as_json:
         for row in rows:
             print_json(row)
-    elif table := list(rows):
-        print_table(list(table[0]), [row.values() for row in table])
+    elif not is_list:
+        _print_record(records[0])
+    elif records:
+        _print_rows(records)
     else:
         echo(empty)
+    if isinstance(data, Page) and data.next is not None:
+        echo(f"more rows follow: continue with --after {data.next}, or raise --limit")
 
 
-def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Iterable[Any]],
-    *,
-    names: Sequence[str] = (),
-    print_line: Callable[[str], None] = print_data,
-) -> None:
-    """Print aligned columns without the empty ones; on a terminal they fit its width.
+def _record(row: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a record, or these columns; the name of an inner one is the last part of its path."""
+    from pydantic import TypeAdapter
 
-    ``names`` are the headings of further columns, printed as they are.
-    """
+    record = {}
+    for path in columns:
+        value = row
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+        record[path.rpartition(".")[2]] = value
+    return TypeAdapter(Any).dump_python(record if columns else row)  # type: ignore[no-any-return]
+
+
+def _print_record(record: dict[str, Any], title: str = "") -> None:
+    """Print a line for each plain field, then sections of the others, named ``title.field``."""
+    record = {name: value for name, value in record.items() if value not in (None, "", {}, [], ())}
+    plain = {name: value for name, value in record.items() if _is_plain(value)}
+    width = max(map(len, plain), default=0)
+    if title and plain:
+        print_data(f"\n{title}")
+    for name, value in plain.items():
+        print_data(f"{name.ljust(width)}  {cell(value)}")
+    for name, value in record.items():
+        section = f"{title}.{name}" if title else name
+        if name in plain:
+            continue
+        if isinstance(value, dict) and not all(isinstance(one, dict) and _is_plain(one) for one in value.values()):
+            _print_record(value, section)
+            continue
+        rows = value
+        if isinstance(value, dict):
+            rows = [{"name": key} | ({"value": one} if _is_estimate(one) else one) for key, one in value.items()]
+        if all(isinstance(row, dict) for row in rows):
+            print_data(f"\n{section}")
+            _print_rows(rows, section)
+
+
+def _print_rows(rows: Sequence[dict[str, Any]], title: str = "") -> None:
+    """Print records as a table, in which estimates by name are columns, then the lists of records in each of them."""
+    table: list[dict[str, Any]] = []
+    for row in rows:
+        table.append({})
+        for name, value in row.items():
+            if isinstance(value, dict) and value and all(map(_is_estimate, value.values())):
+                table[-1] |= value
+            elif _is_plain(value):
+                table[-1][name] = shorten(value) if isinstance(value, str) else value
+    names = list(dict.fromkeys(name for row in table for name, value in row.items() if value not in (None, "", {}, [])))
+    print_table(names, [[row.get(name, "") for name in names] for row in table])
+    for number, row in enumerate(rows, start=1):
+        inner = {name: value for name, value in row.items() if isinstance(value, list | tuple) and not _is_plain(value)}
+        if inner:
+            _print_record(inner, f"{title}.{row.get('name', number)}")
+
+
+def _is_estimate(value: Any) -> bool:
+    return isinstance(value, dict) and {"value", "low", "high"} <= value.keys()
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value fits into one cell: no list or dict has another one in it, but for an estimate."""
+    if isinstance(value, list | tuple):
+        return not any(isinstance(one, dict | list | tuple) and not _is_estimate(one) for one in value)
+    inner = value.values() if isinstance(value, dict) and not _is_estimate(value) else ()
+    return not any(isinstance(one, dict | list | tuple) for one in inner)
+
+
+def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: str = "nothing to list") -> None:
+    """Print records, as `show` does."""
+    show(list(rows), as_json, empty=empty)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print aligned columns without the empty ones; on a terminal they fit its width."""
     from rich.console import Console
     from rich.table import Table
 
     texts = [[" ".join(cell(value).split()) for value in row] for row in rows]
-    headings = [*map(str.upper, columns), *map(clean, names)]
-    filled = [i for i in range(len(headings)) if any(row[i] for row in texts)]
+    filled = [i for i in range(len(columns)) if any(row[i] for row in texts)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for i in filled:
-        table.add_column(headings[i], no_wrap=i != filled[-1])
+        table.add_column(clean(columns[i].upper()), no_wrap=i != filled[-1])
     for row in texts:
         table.add_row(*(row[i] for i in filled))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     lines = io.StringIO()  # rich would end the process where stdout is closed
     Console(file=lines, width=width, color_system=None, markup=False, emoji=False).print(table)
     for line in lines.getvalue().splitlines():
-        print_line(line.rstrip())
+        print_data(line.rstrip())
 
 
 def cell(value: Any) -> str:
@@ -215,7 +248,11 @@ def cell(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.4f}".rstrip("0").rstrip(".")
+            return f"{value:z.4f}".rstrip("0").rstrip(".")
+        case {"value": number, "low": low, "high": high}:
+            interval = [] if low is None else [f"[{cell(low)}, {cell(high)}]"]
+            reason = [f"({value['null_reason']})"] if value.get("null_reason") else []
+            return " ".join([cell(number), *interval, *reason])
         case dict():
             return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
         case list() | tuple():
@@ -360,30 +397,3 @@ def progress_bar(description: str) -> Iterator[ProgressBar]:
     bar = ProgressBar(description, live=live)
     with bar.rich if live else nullcontext():  # a bar that is not live would end with an empty line
         yield bar
-
-
-ENDINGS = (".svg", ".png")
-
-
-def check_picture(out: Path, *others: str) -> str:
-    """Return the ending of a file to be written, in lower case."""
-    with needs_extra("charts"):
-        import altair  # noqa: F401
-        import vl_convert  # noqa: F401
-    if (ending := out.suffix.lower()) not in (*ENDINGS, *others):
-        *most, last = (*ENDINGS, *others)
-        raise InvalidError(f"{out} is not {', '.join(most)} or {last}", hint="name the file chart.svg or chart.png")
-    return ending
-
-
-def write_picture(chart: Any, out: Path) -> None:
-    """Write a chart, on white."""
-    import vl_convert
-
-    chart.config.background = "white"
-    specification = chart.to_json()
-    with replaced(out) as part:
-        if out.suffix.lower() == ".svg":
-            part.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
-        else:
-            part.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))

@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.output import shorten
+from rubricsvc.cli.service import database
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError

@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 
 from rubricsvc import presets
 from rubricsvc.cli import output
-from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, File, Format, SkipInvalid, edit_of, import_and_report, input_file
 from rubricsvc.cli.jobs import Budget, Wait, end
 from rubricsvc.cli.options import command
@@ -33,9 +32,9 @@ from rubricsvc.cli.output import (
     show,
     show_list,
 )
-from rubricsvc.cli.rubric_checks import lint_, propose, specification_of, test, try_
+from rubricsvc.cli.rubric_checks import lint_, propose, specification_of, test
 from rubricsvc.cli.rubric_targets import find_stored, target_of
-from rubricsvc.cli.service import local, service
+from rubricsvc.cli.service import database, local, service
 from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.rubric import Criterion, Source
@@ -583,7 +582,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "lint": lint_,
     "test": test,
-    "try": try_,
     "propose": propose,
     **{action: _reviewing(action) for action in get_args(ReviewAction) if action != "comment"},
 }

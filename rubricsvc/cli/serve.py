@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import signal
 import socket
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.db import open_database
+from rubricsvc.cli.output import echo
+from rubricsvc.cli.service import validators
 from rubricsvc.errors import InvalidError
-from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store.session import Database
+from rubricsvc.services.database import open_database
+from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     import uvicorn
@@ -31,12 +32,29 @@ def serve(
     worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Score in this process too.")] = True,
 ) -> None:
     """Serve the HTTP API until stopped. The database is created on first use."""
+    import uvicorn
+
+    from rubricsvc.api.app import create_app
+    from rubricsvc.api.auth import is_loopback, needs_key
+    from rubricsvc.broker import MEMORY
+    from workers.queue.in_process import embedded_worker
+
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
     listen(settings.host, settings.port).close()
-    with closing(open_database(settings)) as db:
-        _serve(settings, db, worker=worker)
+    with open_database(lambda name: echo(f"created the database {name}"), settings) as db:
+        if not needs_key(settings) and not is_loopback(settings.host):
+            log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
+        app = create_app(settings, db, validators=validators())
+        address = settings.host, settings.port
+        config = uvicorn.Config(app, *address, log_config=None, access_log=False, proxy_headers=False)
+        config.timeout_graceful_shutdown = 5
+        embedded = settings.broker_url.startswith(MEMORY)
+        if not embedded:
+            log.info("this process does not score", hint="start workers with `rubricsvc worker`")
+        with embedded_worker(settings, db) if embedded and worker else nullcontext():
+            run_server(config)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -46,28 +64,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         hint = "choose another --port or --host"
         raise InvalidError(f"cannot listen on {host}:{port}: {error.strerror}", hint=hint) from None
-
-
-def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
-    import uvicorn
-
-    from rubricsvc.api.app import create_app
-    from rubricsvc.api.auth import is_loopback, needs_key
-    from rubricsvc.broker import MEMORY, attach
-    from rubricsvc.cli.service import validators
-    from workers.queue.in_process import embedded_worker
-
-    if not needs_key(settings) and not is_loopback(settings.host):
-        log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
-    app = create_app(settings, db, validators=validators())
-    config = uvicorn.Config(app, settings.host, settings.port, log_config=None, access_log=False, proxy_headers=False)
-    config.timeout_graceful_shutdown = 5
-    embedded = settings.broker_url.startswith(MEMORY)
-    if not embedded:
-        attach(db, settings)
-        log.info("this process does not score", hint="start workers with `rubricsvc worker`")
-    with embedded_worker(settings, db) if embedded and worker else nullcontext():
-        run_server(config)
 
 
 def run_server(config: uvicorn.Config, *sockets: socket.socket) -> None:
@@ -99,13 +95,13 @@ def worker(
     if settings.broker_url.startswith(MEMORY):
         hint = "set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`"
         raise InvalidError("the broker memory:// works within one process only", hint=hint)
-    from rubricsvc.store.migrate import open_database
     from workers.queue import reconciler
     from workers.queue.app import make_app, with_worker_threads
 
     telemetry.configure(settings.log_level)
     setup_logging.connect(lambda **_: None, weak=False)  # keeps Celery from configuring logging
-    open_database(settings.database_url).close()
+    with open_database(settings=settings):
+        pass  # its errors belong to the terminal
     check_broker(settings.broker_url)
     app = with_worker_threads(make_app(settings), settings)
     node = f"{reconciler.NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name

@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from getpass import getuser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rubricsvc.cli.db import database
+from rubricsvc import telemetry
+from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.database import open_database
 from rubricsvc.services.local import LocalService
 from rubricsvc.services.validators import Validators
 from rubricsvc.settings import get_settings
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def service() -> Iterator[LocalService | Client]:
+def service(caller: str | None = None) -> Iterator[LocalService | Client]:
     """Open the service, for as long as the block runs."""
     if url := os.environ.get("RUBRICSVC_URL"):
         from rubricsvc.client import Client
@@ -29,13 +31,16 @@ def service() -> Iterator[LocalService | Client]:
         with Client(url) as client:
             yield client
     else:
-        with database() as db:
-            yield local(db)
+        with local_service(caller) as found:
+            yield found
 
 
 @contextmanager
-def local_service() -> Iterator[LocalService]:
+def local_service(caller: str | None = None) -> Iterator[LocalService]:
     """Open the service in this process, for a command that needs the database itself.
+
+    Args:
+        caller: Who acts, by default the user of the operating system.
 
     Raises:
         InvalidError: RUBRICSVC_URL is set.
@@ -43,14 +48,22 @@ def local_service() -> Iterator[LocalService]:
     if os.environ.get("RUBRICSVC_URL"):
         hint = "run it on the service's machine, or unset RUBRICSVC_URL"
         raise InvalidError("this command needs the database, and RUBRICSVC_URL names a remote service", hint=hint)
-    with database() as db:
-        yield local(db)
+    telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
+    with open_database(lambda name: echo(f"created the database {name}")) as db:
+        yield local(db, caller)
+
+
+@contextmanager
+def database() -> Iterator[Database]:
+    """Open the database of this process."""
+    with local_service() as s:
+        yield s.db
 
 
 def local(db: Database, caller: str | None = None) -> LocalService:
-    """Return the service over a database, which acts for this caller, by default the user of the operating system."""
-    options: dict[str, Any] = {"approval": get_settings().require_approval, "validators": validators()}
-    return LocalService(db, caller=caller or os_user(), **options)
+    """Return the service over a database."""
+    approval = get_settings().require_approval
+    return LocalService(db, caller=caller or os_user(), approval=approval, validators=validators())
 
 
 def validators() -> Validators:

@@ -309,3 +309,7 @@ _IN_FORCE = {
     "require_evidence": False,
 }
 """Optional fields with the options in force where they are unset."""
+
+
+CHECKS = Judge(name="checks", engine="none", model="none", mode="written")
+"""The judge without a model, of rubrics whose criteria are all checked."""

@@ -11,10 +11,12 @@ from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
+from rubricsvc.services.keys import Keys
 from rubricsvc.services.rewards import Rewards
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs
 from rubricsvc.services.validators import Validators
+from rubricsvc.services.workers import Workers
 from rubricsvc.store.session import Database
 
 
@@ -51,4 +53,4 @@ class LocalService:
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
         self.evolutions = Evolutions(db)
         self.runs = Runs(db, approval, rubric=self.validators.rubric, signs=self.validators.signs)
-        self.judges = Judges(db, self.validators)
+        self.judges, self.keys, self.workers = Judges(db, self.validators), Keys(db), Workers(db)

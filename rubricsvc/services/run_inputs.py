@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError
 
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.services.rubrics import stored_records
-from rubricsvc.settings import get_settings
-from rubricsvc.store import judges, labels, migrate, prompts, rubrics, workers
+from rubricsvc.store import judges, labels, prompts, rubrics, workers
 from rubricsvc.store.session import Database
 
 if TYPE_CHECKING:
     from rubricsvc.formats.record import Record
     from rubricsvc.stats.agreement import CriterionAgreement
-
-
-@contextmanager
-def open_database(on_created: Callable[[str], None] = lambda _name: None) -> Iterator[Database]:
-    """Open the configured database; new work is published to a broker that other processes use.
-
-    An absent or empty SQLite file is created. Any other schema that is not the newest is an error, left to
-    `rubricsvc db upgrade`: its data may be shared.
-    """
-    from rubricsvc.broker import MEMORY, attach
-
-    settings = get_settings()
-    unusable = (DBAPIError, UnavailableError, TypeError)  # `migrate.open_database` raises it with a hint
-    with closing(Database(settings.database_url)) as db, suppress(*unusable):
-        if db.engine.dialect.name == "sqlite" and migrate.is_empty(db):
-            migrate.upgrade(db)  # several first commands may do so at once
-            on_created(str(make_url(db.url).database))
-    with closing(migrate.open_database(settings.database_url)) as db:
-        yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
 
 
 @dataclass(frozen=True, slots=True)

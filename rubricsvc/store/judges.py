@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import CHECKS, Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -21,8 +21,6 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import base
 from rubricsvc.store.base import get_or_add, page_of
 from rubricsvc.store.tables import AuditRow, CompletionRow, ItemRow, JudgeRow, PromptRow, RubricRow
-
-CHECKS = Judge(name="checks", engine="none", model="none", mode="written")
 
 
 def add(session: Session, judge: Judge) -> JudgeRow:

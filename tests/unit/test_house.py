@@ -118,7 +118,7 @@ OVER_BUDGET = {
     "rubricsvc/schemas": 1_660,
     "rubricsvc/services": 6_080,
     "rubricsvc/client": 910,
-    "rubricsvc/cli": 5_870,
+    "rubricsvc/cli": 5_100,
     "rubricsvc": 36_110,
     "workers/engines": 2_850,
     "workers/checks": 2_750,
@@ -136,7 +136,7 @@ MAX_MODULES = 365  # towards 330
 MIN_MEDIAN_FUNCTION_LINES = 7  # towards 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
-MAX_STORE_IMPORTS = 16
+MAX_STORE_IMPORTS = 8
 MAX_PRINTING_CALLS = 2
 
 

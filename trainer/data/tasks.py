@@ -18,7 +18,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.record import Record
-from rubricsvc.services.run_inputs import RunInputs, open_database
+from rubricsvc.services.database import open_database
+from rubricsvc.services.run_inputs import RunInputs
 from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig
 from workers import checks
 

@@ -83,18 +83,16 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert (plan["completions"], plan["questions"], plan["duplicates"], plan["contradictions"]) == (109, 210, 2, 1)
     assert split["left_out"] == 0
     assert split["train"] + split["validation"] + split["test"] == 109
-    planned = cli("judges", "train", config, "--dry-run")
-    assert "split by prompt" in planned.err
     ran = cli("judges", "train", config, "--no-audit", "--json")
     assert ran.code == 0, ran.err
-    assert "CONTRADICTIONS" in ran.err
+    assert "contradictions 1" in ran.err and "split by prompt" in ran.err
     assert (ran.json["name"], ran.json["added"], ran.json["audit"]) == ("mine", True, None)
     figure, best = ran.json, ran.json["best_baseline"]
     assert (figure["test_set"], figure["measure"]) == ("test", "auroc") and isinstance(ran.json["not_for"], list)
     assert not any("below" in sentence or "above" in sentence for sentence in ran.json["not_for"])
     assert len({path.stat().st_mode for path in (tmp_path / "out" / "judge").iterdir()}) == 1
     assert figure["low"] <= figure["value"] <= figure["high"] and figure["value"] <= best["value"] <= 1
-    assert f"does not beat the best baseline ({best['scorer']} {best['value']:.3f})" in ran.err
+    assert f"does not beat the best baseline ({best['scorer']} " in ran.err
     assert re.search("left out of people: [0-9]+ too_long", ran.err)
     passport = cli("judges", "passport", "mine", "--json").json
     (data,) = passport["data"]

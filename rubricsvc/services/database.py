@@ -1,0 +1,70 @@
+"""The configured database: open it, or upgrade its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
+
+from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import Settings, get_settings
+from rubricsvc.store import migrate
+from rubricsvc.store.session import Database, sqlite_file
+
+__all__ = ["SchemaStatus", "open_database", "schema_status", "sqlite_file", "upgrade_schema"]
+
+
+@contextmanager
+def open_database(
+    on_created: Callable[[str], None] = lambda _name: None, settings: Settings | None = None
+) -> Iterator[Database]:
+    """Open the configured database; new work is published to a broker that other processes use.
+
+    An absent or empty SQLite file is created. Any other schema that is not the newest is an error, left to
+    `rubricsvc db upgrade`: its data may be shared.
+    """
+    from rubricsvc.broker import MEMORY, attach
+
+    settings = settings or get_settings()
+    unusable = (DBAPIError, UnavailableError, TypeError)  # `migrate.open_database` raises it with a hint
+    with closing(Database(settings.database_url)) as db, suppress(*unusable):
+        if db.engine.dialect.name == "sqlite" and migrate.is_empty(db):
+            migrate.upgrade(db)  # several first commands may do so at once
+            on_created(str(make_url(db.url).database))
+    with closing(migrate.open_database(settings.database_url)) as db:
+        yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """The schema of a database, None where it is absent or empty, and the newest one."""
+
+    database: str
+    schema: str | None
+    newest: str
+    up_to_date: bool
+    hint: str
+
+
+def schema_status(url: str) -> SchemaStatus:
+    """Compare the schema of a database with the newest one, without creating an absent SQLite file."""
+    with closing(Database(url)) as db:
+        file = sqlite_file(db.url)
+        schema = None if file is not None and not file.exists() else migrate.current(db)
+    newest, hint = migrate.head(), ""
+    if schema is not None and not migrate.is_known(schema):
+        hint = "a newer rubricsvc has upgraded it; install that version or a later one"
+    elif schema != newest:
+        hint = "run `rubricsvc db upgrade`"
+    return SchemaStatus(make_url(url).render_as_string(), schema, newest, schema == newest, hint)
+
+
+def upgrade_schema(url: str) -> SchemaStatus:
+    """Upgrade a database to the newest schema; return what it was before."""
+    before = schema_status(url)
+    with closing(Database(url)) as db:
+        migrate.upgrade(db)
+    return before

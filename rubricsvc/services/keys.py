@@ -1,0 +1,44 @@
+"""`Keys`: API keys of the service."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rubricsvc.queries import Paging
+from rubricsvc.schemas.base import Page
+from rubricsvc.schemas.keys import StoredKey
+from rubricsvc.schemas.methods import takes
+from rubricsvc.store import keys
+
+if TYPE_CHECKING:
+    from rubricsvc.store.session import Database
+
+
+class Keys:
+    """API keys. Only the SHA-256 of a secret is stored."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    def create(self, name: str, expires_in: timedelta | None = None) -> tuple[StoredKey, str]:
+        """Create a key; return it with its secret, which is not stored."""
+        with self.db.write() as session:
+            row, secret = keys.create(session, name, expires_in)
+            return StoredKey.of(row), secret
+
+    @takes(Paging)
+    def page(self, query: Paging) -> Page[StoredKey]:
+        """List keys, oldest first."""
+        with self.db.read() as session:
+            rows = keys.page(session, after=query.after, limit=query.limit + 1)
+            return Page.cut([StoredKey.of(row) for row in rows], query.limit)
+
+    def revoke(self, key_id: int) -> StoredKey:
+        """Revoke a key, effective immediately.
+
+        Raises:
+            NotFoundError: There is no such key.
+        """
+        with self.db.write() as session:
+            return StoredKey.of(keys.revoke(session, key_id))

@@ -1,0 +1,42 @@
+"""`Workers`: the workers that report in the database, and what waits for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rubricsvc.schemas.workers import StoredWorker
+from rubricsvc.store import workers
+
+if TYPE_CHECKING:
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.workers import Queue
+
+
+class Workers:
+    """Workers, by the clock of the database."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    def page(self) -> list[StoredWorker]:
+        """List running workers and those that were lost within the last hour, in the order in which they started."""
+        with self.db.read() as session:
+            rows = workers.page(session)
+        now = datetime.now(UTC).replace(microsecond=0)
+        return [
+            StoredWorker(
+                name=row.name,
+                host=row.host,
+                pid=row.pid,
+                status="running" if row.running else "lost",
+                since=now - timedelta(seconds=round(row.started)),
+                last_seen=round(row.seen, 1),
+            )
+            for row in rows
+        ]
+
+    def queue(self) -> Queue:
+        """Count open items, unsent messages and running workers."""
+        with self.db.read() as session:
+            return workers.queue(session)
