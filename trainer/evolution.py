@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Literal, Self
 
 from rubricsvc.core.evolution import (
     ACTIVE,
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 
 CriterionValues = dict[str, list[float | None]]
 """Values by criterion key, one for each completion; None where it was not judged."""
+TrialKind = Literal["group", "labels", "trusted"]
 
 
 @dataclass
@@ -70,16 +72,13 @@ class CriterionTrial:
     values: CriterionValues
     failures: list[str]
 
-    @property
-    def task(self) -> Task:
-        """The task that is scored: weights, vetoes and coverage are not what is tried."""
-        plain = [one.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for one in self.criteria]
-        return Task(self.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))
-
 
 def run_trials(source: RewardSource, trials: Sequence[CriterionTrial]) -> None:
     """Score all trials at once, as rollouts are scored. A source that raises is a failure of each."""
-    tasks = [task for one in trials for task in [one.task] * len(one.completions)]
+    tasks: list[Task] = []
+    for one in trials:  # weights, vetoes and coverage are not what is tried
+        plain = [each.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for each in one.criteria]
+        tasks += [Task(one.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))] * len(one.completions)
     completions = [completion for one in trials for completion in one.completions]
     if not completions:
         return
@@ -129,40 +128,31 @@ class PromptRound:
     _trusted: CriterionValues = field(default_factory=dict)
     _label_values: CriterionValues = field(default_factory=dict)
 
-    def add(self, proposals: Proposals) -> None:
-        """Add proposals to the buffer."""
-        self.proposals = proposals
-        self.entries = [*self.entries, *proposals.accepted]
+    def trials(self, step: int, config: EvolveConfig) -> dict[TrialKind, CriterionTrial]:
+        """Find out what is due, and return what is to be tried, where there is something.
 
-    def begin_trials(self, step: int, config: EvolveConfig) -> None:
-        """Find out what is due, and take the values that the step's own verdicts have."""
+        ``group`` is tried by the judge of the rewards on the completions of the group, unless the step's own verdicts
+        have the values, ``trusted`` by the trusted judge, and ``labels`` by the judge of the rewards on the labelled
+        completions: once for each criterion, at its first trial.
+        """
         keys = set(due(self.entries, step, retest_every=config.retest_every, max_retests=config.max_retests))
         self._due = [entry for entry in self.entries if entry.key in keys]
         asked = {one.key: one.question for one in self.used.criteria}
         known = [entry.criterion for entry in self.entries if asked.get(entry.key) == entry.criterion.question]
         self._values = columns(known, [scored for _, scored in self.members])
-
-    def trial(self) -> CriterionTrial | None:
-        """Return what is to be tried by the judge of the rewards on the group."""
+        group = [completion for completion, _ in self.members]
         missing = [entry.criterion for entry in self._due if entry.key not in self._values]
-        return self._trial(missing, [completion for completion, _ in self.members], self._values)
-
-    def trusted_trial(self) -> CriterionTrial | None:
-        """Return what is to be tried by the trusted judge on the group."""
-        due_now = [entry.criterion for entry in self._due]
-        return self._trial(due_now, [completion for completion, _ in self.members], self._trusted)
-
-    def label_trial(self) -> CriterionTrial | None:
-        """Return what is to be tried on the labelled completions: once for each criterion, at its first trial."""
         new = [entry.criterion for entry in self._due if not entry.trials]
-        return self._trial(new, [completion for completion, _ in self.labelled], self._label_values)
-
-    def _trial(
-        self, criteria: Sequence[Criterion], completions: Sequence[Completion], values: CriterionValues
-    ) -> CriterionTrial | None:
-        if not criteria or not completions:
-            return None
-        return CriterionTrial(self.task.prompt, criteria, completions, values, self.failures)
+        plans: dict[TrialKind, tuple[list[Criterion], list[Completion], CriterionValues]] = {
+            "group": (missing, group, self._values),
+            "labels": (new, [completion for completion, _ in self.labelled], self._label_values),
+            "trusted": ([entry.criterion for entry in self._due], group, self._trusted),
+        }
+        return {
+            kind: CriterionTrial(self.task.prompt, criteria, completions, values, self.failures)
+            for kind, (criteria, completions, values) in plans.items()
+            if criteria and completions
+        }
 
     def end(self, step: int, config: EvolveConfig, *, trusted: bool) -> tuple[Rubric, EvolutionRound]:
         """Measure and select; return the rubric that the buffer makes now, and what was done."""
@@ -178,15 +168,17 @@ class PromptRound:
             min_separation=config.min_separation,
             referenced=trusted or bool(self.labelled),
         )
-        moved = [(before[entry.key], entry.state, entry.key) for entry in self.entries]
+        moved = defaultdict[tuple[str, str], list[str]](list)
+        for entry in self.entries:
+            moved[before[entry.key], entry.state].append(entry.key)
         result = EvolutionRound(
             failure="; ".join(dict.fromkeys(self.failures)) or None,
             proposed=tuple(entry.key for entry in self.proposals.accepted),
             refused=tuple(self.proposals.refused),
             untested=tuple(entry.key for entry in self._due if entry.key not in tested),
-            activated=_keys(moved, PROPOSED, ACTIVE),
-            reactivated=_keys(moved, BUFFER_RETIRED, ACTIVE),
-            retired=_keys(moved, ACTIVE, BUFFER_RETIRED),
+            activated=tuple(moved[PROPOSED, ACTIVE]),
+            reactivated=tuple(moved[BUFFER_RETIRED, ACTIVE]),
+            retired=tuple(moved[ACTIVE, BUFFER_RETIRED]),
             active=sum(entry.state == ACTIVE for entry in self.entries),
             raw_reply=self.proposals.raw_reply,
             cost=self.cost,
@@ -197,23 +189,15 @@ class PromptRound:
         """Return the entry after its trial; None where a part of it failed, so that nothing is concluded from it."""
         compared, labels = self._trusted.get(entry.key, []), list[tuple[float, float]]()
         if entry.state != FROZEN:
-            if trusted and not _known(compared):
+            if trusted and all(value is None for value in compared):
                 return None
             if self.labelled and not entry.trials:
                 values = self._label_values.get(entry.key, [])
-                if not _known(values):
+                if all(value is None for value in values):
                     return None
                 scores = (score for _, score in self.labelled)
                 labels = [(value, score) for value, score in zip(values, scores, strict=True) if value is not None]
         return measured(entry, step, self._values.get(entry.key, ()), trusted=compared, labels=labels)
-
-
-def _known(values: Sequence[float | None]) -> bool:
-    return any(value is not None for value in values)
-
-
-def _keys(moved: Sequence[tuple[str, str, str]], before: str, after: str) -> tuple[str, ...]:
-    return tuple(key for was, now, key in moved if (was, now) == (before, after))
 
 
 def spread(group: Sequence[tuple[Completion, float | None]], count: int) -> list[Completion]:
@@ -233,7 +217,7 @@ class OnlineEvolution:
 
     Args:
         config: The settings; its judges are values, not names.
-        versions: The evolutions of the run.
+        versions: The evolutions of the run, an attribute too: its state is that of a checkpoint.
         rewards: The reward source of the run, by which criteria are tried.
         engine: The engine of the proposer; by default that of its judge.
         trusted: A source of trusted verdicts; by default the trusted judge of the settings.
@@ -258,7 +242,7 @@ class OnlineEvolution:
         if config.budget is not None and proposer.unpriced:
             hint = "set endpoint.price of the judge, or leave evolve.budget out"
             raise InvalidError(f"unknown price: {', '.join(proposer.unpriced)}", hint=hint, path="evolve.budget")
-        self._config, self._versions, self._rewards = config, versions, rewards
+        self._config, self.versions, self._rewards = config, versions, rewards
         self._engine = engine or make_engine(proposer)
         self._proposer = Proposer(self._engine, proposer, max_proposals=config.max_proposals)
         self._own_trusted = JudgeRewards(judge) if trusted is None and judge is not None else None
@@ -272,17 +256,8 @@ class OnlineEvolution:
 
     def tasks(self, step: int, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks of a step (from 0) with the rubric versions that are in use."""
-        rubrics = self._versions.begin_step(step, [(task.prompt, task.rubric) for task in tasks])
+        rubrics = self.versions.begin_step(step, [(task.prompt, task.rubric) for task in tasks])
         return [replace(task, rubric=rubric) for task, rubric in zip(tasks, rubrics, strict=True)]
-
-    def state(self) -> dict[str, Any]:
-        """Return the versions in use, as plain data for a checkpoint."""
-        return self._versions.state()
-
-    def restore(self, state: Mapping[str, Any] | None) -> None:
-        """Continue with the versions of a checkpoint; None: it has none yet."""
-        if state is not None:
-            self._versions.restore(state)
 
     def evolve(
         self,
@@ -303,14 +278,20 @@ class OnlineEvolution:
             completions: The completions of the step.
             scored: Their rewards and verdicts.
         """
-        metrics = {"evolve/authored_reward": _authored_reward(authored, scored)}
+        authored_rewards = [  # from the same verdicts
+            reward_or_null(task.rubric, [each for each in one.verdicts if each.criterion in task.rubric.by_key]).value
+            for task, one in zip(authored, scored, strict=True)
+            if one.verdicts
+        ]
+        mean = mean_known(authored_rewards)
+        metrics: Metrics = {"evolve/authored_reward": math.nan if mean is None else mean}
         if (step + 1) % self._config.every:
             return metrics
         done: list[EvolutionRound] = []
         rounds: list[PromptRound] = []
         for places in places_by_task(authored):
             first = places[0]
-            buffer = self._versions.open(step, (authored[first].prompt, authored[first].rubric))
+            buffer = self.versions.open(step, (authored[first].prompt, authored[first].rubric))
             if buffer.done is not None:
                 done.append(buffer.done)
                 continue
@@ -318,18 +299,30 @@ class OnlineEvolution:
             labelled = buffer.labelled if self._config.labels else ()
             rounds.append(PromptRound(authored[first], used[first].rubric, buffer.entries, labelled, members))
         self._propose(rounds, step)
-        self._try(rounds, step)
+        trials = [one.trials(step, self._config) for one in rounds]
+        kinds: tuple[TrialKind, ...] = ("group", "labels", "trusted")
+        for kind in kinds:
+            source = self._trusted if kind == "trusted" else self._rewards
+            if source is not None:
+                run_trials(source, [each[kind] for each in trials if kind in each])
         for one in rounds:
             rubric, result = one.end(step, self._config, trusted=self._trusted is not None)
             if result.failure:
                 log.warning("step %d, prompt %.40r: %s", step + 1, one.task.prompt.text, result.failure)
-            self._versions.end_round(step, (one.task.prompt, one.task.rubric), one.entries, rubric, result)
+            self.versions.end_round(step, (one.task.prompt, one.task.rubric), one.entries, rubric, result)
             done.append(result)
-        return metrics | _metrics(done)
+        lists = ("proposed", "refused", "untested", "activated", "reactivated", "retired")
+        metrics |= {f"evolve/{name}": sum(len(getattr(one, name)) for one in done) for name in lists}
+        return metrics | {
+            "evolve/rounds": len(done),
+            "evolve/failed": sum(one.failure is not None for one in done),
+            "evolve/active": sum(one.active for one in done) / len(done),
+            "evolve/cost": sum(one.cost for one in done),
+        }
 
     def _propose(self, rounds: Sequence[PromptRound], step: int) -> None:
         """Ask for proposals on all groups at once, as far as the budget goes."""
-        limit = SpendingLimit(self._config.budget, self._versions.spent())
+        limit = SpendingLimit(self._config.budget, self.versions.spent())
 
         async def ask() -> list[Proposals | str]:
             return await asyncio.gather(*(self._proposals(one, step, limit) for one in rounds))
@@ -338,7 +331,7 @@ class OnlineEvolution:
             if isinstance(found, str):
                 one.failures.append(found)
             else:
-                one.add(found)
+                one.proposals, one.entries = found, [*one.entries, *found.accepted]
         if limit.exceeded:
             message = "step %d: $%.4g of evolve.budget = %g are spent; the rest does not cover all proposals"
             log.warning(message, step + 1, limit.spent, limit.limit)
@@ -358,16 +351,6 @@ class OnlineEvolution:
             return f"{error.reason}: {error}"
         except Exception as error:  # noqa: BLE001 - an engine is foreign code, and its fault must not end the training
             return error_message(error)
-
-    def _try(self, rounds: Sequence[PromptRound], step: int) -> None:
-        """Measure the criteria of all rounds that are due."""
-        for one in rounds:
-            one.begin_trials(step, self._config)
-        trials = [trial for one in rounds if (trial := one.trial())]
-        run_trials(self._rewards, trials)
-        run_trials(self._rewards, [trial for one in rounds if (trial := one.label_trial())])
-        if self._trusted is not None:
-            run_trials(self._trusted, [trial for one in rounds if (trial := one.trusted_trial())])
 
     def __enter__(self) -> Self:
         return self
@@ -389,24 +372,3 @@ class _RoundBudget:
         """Replace a reservation by the cost of the finished call."""
         self._limit.settle(max_cost, cost)
         self._round.cost += cost
-
-
-def _authored_reward(authored: Sequence[Task], scored: Sequence[ScoredRollout]) -> float:
-    """Return the mean reward by the authored rubrics, from the same verdicts; NaN without any."""
-    rewards = [
-        reward_or_null(task.rubric, [verdict for verdict in one.verdicts if verdict.criterion in task.rubric.by_key])
-        for task, one in zip(authored, scored, strict=True)
-        if one.verdicts
-    ]
-    known = mean_known([one.value for one in rewards])
-    return math.nan if known is None else known
-
-
-def _metrics(rounds: Sequence[EvolutionRound]) -> Metrics:
-    """Return the sums over the rounds of a step, and the mean number of active criteria."""
-    lists = ("proposed", "refused", "untested", "activated", "reactivated", "retired")
-    sums = {f"evolve/{name}": sum(len(getattr(one, name)) for one in rounds) for name in lists}
-    failed = sum(one.failure is not None for one in rounds)
-    means = {"evolve/active": sum(one.active for one in rounds) / len(rounds)}
-    cost = sum(one.cost for one in rounds)
-    return {"evolve/rounds": len(rounds), "evolve/failed": failed, **sums, **means, "evolve/cost": cost}

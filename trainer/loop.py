@@ -163,8 +163,8 @@ def train(
     reference = policy.frozen_copy() if needs_start else None
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    if resume and evolution is not None:
-        evolution.restore(checkpoint.saved_state(config.out, done).get("versions"))
+    if evolution is not None and (versions := checkpoint.saved_state(config.out, done).get("versions")):
+        evolution.versions.restore(versions)
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
     of_judge = constants | {"judge_repeatability": repeatability}
     content = checkpoint.write_config(config.out, config, of_judge | dict(record or {}))
@@ -238,7 +238,7 @@ def _watch(
 
 
 def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
-    versions = state.evolution.state() if state.evolution is not None else None
+    versions = state.evolution.versions.state() if state.evolution is not None else None
     checkpoint.save(state.config, done, state.policy.save, state.optimizer, identity, versions=versions)
 
 
