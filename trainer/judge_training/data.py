@@ -122,7 +122,6 @@ class Dataset:
     """The data of one entry of the configuration.
 
     Attributes:
-        license: Its licence, as an SPDX identifier where there is one.
         examples: One example for each prompt, completion and source, with one target for each question.
         duplicates: Targets that repeated the question of another on the same completion.
         contradictions: Questions on a completion with different values, whose mean is the soft target.
@@ -130,7 +129,6 @@ class Dataset:
         absent: Why an optional file was left out.
     """
 
-    license: str = "not stated"
     examples: list[Example] = field(default_factory=list)
     duplicates: int = 0
     contradictions: int = 0
@@ -282,7 +280,7 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
     else:
         paths = [entry.path] if entry.path.exists() else sorted(entry.path.parent.glob(entry.path.name))
         if not paths and entry.optional:
-            return Dataset(entry.license, absent=f"no file {entry.path.name}")
+            return Dataset(absent=f"no file {entry.path.name}")
         if isinstance(entry, FileData):
             labelled = partial(labelled_examples, format=entry.format, source=entry.name, left_out=left_out)
             found = chain.from_iterable(map(labelled, paths or [entry.path]))
@@ -290,7 +288,7 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
             made = chain.from_iterable(map(read_questions, paths or [entry.path]))
             found = (replace(one, source=entry.name) for one in made)
         missing = "name a file of labelled completions"
-    loaded = replace(merge(found), license=entry.license, left_out=left_out)
+    loaded = replace(merge(found), left_out=left_out)
     if not loaded.examples:
         counts = f" (left out: {loaded.reasons})" if loaded.reasons else ""
         raise InvalidError(

@@ -2,7 +2,7 @@
 
 The judge is asked as workers ask it. Intervals are of a bootstrap that draws whole groups (`Example.split_group`).
 AUROC and accuracy take labels of 0.5 or more as positive; Brier score, calibration error and ranks take the labels as
-they are. What cannot be measured, such as the AUROC of one class or of fewer than five questions, has no value.
+they are. What cannot be measured, such as the AUROC of fewer than five questions of a class, has no value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AT_ONCE = 16
 """Completions that a judge is asked about at a time."""
 RESAMPLES = 200
 MIN_CLASS_FOR_AUROC = 5
-"""Labels of each class that a family needs to count in the mean over families."""
+"""Labels of each class that an AUROC needs, also that of a family to count in the mean over families."""
 MIN_FAMILY = 200
 """Labels of a family in the training part from which it has a regression of its own."""
 MAX_TRAIN = 20_000
@@ -234,5 +234,7 @@ def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[floa
     found |= estimate_metrics(sample(every, labels), soft, resamples=resamples)
     found["macro_auroc"] = mean_metrics(mixed, ("auroc",), resamples=resamples)[0]["auroc"]
     figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()}
+    if min(sum(met), len(met) - sum(met)) < MIN_CLASS_FOR_AUROC:
+        figures["auroc"] = Figure()
     fields = {"scorer": scorer, "part": part, "n": len(test), "positives": int(sum(met)), "figures": figures}
     return Row.model_validate(fields)

@@ -28,7 +28,6 @@ from rubricsvc.core.passport import (
     CalibrationReport,
     DataSource,
     DataSplit,
-    Figure,
     Form,
     Passport,
     Table,
@@ -52,7 +51,6 @@ from trainer.judge_training.data import (
     split,
 )
 from trainer.judge_training.evaluation import (
-    MIN_CLASS_FOR_AUROC,
     By,
     base_judge,
     baselines,
@@ -111,7 +109,7 @@ class Prepared:
             DataSource(
                 name=entry.name,
                 digest=one.digest,
-                license=one.license,
+                license=entry.license,
                 completions=len(one.examples),
                 questions=len(list(questions(one.examples))),
                 left_out=dict(one.left_out),
@@ -338,7 +336,7 @@ def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | N
 def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Sequence[str]) -> list[Table]:
     """Return the tables of the whole test, of what was held out, and by source, criterion and variant.
 
-    Parts have `MIN_PART` questions, and no AUROC where one class has too few of them.
+    Parts have `MIN_PART` questions.
     """
     parts: dict[str, tuple[str, By]] = {
         "by data set": ("held-out questions by data set", "source"),
@@ -353,13 +351,7 @@ def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], he
         tables.append(Table(name="held-out criteria", description=text, rows=tuple(kept)))
     for name, (text, by) in parts.items():
         large = [row for row in rows(pairs, scores, by=by, resamples=0) if row.part and row.n >= MIN_PART]
-        shown = [
-            row
-            if min(row.positives, row.n - row.positives) >= MIN_CLASS_FOR_AUROC
-            else row.model_copy(update={"figures": row.figures | {"auroc": Figure(), "macro_auroc": Figure()}})
-            for row in large
-        ]
-        tables += [Table(name=name, description=text, rows=tuple(shown))] if shown else []
+        tables += [Table(name=name, description=text, rows=tuple(large))] if large else []
     return tables
 
 
