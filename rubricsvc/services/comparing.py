@@ -9,7 +9,7 @@ from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from rubricsvc.core.estimate import Estimate, mean_estimate
+from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.core.reward import contributions
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import (
@@ -116,22 +116,29 @@ def compare(
         *sides, lambda one: (one.entity, one.rubric_id), lambda one: (one.entity, one.rubric), lambda one: one.entity
     )
     if not both:
-        prompt_ids = ({item.prompt_id for item in scored} for scored in (scored_a, scored_b))
-        hint = "pair prompts: --by prompt" if set.intersection(*prompt_ids) else _SUBMIT_SAME
+        asked = ({item.prompt_id for item in scored} for scored in (scored_a, scored_b))
+        hint = "pair prompts: --by prompt" if set.intersection(*asked) else _SUBMIT_SAME
         raise InvalidError(f"jobs {a.id} and {b.id} have no {by} in common", hint=hint, path="by")
     rewards = ((one, other, one.reward, other.reward) for one, other in both)
     pairs = [RewardedPair(one, other, x, y) for one, other, x, y in rewards if x is not None and y is not None]
     rows = rubrics.many(session, {one.rubric_id for pair in both for one in pair})
     contents = {rubric_id: row.value for rubric_id, row in rows.items()}
+    with needs_extra("judging"):
+        from rubricsvc.stats.paired import rank_correlation, tau_within
+    prompt_ids = [pair.prompt_id for pair in pairs]
+    sequences = [pair.reward_a for pair in pairs], [pair.reward_b for pair in pairs]
     return JobComparison(
         a=_job(a, scored_a, [one for one, _ in both], [pair.reward_a for pair in pairs], rows),
         b=_job(b, scored_b, [other for _, other in both], [pair.reward_b for pair in pairs], rows),
         paired_by=by,
         differs=_differences(a, b, both, by),
         paired=len(pairs),
-        prompts=len({pair.prompt_id for pair in pairs}),
+        prompts=len(set(prompt_ids)),
         left_out=_left_out(a.id, b.id, sides, both),
-        **_statistics(pairs),
+        mean_difference=mean_estimate([pair.difference for pair in pairs], prompt_ids),
+        kendall_tau=rank_correlation("kendall", *sequences, prompt_ids),
+        spearman=rank_correlation("spearman", *sequences, prompt_ids),
+        kendall_tau_within_prompts=tau_within(*sequences, prompt_ids),
         criteria=_criteria(session, pairs, contents, on_progress),
         moved=_moved(session, pairs, contents, by, (a.min_coverage, b.min_coverage)),
     )
@@ -232,19 +239,6 @@ def _left_out(
     )
 
 
-def _statistics(pairs: Sequence[RewardedPair]) -> dict[str, Estimate]:
-    with needs_extra("judging"):
-        from rubricsvc.stats.paired import rank_correlation, tau_within
-    first, second = [pair.reward_a for pair in pairs], [pair.reward_b for pair in pairs]
-    prompt_ids = [pair.prompt_id for pair in pairs]
-    return {
-        "mean_difference": mean_estimate([pair.difference for pair in pairs], prompt_ids),
-        "kendall_tau": rank_correlation("kendall", first, second, prompt_ids),
-        "spearman": rank_correlation("spearman", first, second, prompt_ids),
-        "kendall_tau_within_prompts": tau_within(first, second, prompt_ids),
-    }
-
-
 def _criteria(
     session: Session, pairs: Sequence[RewardedPair], contents: Mapping[int, Rubric], on_progress: OnProgress
 ) -> tuple[CriterionComparison, ...]:
@@ -318,11 +312,20 @@ def _largest_changes(
     contents: Mapping[int, Rubric],
     min_coverage: tuple[float | None, float | None],
 ) -> tuple[CriterionChange, ...]:
-    """Return the criteria whose contributions differ most; one of a single side counts as a whole."""
-    before, after = (
-        _contributions(session, one, contents[one.rubric_id], least)
-        for one, least in zip((pair.a, pair.b), min_coverage, strict=True)
-    )
+    """Return the criteria whose contributions, means over completions with a reward, differ most.
+
+    A criterion of a single side counts as a whole.
+    """
+    sides: list[dict[str, float]] = []
+    for one, least in zip((pair.a, pair.b), min_coverage, strict=True):
+        ids = [item.id for item in one.items if item.reward is not None]
+        by_item = verdicts.for_items(session, ids)
+        sums: defaultdict[str, float] = defaultdict(float)
+        for id_ in ids:
+            for part in contributions(contents[one.rubric_id], by_item.get(id_, ()), min_coverage=least):
+                sums[part.criterion.key] += part.contribution or 0.0
+        sides.append({key: value / len(ids) for key, value in sums.items()})
+    before, after = sides
     renamed = {b.key: a.key for a, b in match_criteria(contents[pair.a.rubric_id], contents[pair.b.rubric_id])}
     changes = {key: value - before.pop(renamed.get(key, ""), 0.0) for key, value in after.items()}
     for key, value in before.items():
@@ -331,14 +334,3 @@ def _largest_changes(
     return tuple(
         CriterionChange(criterion=key, change=round(value, 12)) for key, value in largest if abs(value) > 1e-12
     )
-
-
-def _contributions(session: Session, one: ScoredUnit, rubric: Rubric, min_coverage: float | None) -> dict[str, float]:
-    """Return the contribution of each criterion, as the mean over the completions with a reward."""
-    ids = [item.id for item in one.items if item.reward is not None]
-    by_item = verdicts.for_items(session, ids)
-    sums: defaultdict[str, float] = defaultdict(float)
-    for id_ in ids:
-        for part in contributions(rubric, by_item.get(id_, ()), min_coverage=min_coverage):
-            sums[part.criterion.key] += part.contribution or 0.0
-    return {key: value / len(ids) for key, value in sums.items()}

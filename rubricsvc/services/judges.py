@@ -16,15 +16,16 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.formats import Record
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import items, jobs, judges, labels, rubrics, verdicts
-from rubricsvc.store.base import batched
+from rubricsvc.store.base import batched, page_of
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
+from rubricsvc.store.tables import AuditRow, JudgeRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from rubricsvc.stats.agreement import AgreementReport
     from rubricsvc.stats.calibration_fit import FittedFamily
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import JudgeRow, LabelRow
 
 
 PAGE = 200
@@ -110,21 +110,29 @@ class Judges:
     def page(self, query: Paging) -> Page[StoredJudge]:
         """List judges, oldest first."""
         with self.db.read() as session:
-            rows = judges.page(session, after=query.after, limit=query.limit + 1)
+            rows = page_of(session, JudgeRow, query.after, query.limit + 1)
             return Page.cut(_stored(session, rows), query.limit)
 
     @takes(Paging)
     def audits(self, ref: int | str, query: Paging) -> Page[StoredAudit]:
         """List the audits of a judge, oldest first. The last one counts."""
         with self.db.read() as session:
-            judge = judges.get(session, ref)
-            rows = judges.audits(session, judge.id, after=query.after, limit=query.limit + 1)
+            judge_id = judges.get(session, ref).id
+            rows = page_of(session, AuditRow, query.after, query.limit + 1, judge_id=judge_id)
             return Page.cut([row.value for row in rows], query.limit)
 
     def passport(self, ref: int | str) -> Passport:
-        """Get the passport of a trained judge: its data with licenses, its figures, what it must not be used for."""
+        """Get the passport of a trained judge: its data with licenses, its figures, what it must not be used for.
+
+        Raises:
+            NotFoundError: There is no such judge, or it has no passport.
+        """
         with self.db.read() as session:
-            return judges.passport(session, ref)
+            row = judges.get(session, ref)
+            if (value := row.passport_value) is None:
+                hint = "store one with `rubricsvc judges add --file judge.yaml --passport passport.json`"
+                raise NotFoundError(f"judge {row.name!r} has no passport", hint=hint)
+            return value
 
     def value(self, ref: int | str) -> Judge:
         """Return a stored judge that is valid, to ask it.
@@ -268,7 +276,14 @@ class Judges:
             current = [row for row in rows if row[0].id not in outdated]
             for (_, rubric_id), group in groupby(current, key=lambda row: (row[1].id, row[2].id)):
                 version, given = known[rubric_id], list(group)
-                kept = [label for label, *_ in given if not asked or _asks(version, label, asked[version.name])]
+                criteria = version.rubric.by_key  # a score of the whole completion is of none, and always counts
+                kept = [
+                    label
+                    for label, *_ in given
+                    if not asked
+                    or label.criterion not in criteria
+                    or criteria[label.criterion].question in asked[version.name]
+                ]
                 left_out["other_question"] += len(given) - len(kept)
                 if kept:
                     completion, people = given[0][1], tuple(label.label for label in kept)
@@ -301,12 +316,6 @@ class Judges:
             for one in rows:
                 texts = one.completion.prompt.value, one.completion.value
                 yield JudgedCompletion(*texts, values[one.rubric_id], tuple(found.get(one.id, ())))
-
-
-def _asks(version: RubricVersion, row: LabelRow, questions: Collection[str]) -> bool:
-    """Return whether the label's question is one of these; a score of the whole completion always is."""
-    criterion = version.rubric.by_key.get(row.criterion)
-    return criterion is None or criterion.question in questions
 
 
 def _stored(session: Session, rows: Sequence[JudgeRow]) -> list[StoredJudge]:

@@ -19,7 +19,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import base
-from rubricsvc.store.base import get_or_add, page_of
+from rubricsvc.store.base import get_or_add
 from rubricsvc.store.tables import AuditRow, CompletionRow, ItemRow, JudgeRow, PromptRow, RubricRow
 
 
@@ -74,16 +74,6 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     session.expire(row, ["has_passport"])
 
 
-def passport(session: Session, ref: int | str) -> Passport:
-    """Return the passport of a judge."""
-    row = get(session, ref)
-    value = row.passport_value
-    if value is None:
-        hint = "store one with `rubricsvc judges add --file judge.yaml --passport passport.json`"
-        raise NotFoundError(f"judge {row.name!r} has no passport", hint=hint)
-    return value
-
-
 def find(session: Session, name: str) -> JudgeRow | None:
     """Return the judge of this name, or None."""
     return session.scalars(select(JudgeRow).where(JudgeRow.name == name)).first()
@@ -110,22 +100,13 @@ def get(session: Session, ref: int | str) -> JudgeRow:
     row = find(session, ref) if isinstance(ref, str) else None
     row = row or base.find(session, JudgeRow, ref)
     if row is None:
-        raise base.missing("judge", ref, _similar(session, str(ref)))
+        names = list(session.scalars(select(JudgeRow.name)))
+        close = get_close_matches(str(ref)[:MAX_NAME_LENGTH], [*names, "embedded"], n=1)
+        hint = f"did you mean {close[0]!r}?" if close else ""
+        if close and close[0] not in names:
+            hint = "add it: `rubricsvc judges add embedded --embedded`"
+        raise base.missing("judge", ref, hint)
     return row
-
-
-def _similar(session: Session, ref: str) -> str:
-    """Return a hint at the judge with the closest name, or at the embedded one."""
-    names = list(session.scalars(select(JudgeRow.name)))
-    close = get_close_matches(ref[:MAX_NAME_LENGTH], [*names, "embedded"], n=1)
-    if not close:
-        return ""
-    return f"did you mean {close[0]!r}?" if close[0] in names else "add it: `rubricsvc judges add embedded --embedded`"
-
-
-def page(session: Session, *, after: int = 0, limit: int = 50) -> list[JudgeRow]:
-    """Return up to ``limit`` judges with ids above ``after``, ascending."""
-    return base.page_of(session, JudgeRow, after, limit)
 
 
 def add_audit(session: Session, judge_id: int, audit: Audit, *, created_at: datetime | None = None) -> AuditRow:
@@ -144,11 +125,6 @@ def newest_audit(session: Session, judge_ids: Collection[int]) -> dict[int, Audi
     last = select(func.max(AuditRow.id)).where(AuditRow.judge_id.in_(judge_ids)).group_by(AuditRow.judge_id)
     rows = session.scalars(select(AuditRow).where(AuditRow.id.in_(last)))
     return {row.judge_id: row for row in rows}
-
-
-def audits(session: Session, judge_id: int, *, after: int = 0, limit: int = 50) -> list[AuditRow]:
-    """Return up to ``limit`` audits of a judge with ids above ``after``, oldest first."""
-    return page_of(session, AuditRow, after, limit, judge_id=judge_id)
 
 
 def audit_tasks_of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubric]]:

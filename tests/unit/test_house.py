@@ -11,9 +11,12 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import grimp
 import pytest
+
+from rubricsvc.cli.main import COMMANDS, load
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("rubricsvc", "workers", "trainer", "migrations")
@@ -136,6 +139,8 @@ MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
 MAX_STORE_IMPORTS = 8
 MAX_PRINTING_CALLS = 2
+MAX_COMMANDS = 88  # towards 60
+MAX_OPTIONS = 367
 
 
 def lines_of(path: Path) -> int:
@@ -226,6 +231,18 @@ def test_only_the_printer_prints() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in writing
     }
     assert len(bad) <= MAX_PRINTING_CALLS, sorted(bad)
+
+
+def test_commands_and_options_are_few() -> None:
+    commands = {(name, verb): command for name in COMMANDS for verb, command in verbs_of(name).items()}
+    options = [p.opts[0] for one in commands.values() for p in one.params if p.param_type_name == "option"]
+    assert len(commands) <= MAX_COMMANDS, sorted(commands)
+    assert len([one for one in options if one != "--help"]) <= MAX_OPTIONS
+
+
+def verbs_of(name: str) -> dict[str, Any]:
+    command = load(name)
+    return getattr(command, "commands", {"": command})
 
 
 def imports(path: Path) -> set[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.store import judges
+from rubricsvc.store.base import page_of
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import AuditRow
 from tests.rows import submit_job
 
 
@@ -24,9 +26,9 @@ def test_newest_returns_the_last_audit_of_each_judge(each_db: Database) -> None:
         newest = judges.newest_audit(session, ids)
         assert {judge_id: row.passed for judge_id, row in newest.items()} == {ids[0]: True, ids[1]: True}
         assert newest[ids[0]].value.audit == audit(0.1)
-        assert [row.passed for row in judges.audits(session, ids[0])] == [False, True]
-        assert [row.id for row in judges.audits(session, ids[0], after=1, limit=1)] == [3]
-        assert judges.audits(session, ids[2]) == [] and judges.newest_audit(session, []) == {}
+        assert [row.passed for row in page_of(session, AuditRow, 0, 50, judge_id=ids[0])] == [False, True]
+        assert [row.id for row in page_of(session, AuditRow, 1, 1, judge_id=ids[0])] == [3]
+        assert page_of(session, AuditRow, 0, 50, judge_id=ids[2]) == [] and judges.newest_audit(session, []) == {}
 
 
 def test_sample_of_job_is_a_random_sample(each_db: Database) -> None:

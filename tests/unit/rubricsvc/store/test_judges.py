@@ -7,7 +7,9 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import judges
+from rubricsvc.store.base import page_of
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import JudgeRow
 from tests.made_passport import made_passport
 
 JUDGE = Judge(name="trained", engine="transformers_local", model="m")
@@ -27,8 +29,8 @@ def test_set_passport_stores_it_until_another_replaces_it(each_db: Database) -> 
         moved = JUDGE.model_copy(update={"endpoint": JUDGE.endpoint.model_copy(update={"timeout_s": 1.0})})
         judges.add(session, moved)
     with each_db.read() as session:
-        assert judges.passport(session, "trained") == newer
-        assert [row.has_passport for row in judges.page(session)] == [True, False]
+        assert judges.get(session, "trained").passport_value == newer
+        assert [row.has_passport for row in page_of(session, JudgeRow, 0, 50)] == [True, False]
 
 
 def test_set_passport_refuses_that_of_another_judge(each_db: Database) -> None:
