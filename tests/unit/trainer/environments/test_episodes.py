@@ -52,17 +52,14 @@ def error(one: RunningEpisode, text: str) -> str:
     return str(json.loads(answer.content)["error"])
 
 
-@pytest.mark.parametrize(("text", "value"), [("6 * 7", "42"), ("-(1 + 2) / 4", "-0.75"), (" 1.5e3 - 1 ", "1499")])
-def test_calculator_evaluates(text: str, value: str) -> None:
-    (answer,) = episode().turn(calculation(text))
-    assert answer.content == value
-
-
-@pytest.mark.parametrize("text", ["", "1 / 0", "2 ** 9999", "__import__('os')", "(" * 150, "1" * 5000, "True + 1", "a"])
-def test_calculator_refuses(text: str) -> None:
-    one = episode()
-    assert error(one, calculation(text))
-    assert not one.done
+def test_calculator_evaluates_sums_and_refuses_all_else() -> None:
+    for text, value in (("6 * 7", "42"), ("-(1 + 2) / 4", "-0.75"), (" 1.5e3 - 1 ", "1499")):
+        (answer,) = episode().turn(calculation(text))
+        assert answer.content == value
+    for text in ("", "1 / 0", "2 ** 9999", "__import__('os')", "(" * 150, "1" * 5000, "True + 1", "a"):
+        one = episode()
+        assert error(one, calculation(text))
+        assert not one.done
 
 
 def turn_all(episodes: Sequence[RunningEpisode], texts: Sequence[str]) -> list[list[Message]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.untrusted import INVISIBLE
 from tests.tool_injections import INJECTIONS
@@ -39,29 +37,20 @@ class Reading:
         return self.text
 
 
-def test_there_are_50() -> None:
+def test_injection_in_a_result_changes_nothing_of_the_protocol_and_opens_no_document() -> None:
     assert len(set(INJECTIONS)) == 50
-
-
-@pytest.mark.parametrize("text", INJECTIONS)
-def test_injection_in_a_result_changes_nothing_of_the_protocol(text: str) -> None:
-    one = begin(Reading(text), PROMPT, EpisodeLimits())
-    (answer,) = one.turn(call_text("open", id="page"))
-    assert (answer.role, answer.tool_calls, answer.tool_call_id) == ("tool", None, "call-0")
-    assert (one.done, one.report, one.counts) == (False, "", {"calls/open": 1})
-    shown = answer.content.replace("‹|", "")
-    assert not any(f"<{token.removeprefix('<')}" in shown for token in ROLE_TOKENS if token.startswith("<"))
-    assert "[INST]" not in shown
-    assert INVISIBLE.search(shown) is None
-    assert one.turn(call_text("finish", report="42 [page]")) == []
-    assert (one.done, one.report, one.counts) == (True, "42 [page]", {"calls/open": 1, "calls/finish": 1})
-
-
-@pytest.mark.parametrize("text", INJECTIONS)
-def test_injection_in_a_document_opens_no_other(text: str) -> None:
-    one = begin(Reading(text), PROMPT, EpisodeLimits())
-    (answer,) = one.turn(call_text("open", id="page"))
-    one.turn(call_text("finish", report="42 [gold]"))
-    opened = set(sources(PROMPT, Completion(text=one.report, messages=tuple(one.messages))))
-    is_document = answer.content.strip() and not answer.content.lstrip().startswith(("{", "["))
-    assert opened == {"page"} if is_document else opened <= {"page"}
+    for text in INJECTIONS:
+        one = begin(Reading(text), PROMPT, EpisodeLimits())
+        (answer,) = one.turn(call_text("open", id="page"))
+        assert (answer.role, answer.tool_calls, answer.tool_call_id) == ("tool", None, "call-0"), text
+        assert (one.done, one.report, one.counts) == (False, "", {"calls/open": 1}), text
+        shown = answer.content.replace("‹|", "")
+        assert not any(f"<{token.removeprefix('<')}" in shown for token in ROLE_TOKENS if token.startswith("<")), text
+        assert "[INST]" not in shown, text
+        assert INVISIBLE.search(shown) is None, text
+        assert one.turn(call_text("finish", report="42 [gold]")) == [], text
+        ended = (True, "42 [gold]", {"calls/open": 1, "calls/finish": 1})
+        assert (one.done, one.report, one.counts) == ended, text
+        opened = set(sources(PROMPT, Completion(text=one.report, messages=tuple(one.messages))))
+        is_document = answer.content.strip() and not answer.content.lstrip().startswith(("{", "["))
+        assert opened == {"page"} if is_document else opened <= {"page"}, text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from rubricsvc.core.prompt import Message, Prompt
 from trainer.environments.tool_calls import call_text, parse, with_tools
 from trainer.environments.tools import Calculator
@@ -24,24 +22,22 @@ def test_parse_without_call_is_text() -> None:
     assert (turn.content, turn.calls, turn.error) == ("The report.", (), None)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<tool_call>{}</tool_call>",
-        '<tool_call>{"name": "open", "arguments": []}</tool_call>',
-        '<tool_call>{"name": 3}</tool_call>',
-        '<tool_call>{"name": "open", "name": "find"}</tool_call>',
-        "<tool_call>open 3</tool_call>",
-        "<tool_call>" + "[" * 100_000 + "</tool_call>",
-        '<tool_call>{"name": "open", "arguments": {"id": "a"}}',
-        '{"name": "open"}</tool_call>',
-        '<tool_call><tool_call>{"name": "open"}</tool_call>',
-    ],
-)
-def test_parse_malformed_call_makes_no_call(text: str) -> None:
-    turn = parse(text)
-    assert turn.error
-    assert turn.calls == ()
+MALFORMED = [
+    "<tool_call>{}</tool_call>",
+    '<tool_call>{"name": "open", "arguments": []}</tool_call>',
+    '<tool_call>{"name": 3}</tool_call>',
+    '<tool_call>{"name": "open", "name": "find"}</tool_call>',
+    "<tool_call>open 3</tool_call>",
+    "<tool_call>" + "[" * 100_000 + "</tool_call>",
+    '<tool_call>{"name": "open", "arguments": {"id": "a"}}',
+    '{"name": "open"}</tool_call>',
+    '<tool_call><tool_call>{"name": "open"}</tool_call>',
+]
+
+
+def test_parse_malformed_calls_makes_no_call() -> None:
+    turns = [parse(text) for text in MALFORMED]
+    assert all(turn.error and turn.calls == () for turn in turns)
 
 
 def test_with_tools_keeps_the_system_message() -> None:

@@ -41,45 +41,45 @@ def observed(
     return Observed(prompt or f"prompt {group}", group, text, reward, verdicts, rubric)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "prompt", "text"),
-    [
-        ("length", 3.0, "", "Two, or three."),
-        ("length", 2.0, "", "漢字"),
-        ("shortness", -2.0, "", "not long"),
-        ("repetition", 0.0, "", "a b c d e f"),
-        ("repetition", 0.0, "", ""),
-        ("repetition", 5 / 9, "", "a b c d " * 3),
-        ("other_script", 0.0, "Say it.", "Так: 42!"[:0]),
-        ("other_script", 0.5, "Say it.", "ab да"),
-        ("other_script", 0.0, "日本", "ひらがな カタカナ"),
-        ("other_script", 0.0, "2 + 2?", "да"),
-        ("other_script", 0.0, "Say it.", "\uff26\uff55\uff4c\uff4c width"),
-        ("other_script", 0.0, "日本", "\uff8a\uff9d\uff76\uff78"),
-        ("other_script", 0.5, "\uff33\uff41\uff59", "ab да"),
-        ("refusals", 1.0, "", "I’m unable to assist with that."),
-        ("refusals", 1.0, "", "As an AI language model, I have no body."),
-        ("refusals", 0.0, "", "I'm sorry for your loss. Cannot is a verb."),
-        ("refusals", 0.0, "", "x" * 300 + " I cannot help"),
-        ("stock_phrases", 1.0, "", "It is 4. I hope this helps!"),
-        ("stock_phrases", 1.0, "", "Certainly! It is 4."),
-        ("stock_phrases", 0.0, "", "It is certainly 4."),
-        ("self_praise", 1.0, "", "This answer is comprehensive."),
-        ("self_praise", 1.0, "", "It deserves full marks."),
-        ("self_praise", 0.0, "", "The proof is complete. This answer"),
-        ("self_praise", 0.0, "Which criteria apply? List all criteria.", "All criteria: cost."),
-        ("lists", 1.0, "", "Buy:\n\n- milk\n- tea"),
-        ("lists", 0.0, "", "```\n- milk\n```"),
-        ("headings", 1.0, "", "# Tea\n\nHot."),
-        ("headings", 0.0, "", "Issue #1"),
-        ("bold", 1.0, "", "It is **hot**."),
-        ("bold", 0.0, "", "2 ** 3 ** 4"),
-        ("emoji", 1.0, "", "Great 🎉"),
-        ("emoji", 0.0, "", "naïve → 漢"),
-    ],
-)
-def test_measure_of_a_completion(name: str, value: float, prompt: str, text: str) -> None:
-    assert measures(prompt, text)[name] == pytest.approx(value)
+MEASURED: list[tuple[str, float, str, str]] = [
+    ("length", 3.0, "", "Two, or three."),
+    ("length", 2.0, "", "漢字"),
+    ("shortness", -2.0, "", "not long"),
+    ("repetition", 0.0, "", "a b c d e f"),
+    ("repetition", 0.0, "", ""),
+    ("repetition", 5 / 9, "", "a b c d " * 3),
+    ("other_script", 0.0, "Say it.", "Так: 42!"[:0]),
+    ("other_script", 0.5, "Say it.", "ab да"),
+    ("other_script", 0.0, "日本", "ひらがな カタカナ"),
+    ("other_script", 0.0, "2 + 2?", "да"),
+    ("other_script", 0.0, "Say it.", "\uff26\uff55\uff4c\uff4c width"),
+    ("other_script", 0.0, "日本", "\uff8a\uff9d\uff76\uff78"),
+    ("other_script", 0.5, "\uff33\uff41\uff59", "ab да"),
+    ("refusals", 1.0, "", "I’m unable to assist with that."),
+    ("refusals", 1.0, "", "As an AI language model, I have no body."),
+    ("refusals", 0.0, "", "I'm sorry for your loss. Cannot is a verb."),
+    ("refusals", 0.0, "", "x" * 300 + " I cannot help"),
+    ("stock_phrases", 1.0, "", "It is 4. I hope this helps!"),
+    ("stock_phrases", 1.0, "", "Certainly! It is 4."),
+    ("stock_phrases", 0.0, "", "It is certainly 4."),
+    ("self_praise", 1.0, "", "This answer is comprehensive."),
+    ("self_praise", 1.0, "", "It deserves full marks."),
+    ("self_praise", 0.0, "", "The proof is complete. This answer"),
+    ("self_praise", 0.0, "Which criteria apply? List all criteria.", "All criteria: cost."),
+    ("lists", 1.0, "", "Buy:\n\n- milk\n- tea"),
+    ("lists", 0.0, "", "```\n- milk\n```"),
+    ("headings", 1.0, "", "# Tea\n\nHot."),
+    ("headings", 0.0, "", "Issue #1"),
+    ("bold", 1.0, "", "It is **hot**."),
+    ("bold", 0.0, "", "2 ** 3 ** 4"),
+    ("emoji", 1.0, "", "Great 🎉"),
+    ("emoji", 0.0, "", "naïve → 漢"),
+]
+
+
+def test_measures_of_a_completion() -> None:
+    found = [measures(prompt, text)[name] for name, _, prompt, text in MEASURED]
+    assert found == pytest.approx([value for _, value, _, _ in MEASURED])
 
 
 TEXTS = ["the cat sat on the mat", "the cat sat on the very red mat", "a dog ate the cat on a mat", "the the the the"]
@@ -158,7 +158,7 @@ def test_monitor_that_raises_is_logged_and_the_others_are_recorded(logged: list[
     assert "broken" in logged[0] and "ZeroDivisionError" in logged[0]
 
 
-@pytest.mark.parametrize("text", ["", "\ud7ff\x00", "# " * 50, "- " * 500, "*" * 999, "a" * 10_000, "\n" * 99])
-def test_monitors_measure_any_text_without_an_error(text: str) -> None:
-    batch = [observed(text, None), observed(text, 1.0, 1, verdicts(1.0))]
-    assert monitor_metrics(batch, WITH_CRITERIA)["monitors/errors"] == 0
+def test_monitors_measure_any_text_without_an_error() -> None:
+    for text in ("", "\ud7ff\x00", "# " * 50, "- " * 500, "*" * 999, "a" * 10_000, "\n" * 99):
+        batch = [observed(text, None), observed(text, 1.0, 1, verdicts(1.0))]
+        assert monitor_metrics(batch, WITH_CRITERIA)["monitors/errors"] == 0, text
