@@ -131,7 +131,7 @@ def main() -> None:
 
 def trained(folder: Path, size: demo.DemoSize) -> dict[str, float]:
     """Run the commands of the demo without evaluations; return the shares of a step."""
-    demo.open_folder(folder, size, seed=0, fresh=False)
+    demo.open_folder(folder, size, seed=0)
     config = folder / "research.toml"
     config.write_text(config.read_text(encoding="utf-8").partition("[eval]")[0], encoding="utf-8")
     with demo.project(folder), metered() as meter:

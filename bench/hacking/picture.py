@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import altair as alt
 import vl_convert
 
 from bench.hacking.biases import BIASES, UNBIASED
@@ -15,8 +17,10 @@ from bench.hacking.results import TrainedRun
 from rubricsvc.cli.output import replaced
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.web.charts import configured
-from rubricsvc.web.run_charts import Curve, Point, side_by_side
+from rubricsvc.web.run_charts import Curve, Point, curve
 
+_PANEL_WIDTH, _NOTE_CHARS = 380, 62
+"""Pixels of one of several charts, and characters of a line above it."""
 _NOTE = "Means over seeds, from the lowest to the highest seed."
 _SERIES = {REWARD: "training reward, held out", HONEST: "gold score, held out"}
 
@@ -32,7 +36,13 @@ def draw(runs: Sequence[TrainedRun], found: Mapping[str, Any], out: Path) -> Non
         for name in (*BIASES, *UNBIASED)
         if (own := [run for run in runs if run.condition == name])
     ]
-    chart = configured(side_by_side(curves))
+    charts = [
+        curve("", one.points, height=200, over=one.over)(_PANEL_WIDTH).properties(
+            title=alt.Title(one.heading, subtitle=textwrap.wrap(one.note, _NOTE_CHARS), anchor="start")
+        )
+        for one in curves
+    ]
+    chart = configured(alt.concat(*charts, columns=2).resolve_scale(color="independent"))
     chart.config.background = "white"
     with replaced(out) as part:
         if out.suffix.lower() == ".svg":

@@ -36,11 +36,9 @@ def start(
         propose: Any = None
         if settings.proposer is not None:
             from rubricsvc.cli.models import ask
-            from rubricsvc.store import judges
             from workers.authoring.evolution import LabelProposer
 
-            with s.db.read() as session:
-                judge = judges.get(session, settings.proposer).value
+            judge = s.judges.value(settings.proposer)
             options: dict[str, Any] = {"max_proposals": settings.max_proposals, "sampling": settings.sampling}
             propose = LabelProposer(judge, partial(ask, judge), **options)
         with (

@@ -285,11 +285,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def first_names(names: Sequence[str]) -> str:
-    """Return the first two names, and how many more there are."""
-    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-
-
 def shorten(text: str, length: int = 70) -> str:
     """Return ``text`` as one line of at most ``length`` characters."""
     line = " ".join(text.split())

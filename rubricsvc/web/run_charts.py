@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -213,8 +212,6 @@ CURVES = (
     ("Episodes with a report", "tools/reported_fraction", "Share of a step's episodes"),
 )
 """Headings, metrics, and what is measured in which unit."""
-PANEL_WIDTH, NOTE_CHARS = 380, 62
-"""Pixels of one of several charts, and characters of a line above it."""
 _CALLS = "tools/calls"
 
 
@@ -225,19 +222,6 @@ class Curve(NamedTuple):
     note: str
     points: list[Point]
     over: str = STEP
-
-
-def side_by_side(shown: Sequence[Curve], **options: Any) -> Any:
-    """Chart curves with their headings and notes, two in a row; with options of `curve`."""
-    import altair as alt
-
-    charts = [
-        curve("", one.points, height=200, **({"over": one.over} | options))(PANEL_WIDTH).properties(
-            title=alt.Title(one.heading, subtitle=textwrap.wrap(one.note, NOTE_CHARS), anchor="start")
-        )
-        for one in shown
-    ]
-    return alt.concat(*charts, columns=2).resolve_scale(color="independent")
 
 
 def curves(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
@@ -45,21 +44,20 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Fewer steps and prompts: 5 minutes, not 15.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of the demo, with its database and report.")] = Path("demo-out"),
     seed: Seed = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier demo in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the evaluations as JSON.")] = False,
 ) -> None:
     """Train a policy to search, open and cite documents, with a report.
 
     Every command is printed before it is run. Run the same command again to continue an interrupted demo.
     """
-    run_demo(out, FAST if fast else FULL, seed, fresh=fresh, as_json=as_json)
+    run_demo(out, FAST if fast else FULL, seed, as_json=as_json)
 
 
-def run_demo(out: Path, size: DemoSize, seed: int, *, fresh: bool = False, as_json: bool = False) -> None:
+def run_demo(out: Path, size: DemoSize, seed: int, *, as_json: bool = False) -> None:
     """Run the commands of the demo that were not run yet in its folder."""
     for package in ("altair", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
-    begun = open_folder(out, size, seed, fresh=fresh)
+    begun = open_folder(out, size, seed)
     echo(f"{'continuing' if begun else 'beginning'} the demo in {out}; it ends with {out / REPORT}")
     with project(out):
         for command in commands():
@@ -93,17 +91,16 @@ def run_command(*command: str) -> None:
         raise typer.Exit(code)
 
 
-def open_folder(out: Path, size: DemoSize, seed: int, *, fresh: bool) -> bool:
-    """Create the folder, or continue in it; return whether it has a demo already. ``fresh`` deletes that."""
+def open_folder(out: Path, size: DemoSize, seed: int) -> bool:
+    """Create the folder, or continue in it; return whether it has a demo already.
+
+    Raises:
+        ConflictError: It has a demo of another size or seed.
+    """
     config, text = out / "research.toml", TEMPLATE.read_text(encoding="utf-8").format(seed=seed, **asdict(size))
-    if fresh:
-        for name in (RUN, "collections"):
-            shutil.rmtree(out / name, ignore_errors=True)
-        for file in (config, *out.glob("rubricsvc.db*"), *(out / name for name in (SETTINGS, "tasks.jsonl", REPORT))):
-            file.unlink(missing_ok=True)
     if config.is_file():
         if config.read_text(encoding="utf-8") != text:
-            hint = "choose another folder with --out, or start over with --fresh"
+            hint = "choose another folder with --out, or remove it"
             raise ConflictError(f"{out} has a demo with other settings", hint=hint)
         return True
     out.mkdir(parents=True, exist_ok=True)

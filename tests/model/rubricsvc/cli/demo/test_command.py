@@ -64,19 +64,9 @@ def test_run_command_fails_with_the_code_of_the_command() -> None:
 
 
 @pytest.mark.parametrize(("size", "seed"), [(FULL, 1), (FAST, 2)])
-def test_open_folder_refuses_another_demo_unless_fresh(tmp_path: Path, size: DemoSize, seed: int) -> None:
-    assert not open_folder(tmp_path, FAST, 1, fresh=False)
-    assert open_folder(tmp_path, FAST, 1, fresh=False)
+def test_open_folder_refuses_another_demo(tmp_path: Path, size: DemoSize, seed: int) -> None:
+    assert not open_folder(tmp_path, FAST, 1)
+    assert open_folder(tmp_path, FAST, 1)
     with pytest.raises(ConflictError) as caught:
-        open_folder(tmp_path, size, seed, fresh=False)
-    assert "--fresh" in caught.value.hint
-    assert not open_folder(tmp_path, size, seed, fresh=True)
-
-
-def test_open_folder_fresh_removes_only_files_of_the_demo(tmp_path: Path) -> None:
-    open_folder(tmp_path, FAST, 0, fresh=False)
-    for name in ("rubricsvc.db-wal", "research/metrics.jsonl", "report.html", "thesis.tex"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    open_folder(tmp_path, FAST, 0, fresh=True)
-    assert {path.name for path in tmp_path.iterdir()} == {"research.toml", "rubricsvc.toml", "thesis.tex"}
+        open_folder(tmp_path, size, seed)
+    assert "--out" in caught.value.hint
