@@ -16,6 +16,7 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import math
@@ -160,7 +161,10 @@ def train(
     scorer = StepScorer(trained_on, config, stop, recorder)
     optimizer = MasterAdamW(policy.model, config.optim)
     needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
-    reference = policy.frozen_copy() if needs_start else None
+    reference = None
+    if needs_start:  # a copy that is not trained
+        model, name = copy.deepcopy(policy.model).requires_grad_(False), f"{policy.name} (reference)"
+        reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server)
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if evolution is not None and (versions := checkpoint.saved_state(config.out, done).get("versions")):

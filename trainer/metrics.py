@@ -62,21 +62,20 @@ def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) 
 
 
 def rollout_metrics(rollouts: Rollouts) -> Metrics:
-    """Return lengths in tokens and the share of truncated completions."""
+    """Return lengths in tokens and the share of truncated completions.
+
+    Of episodes in an environment return means of turns, of calls by tool and of what went wrong, too.
+    """
     lengths = rollouts.lengths.float()
-    return {
+    metrics: Metrics = {
         "completions/mean_length": float(lengths.mean()),
         "completions/min_length": float(lengths.min()),
         "completions/max_length": float(lengths.max()),
         "completions/clipped_ratio": float(rollouts.truncated_B.float().mean()),
         "num_tokens": int(lengths.sum()),
-    } | episode_metrics(rollouts)
-
-
-def episode_metrics(rollouts: Rollouts) -> Metrics:
-    """Return means over episodes in an environment: turns, calls by tool, and what went wrong; empty without one."""
+    }
     if not rollouts.episodes:
-        return {}
+        return metrics
     counts: Counter[str] = Counter()
     for episode in rollouts.episodes:
         counts.update(episode.counts)
@@ -84,7 +83,7 @@ def episode_metrics(rollouts: Rollouts) -> Metrics:
     called = sum(any(name.startswith(CALLS) for name in episode.counts) for episode in rollouts.episodes)
     wrong = counts["malformed"] + counts["refused"]
     given = rollouts.mask_BT.sum() - rollouts.lengths.sum()
-    return {
+    return metrics | {
         **{f"tools/{name}": count / len(rollouts.episodes) for name, count in sorted(counts.items())},
         **({"tools/leak_hits": counts["leak_hits"]} if "leak_hits" in counts else {}),
         "tools/calls": calls / len(rollouts.episodes),

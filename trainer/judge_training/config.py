@@ -179,15 +179,13 @@ def load_config(path: Path) -> JudgeTrainConfig:
     config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
     from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
-    def beside(one: Path) -> Path:
-        return Path(os.path.normpath(path.parent / one))  # as it is printed: without a/../
-
-    data = tuple(
-        one.model_copy(update={"path": beside(one.path)}) if isinstance(one, _Files) else one for one in config.data
-    )
+    places = [config.out, *(one.path for one in config.data if isinstance(one, _Files))]
+    beside = {one: Path(os.path.normpath(path.parent / one)) for one in places}  # as it is printed: without a/../
     fields: dict[str, Any] = {
-        "out": beside(config.out),
-        "data": data,
+        "out": beside[config.out],
+        "data": tuple(
+            one.model_copy(update={"path": beside[one.path]}) if isinstance(one, _Files) else one for one in config.data
+        ),
         "dtype": config.dtype or dtype_name(config.device),
     }
     if config.judge.model != EMBEDDED and (folder := (path.parent / config.judge.model).resolve()).is_dir():

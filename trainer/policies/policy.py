@@ -177,11 +177,6 @@ class Policy:
         """A text that changes whenever the weights do, and that no other policy has."""
         return f"{self._id}-{sum(weight._version for weight in self.model.parameters())}"
 
-    def frozen_copy(self) -> Policy:
-        """Return a copy of the policy that is not trained: the reference of a KL penalty."""
-        model, name = copy.deepcopy(self.model).requires_grad_(False), f"{self.name} (reference)"
-        return Policy(model, self.tokenizer, name, self.acting, self.server)
-
     def save(self, folder: Path) -> None:
         """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it."""
         transformers_logging.disable_progress_bar()
