@@ -16,7 +16,7 @@ import heapq
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -27,7 +27,7 @@ from rubricsvc.core.judge import Endpoint
 from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.http.openai import OpenAIEngine
-from workers.engines.http.throttle import AdaptiveConcurrency, Breaker
+from workers.engines.http.throttle import Throttle
 
 CAPACITY = 4
 WORK_S = 0.02
@@ -115,14 +115,10 @@ class Down(Scenario):
         return self.refuse(503)
 
 
-async def _call(_: Breaker, call: Callable[[], Awaitable[Any]]) -> Any:
-    return await call()
-
-
 VARIANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "as it is": contextlib.nullcontext,
-    "fixed concurrency": lambda: patch.object(AdaptiveConcurrency, "overloaded", lambda *_: None),
-    "no breaker": lambda: patch.object(Breaker, "call", _call),
+    "fixed concurrency": lambda: patch.object(Throttle, "adapt", lambda *_: None),
+    "no breaker": lambda: patch.object(Throttle, "watch", lambda *_: None),
 }
 SCENARIOS = {kind.__name__: kind for kind in (Overloaded, Queueing, RateLimited, Outage, Down)}
 

@@ -67,13 +67,9 @@ class EngineRequest:
     thinking: bool = False
     chat: tuple[dict[str, Any], ...] = ()
 
-    def turns(self, question: Question) -> tuple[str, ...]:
-        """Return the turns after the system's: user, assistant, …, ending with the user's."""
-        return (self.shared + question.text, *question.turns)
-
     def messages(self, question: Question) -> list[dict[str, Any]]:
         """Return the whole conversation up to the reply."""
-        return list(self.chat) or chat_messages(self.system, self.turns(question))
+        return list(self.chat) or chat_messages(self.system, (self.shared + question.text, *question.turns))
 
     def texts(self, question: Question) -> tuple[str, ...]:
         """Return the texts of the conversation."""

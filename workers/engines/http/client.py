@@ -91,20 +91,20 @@ class HttpClient:
     """OpenAI's client for one server. Each call has one deadline."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
+        self.base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
         self._timeout_s = endpoint.timeout_s
         self._client = AsyncOpenAI(
-            base_url=self._base,  # not OPENAI_BASE_URL
+            base_url=self.base,  # not OPENAI_BASE_URL
             api_key=secret(endpoint.key_variable) or "none",  # self-hosted servers need no key
             max_retries=0,  # the throttle retries
             timeout=None,  # `call` has the deadline
-            http_client=_BoundedTransport(self._base),
+            http_client=_BoundedTransport(self.base),
         )
 
     @property
     def root(self) -> str:
         """The server's address without ``/v1``, where vLLM and SGLang have their own paths."""
-        return self._base.removesuffix("/v1")
+        return self.base.removesuffix("/v1")
 
     async def is_alive(self) -> bool:
         """Return whether the server answers at all; a refusal (4xx) is an answer."""
@@ -122,7 +122,7 @@ class HttpClient:
 
         The path is under the base URL, or a whole URL. A ``quick`` call does not use the model.
         """
-        url = path if "://" in path else self._base + path  # the SDK takes a tenth of a call to join it
+        url = path if "://" in path else self.base + path  # the SDK takes a tenth of a call to join it
         timeout_s = min(self._timeout_s, PROBE_TIMEOUT_S) if quick else self._timeout_s
         try:
             async with asyncio.timeout(timeout_s):
@@ -135,20 +135,21 @@ class HttpClient:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)
         except APIStatusError as error:
-            return _refusal(error.status_code, error.response.content, retry_after(error.response.headers))
+            return refusal(error.status_code, error.response.content, error.response.headers)
         except (APIConnectionError, aiohttp.ClientError) as error:
             source = error.__cause__ if isinstance(error, APIConnectionError) else error  # the SDK wraps timeouts only
             cause = getattr(source, "os_error", source)  # aiohttp's own message mentions ssl even without TLS
             refused = isinstance(cause, ConnectionRefusedError)
             detail = "connection refused" if refused else getattr(cause, "strerror", None) or error_message(cause)
-            failure = Failure(Reason.UNREACHABLE, f"{self._base}: {detail}")
+            failure = Failure(Reason.UNREACHABLE, f"{self.base}: {detail}")
             return RequestFailed(failure, retry=True, billable=not isinstance(source, aiohttp.ClientConnectorError))
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a server
             return RequestFailed(Failure(Reason.ENGINE_ERROR, error_message(error)))
         return response.content
 
 
-def _refusal(status: int, content: bytes, pause_s: float | None) -> RequestFailed:
+def refusal(status: int, content: bytes, headers: Mapping[str, str]) -> RequestFailed:
+    """Return the failure in a response with an error's status; a ``Retry-After`` that is a date is left out."""
     raw = raw_text(content)
     message: Any = None
     with suppress(*PARSE_ERRORS):
@@ -157,6 +158,10 @@ def _refusal(status: int, content: bytes, pause_s: float | None) -> RequestFaile
     detail = f"HTTP {status}: {message if message and isinstance(message, str) else raw}"[:RAW_CHARS]
     if status == 429 or status >= 500 or status in (408, 409):
         reason = {429: Reason.RATE_LIMITED, 408: Reason.TIMEOUT}.get(status, Reason.SERVER_ERROR)
+        pause_s = None
+        with suppress(ValueError):
+            seconds = float(headers.get("Retry-After", ""))
+            pause_s = seconds if seconds >= 0 else None
         return RequestFailed(Failure(reason, detail, raw), True, pause_s, status, billable=status in _GATEWAY_TIMEOUTS)
     reason = Reason.TOO_LONG if status == 413 or _OVER_CONTEXT.search(raw) else Reason.REFUSED
     return RequestFailed(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
@@ -167,15 +172,6 @@ def raw_text(body: bytes) -> str:
     return body[: 4 * RAW_CHARS].decode("utf-8", "replace")[:RAW_CHARS]
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of the ``Retry-After`` header; None for a date."""
-    try:
-        seconds = float(headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    return seconds if seconds >= 0 else None
-
-
 def read_chat_completion(body: bytes, question: Question, max_context: int | None = None) -> Reply | Failure:
     """Return the reply to ``question`` in the body of a ``/v1/chat/completions`` response with status 200."""
     raw = raw_text(body)
@@ -183,7 +179,7 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         return Failure(Reason.UNPARSEABLE, f"the response is larger than {MAX_BODY_BYTES} bytes", raw)
     try:
         data = json.loads(body)
-        choice, counts = data["choices"][0], _dict(data.get("usage"))
+        choice, counts = data["choices"][0], data.get("usage")
         usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
             detail = f"the prompt has {usage.prompt:.0f} tokens, max_context is {max_context}"
@@ -196,15 +192,14 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
             return Failure(Reason.DECLINED, cut(str(refusal or "content_filter"), RAW_CHARS), raw)
         if not question.labels:
             thinking = str(message.get("reasoning_content") or message.get("reasoning") or "")[:THINKING_CHARS]
-            count = _dict(counts.get("completion_tokens_details")).get("reasoning_tokens")
+            count = _field(counts, "completion_tokens_details", "reasoning_tokens")
             thought = float(count) if isinstance(count, int | float) else None
             return Reply(text, truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=thought)
         first = ((choice.get("logprobs") or {}).get("content") or [{}])[0]
         listed = [(entry["token"], entry["logprob"]) for entry in first.get("top_logprobs") or ()]
         return _readout(listed, question.labels, raw, text, usage)
     except PARSE_ERRORS as error:
-        detail = f"the response is not a chat completion: {_describe_body(error, raw)}"
-        return Failure(Reason.UNPARSEABLE, detail, raw)
+        return _unreadable("a chat completion", error, raw)
 
 
 def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_cached: bool) -> list[Reply | Failure]:
@@ -218,7 +213,7 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         choices = sorted(data["choices"], key=itemgetter("index"))
         if len(choices) != count:
             raise ValueError(f"{len(choices)} choices for {count} prompts")
-        total = _usage(_dict(data.get("usage")), count, sums_cached=usage_sums_cached)
+        total = _usage(data.get("usage"), count, sums_cached=usage_sums_cached)
         usages = total.split(count) if total else [None] * count
         replies = []
         for choice, question, usage in zip(choices, questions, usages, strict=True):
@@ -226,16 +221,19 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
             replies.append(_readout(first.items(), question.labels, raw, _text(choice.get("text")), usage))
         return replies
     except PARSE_ERRORS as error:
-        detail = f"the response is not a list of completions: {_describe_body(error, raw)}"
-        return [Failure(Reason.UNPARSEABLE, detail, raw)] * count
+        return [_unreadable("a list of completions", error, raw)] * count
 
 
-def _describe_body(error: Exception, raw: str) -> str:
+def _unreadable(wanted: str, error: Exception, raw: str) -> Failure:
+    """Return the failure of a body that is not what was wanted."""
+    problem = str(error)
     if raw.lstrip().startswith("<"):
-        return "it is HTML or XML; is the URL that of an API, such as http://HOST:8000/v1?"
-    if isinstance(error, IndexError):
-        return "it has no choices"
-    return f"no field {error}" if isinstance(error, KeyError) else str(error)
+        problem = "it is HTML or XML; is the URL that of an API, such as http://HOST:8000/v1?"
+    elif isinstance(error, IndexError):
+        problem = "it has no choices"
+    elif isinstance(error, KeyError):
+        problem = f"no field {error}"
+    return Failure(Reason.UNPARSEABLE, f"the response is not {wanted}: {problem}", raw)
 
 
 def _text(content: Any) -> str:
@@ -247,18 +245,21 @@ def _text(content: Any) -> str:
     return content or ""
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _field(value: Any, *names: str) -> Any:
+    """Return a field of a field of a JSON object; None where one of them is missing, or no object."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def _usage(usage: dict[str, Any], prompts: int = 1, *, sums_cached: bool = True) -> Usage | None:
+def _usage(usage: Any, prompts: int = 1, *, sums_cached: bool = True) -> Usage | None:
     """Return the tokens that the server counted; None where a count is missing or impossible.
 
     A verdict does not need them, and a budget charges the maximum, where a count of 0 would be free. Cached tokens may
     be missing. Where they are the last prompt's alone, the prompts before it, except the first, had as many.
     """
-    reported = _dict(usage.get("prompt_tokens_details")).get("cached_tokens")
-    counts: list[Any] = [usage.get("prompt_tokens"), reported or 0, usage.get("completion_tokens")]
+    reported = _field(usage, "prompt_tokens_details", "cached_tokens")
+    counts: list[Any] = [_field(usage, "prompt_tokens"), reported or 0, _field(usage, "completion_tokens")]
     if not all(type(count) in (int, float) and 0 <= count <= _MAX_TOKENS for count in counts):
         return None
     prompt, cached, completion = (math.ceil(count) for count in counts)

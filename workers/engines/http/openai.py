@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 from structlog import get_logger
 
@@ -26,7 +26,7 @@ from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed, chat_messages
 from workers.engines.budget import max_cost
 from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
-from workers.engines.http.throttle import Breaker, Throttle
+from workers.engines.http.throttle import Throttle
 
 PROBE_PAUSE_S = 2.0
 """Seconds until a server that did not answer a probe is probed again."""
@@ -80,7 +80,7 @@ class ServerCapabilities:
     Where it ``takes_lists``, the texts of its chat template render the prompts of a list.
 
     Attributes:
-        dialect: The kind of the server, where it is known.
+        dialect: The kind of the server, where it is known; else lists are in vLLM's, ``list_dialect``.
         probed: Whether the server has named its kind.
         limit_field: Its name of the limit of new tokens.
         template_options: Whether its chat template accepts options.
@@ -89,6 +89,7 @@ class ServerCapabilities:
     def __init__(self, model: str, client: HttpClient, *, takes_lists: bool = True) -> None:
         self.takes_lists = takes_lists
         self.dialect: Dialect | None = None
+        self.list_dialect = DIALECTS["vllm"]
         self.probed = False
         self.structured_output = True
         self.limit_field = "max_tokens"
@@ -101,11 +102,6 @@ class ServerCapabilities:
         self._probe_at = 0.0
         self._templates: dict[bool, list[str]] = {}
         self._learning = asyncio.Lock()
-
-    @property
-    def list_dialect(self) -> Dialect:
-        """The server's dialect; vLLM's where it is unknown."""
-        return self.dialect or DIALECTS["vllm"]
 
     @property
     def no_thinking(self) -> dict[str, Any]:
@@ -124,6 +120,7 @@ class ServerCapabilities:
                 cards = [] if isinstance(content, RequestFailed) else json.loads(content)["data"]
                 owners = [card.get("owned_by") for card in cards if card["id"] == self.model]
                 self.dialect = DIALECTS.get(owners[0])
+                self.list_dialect = self.dialect or self.list_dialect
                 self.probed = True
             except PARSE_ERRORS:
                 self._probe_at = time.monotonic() + PROBE_PAUSE_S
@@ -153,7 +150,7 @@ class ServerCapabilities:
             template = await self._template(request)
         if template is None:
             return []
-        prompts = [_render(template, request.system, *request.turns(question)) for question in request.questions]
+        prompts = [_render(template, request, question) for question in request.questions]
         most = request.max_context
         long = [] if most is None else [one for one in prompts if len(one.encode("utf-8", "replace")) > most]
         try:  # a token is a byte or more; the server counts the tokens of a single question
@@ -161,11 +158,6 @@ class ServerCapabilities:
         except PARSE_ERRORS:
             return []
         return [] if most is not None and any(len(ids) > most for ids in counted) else prompts
-
-    def list_body(self, prompts: Sequence[str]) -> dict[str, Any]:
-        """Return the JSON body for ``prompts``."""
-        options = {"max_tokens": 1, "temperature": 0, "logprobs": self.top_logprobs}
-        return {"model": self.model, **options, **self.list_dialect.no_special_tokens, "prompt": [*prompts]}
 
     def disable_lists(self, reason: str) -> None:
         """Send no more lists."""
@@ -194,14 +186,14 @@ class ServerCapabilities:
         system, user = _PLACEHOLDERS
         rendered = await self._token_ids(chat_messages(system if request.system else "", [user]))
         text = await self._text(rendered)
-        turns = request.turns(request.questions[0])
-        expected = await self._token_ids(chat_messages(request.system, turns))
+        example = request.questions[0]
+        expected = await self._token_ids(chat_messages(request.system, [request.shared + example.text]))
         # A server that adds a text's first token itself would have it twice.
         for first_token in ("", await self._text(rendered[:1])):
             parts = _PLACEHOLDER.split(text.removeprefix(first_token))
             if parts[1::2] != (["0", "1"] if request.system else ["1"]):
                 raise ValueError("the chat template does not render the system and user texts once each")
-            if await self._token_ids(_render(parts, request.system, *turns)) == expected:
+            if await self._token_ids(_render(parts, request, example)) == expected:
                 return parts
         raise ValueError("the chat template changes the texts")
 
@@ -225,9 +217,10 @@ class ServerCapabilities:
         return json.loads(content)
 
 
-def _render(parts: list[str], system: str, user: str) -> str:
-    rendered = parts.copy()
-    rendered[1::2] = [(system, user)[int(place)] for place in parts[1::2]]
+def _render(parts: list[str], request: EngineRequest, question: Question) -> str:
+    """Return a template, its parts split by its places, with the system's text and the user's."""
+    rendered, texts = parts.copy(), (request.system, request.shared + question.text)
+    rendered[1::2] = [texts[int(place)] for place in parts[1::2]]
     return "".join(rendered)
 
 
@@ -236,6 +229,7 @@ _LOGPROBS = re.compile("log_?prob", re.IGNORECASE)
 CAPABILITIES_TTL_S = 600.0
 """How long a server's capabilities are trusted: it may have been restarted, or have been starting."""
 
+_INVALID = (400, 422)
 _RETRYABLE = (Reason.UNPARSEABLE, Reason.OUT_OF_RANGE)
 """A body that is broken or holds NaN may be whole next time; missing log-probabilities stay missing."""
 
@@ -247,16 +241,14 @@ class OpenAIEngine:
     """One request for each question, all questions at once: the server's prefix cache shares what they share.
 
     Where the server takes lists of prompts, the readouts of an `EngineRequest` are one request. Each call passes the
-    ``Throttle`` (limits and retries), the ``Breaker`` (outages) and the budget, and goes out by the ``HttpClient``.
+    ``Throttle`` (limits, retries and outages) and the budget, and goes out by the ``HttpClient``.
     """
 
     def __init__(self, model: str, endpoint: Endpoint, *, first_pause_s: float = 0.5) -> None:
         self._model = model
         self._endpoint = endpoint
         self._client = HttpClient(endpoint)
-        timeout_s = endpoint.outage_timeout_s
-        breaker = Breaker(self._client.is_alive, name=model, outage_timeout_s=timeout_s, first_pause_s=first_pause_s)
-        self.throttle = Throttle(endpoint, breaker, first_pause_s=first_pause_s)
+        self.throttle = Throttle(endpoint, self._client.is_alive, name=model, first_pause_s=first_pause_s)
         self._server = ServerCapabilities(model, self._client, takes_lists=endpoint.prompt_lists)
 
     async def ask(self, request: EngineRequest) -> Replies:
@@ -277,12 +269,16 @@ class OpenAIEngine:
 
     async def _ask_list(self, server: ServerCapabilities, request: EngineRequest, prompts: list[str]) -> Replies:
         """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
-        questions = request.questions
+        questions, kind = request.questions, server.list_dialect
+
+        def body() -> dict[str, Any]:
+            options = {"max_tokens": 1, "temperature": 0, "logprobs": server.top_logprobs}
+            return {"model": self._model, **options, **kind.no_special_tokens, "prompt": prompts}
 
         def read(content: bytes) -> Replies:
-            return read_completions(content, questions, usage_sums_cached=server.list_dialect.usage_sums_cached)
+            return read_completions(content, questions, usage_sums_cached=kind.usage_sums_cached)
 
-        outcome = await self._post("/completions", lambda: server.list_body(prompts), read, request, questions)
+        outcome = await self._post("/completions", body, read, request, questions)
         if isinstance(outcome, RequestFailed):
             if outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
                 return [outcome.failure] * len(questions)
@@ -299,11 +295,23 @@ class OpenAIEngine:
     async def _ask_one(self, request: EngineRequest, question: Question) -> Reply | Failure:
         # A server without a reasoning parser would apply the schema to the thinking, too.
         structured = self._server.structured_output and question.schema is not None and not request.thinking
-        outcome = await self._chat(request, question, structured)
-        if _is_invalid(outcome) and self._server.learn(outcome.failure.detail, request.texts(question)):
-            outcome = await self._chat(request, question, structured)
-        if _is_invalid(outcome) and structured:
-            plain = await self._chat(request, question, structured=False)
+
+        def read(content: bytes) -> Outcome:
+            reply = read_chat_completion(content, question, request.max_context)
+            if isinstance(reply, Failure):
+                return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
+            return [reply]
+
+        async def chat(structured: bool) -> Outcome:
+            body = partial(self._body, request, question, structured)
+            return await self._post("/chat/completions", body, read, request, (question,))
+
+        outcome = await chat(structured)
+        if isinstance(outcome, RequestFailed) and outcome.status in _INVALID:
+            learnt = self._server.learn(outcome.failure.detail, request.texts(question))
+            outcome = await chat(structured) if learnt else outcome
+        if isinstance(outcome, RequestFailed) and outcome.status in _INVALID and structured:
+            plain = await chat(structured=False)
             if not isinstance(plain, RequestFailed):
                 log.warning("the server refuses response_format", model=self._model, error=outcome.failure.detail)
                 self._server.structured_output = False
@@ -315,16 +323,6 @@ class OpenAIEngine:
         if question.labels and refused and _LOGPROBS.search(failure.detail):
             return replace(failure, reason=Reason.NO_LOGPROBS)
         return failure
-
-    async def _chat(self, request: EngineRequest, question: Question, structured: bool) -> Outcome:
-        def read(content: bytes) -> Outcome:
-            reply = read_chat_completion(content, question, request.max_context)
-            if isinstance(reply, Failure):
-                return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
-            return [reply]
-
-        body = partial(self._body, request, question, structured)
-        return await self._post("/chat/completions", body, read, request, (question,))
 
     async def _post(
         self,
@@ -364,7 +362,3 @@ class OpenAIEngine:
             schema = {"name": "verdict", "strict": True, "schema": question.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
-
-
-def _is_invalid(outcome: Outcome) -> TypeGuard[RequestFailed]:
-    return isinstance(outcome, RequestFailed) and outcome.status in (400, 422)

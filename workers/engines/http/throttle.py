@@ -1,4 +1,4 @@
-"""A circuit breaker: calls to a server that is down wait until it answers again.
+"""The limits of one server that all calls of an engine share, and a circuit breaker: calls wait while it is down.
 
 ::
 
@@ -32,73 +32,9 @@ FAILURE_THRESHOLD = 8
 """Failures in a row, over all calls, that open the circuit."""
 
 DOWN = (Reason.UNREACHABLE, Reason.SERVER_ERROR, Reason.TIMEOUT)
-_MAX_PROBE_PAUSE_S = 4.0
+OVERLOAD = (Reason.RATE_LIMITED, *DOWN)
 _NOT_SENT = (Reason.BUDGET, Reason.ENGINE_ERROR)
-
-log = get_logger(__name__)
-
-
-class Breaker:
-    """The circuit breaker of one server: that of the model ``name``. ``probe`` returns whether the server answers.
-
-    The first probe is after ``first_pause_s``; later pauses grow with the outage.
-    """
-
-    def __init__(
-        self, probe: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, first_pause_s: float = 0.5
-    ) -> None:
-        self._probe = probe
-        self.name = name
-        self._outage_timeout_s = outage_timeout_s
-        self._first_pause_s = first_pause_s
-        self._failures = 0
-        self._opened_at = 0.0
-        self._probe_at = 0.0
-        self._trial = asyncio.Lock()
-        self._last_error = ""
-        self.is_open = False
-
-    async def call(self, send: Send) -> Outcome:
-        """Return the outcome of ``send``, called once the server is up, or ``unavailable``."""
-        while self.is_open:
-            now = time.monotonic()
-            if now >= self._probe_at:
-                async with self._trial:
-                    if self.is_open and now >= self._probe_at:  # no other trial has ended meanwhile
-                        if await self._probe():
-                            return self._record(await send())
-                        self._postpone_probe()
-            elif (left := self._opened_at + self._outage_timeout_s - now) > 0:
-                await asyncio.sleep(min(left, self._probe_at - now))
-            else:
-                return RequestFailed(Failure(Reason.UNAVAILABLE, f"not sent, the server is down: {self._last_error}"))
-        return self._record(await send())
-
-    def _record(self, outcome: Outcome) -> Outcome:
-        if (
-            not isinstance(outcome, RequestFailed)
-            or 400 <= outcome.status < 500  # a refusal is an answer
-            or outcome.failure.reason not in (*DOWN, *_NOT_SENT)
-        ):
-            if self.is_open:
-                log.info("the judge's server answers again", model=self.name)
-            self._failures, self.is_open = 0, False
-        elif outcome.failure.reason in DOWN:
-            self._failures += 1
-            self._last_error = outcome.failure.detail
-            if self._failures >= FAILURE_THRESHOLD:
-                if not self.is_open:
-                    self.is_open, self._opened_at = True, time.monotonic()
-                    timeout_s, error = self._outage_timeout_s, self._last_error
-                    event = "the judge's server is down; calls " + ("wait" if timeout_s else "fail")
-                    log.warning(event, model=self.name, outage_timeout_s=timeout_s, error=error)
-                self._postpone_probe()
-        return outcome
-
-    def _postpone_probe(self) -> None:
-        now = time.monotonic()
-        self._probe_at = now + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, now - self._opened_at))
-
+_MAX_PROBE_PAUSE_S = 4.0
 
 _ALWAYS_WAITED_S = 30.0
 """A ``Retry-After`` up to this is waited for without an outage time, too: the server is not down."""
@@ -106,97 +42,45 @@ _ALWAYS_WAITED_S = 30.0
 _WARN_PAUSE_S = 5.0
 _MAX_BACKOFF_S = 8.0
 
-_OVERLOAD = (Reason.RATE_LIMITED, *DOWN)
-
-
-class AdaptiveConcurrency:
-    """A limit of calls in progress (``async with``), at most ``maximum``: additive increase, multiplicative decrease.
-
-    It starts at the maximum; each round of successful calls adds one, a round with an overloaded call halves it.
-    """
-
-    def __init__(self, maximum: int) -> None:
-        self._maximum = maximum
-        self._limit = float(maximum)
-        self._halved_at = float("-inf")
-        self._semaphore = asyncio.Semaphore(maximum)
-        self._surplus = 0  # permits over the limit, withdrawn as they come back
-
-    @property
-    def limit(self) -> int:
-        """The current limit."""
-        return int(self._limit)
-
-    async def __aenter__(self) -> None:
-        await self._semaphore.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._release()
-
-    def succeeded(self) -> None:
-        """Count a successful call."""
-        before = self.limit
-        self._limit = min(self._maximum, self._limit + 1 / self._limit)
-        if self.limit > before:
-            self._release()
-
-    def overloaded(self, began: float) -> None:
-        """Count a call that failed under load; one that ``began`` before the last halving says nothing of the limit."""
-        if began >= self._halved_at:
-            before = self.limit
-            self._halved_at = time.monotonic()
-            self._limit = max(1.0, self._limit / 2)
-            self._surplus += before - self.limit
-
-    def _release(self) -> None:
-        if self._surplus:
-            self._surplus -= 1
-        else:
-            self._semaphore.release()
-
-
-class RateLimiter:
-    """At most ``maximum`` calls started within any ``period_s``, first come first served.
-
-    A leaky bucket, as in aiolimiter, would let twice the maximum through in its first period.
-    """
-
-    def __init__(self, maximum: int, period_s: float = 60.0) -> None:
-        self._period_s = period_s
-        self._started: deque[float] = deque([float("-inf")] * maximum, maxlen=maximum)
-        self._turn = asyncio.Lock()
-
-    async def start(self) -> None:
-        """Wait until a call may start."""
-        async with self._turn:
-            while (left := self._started[0] + self._period_s - time.monotonic()) > 0:
-                await asyncio.sleep(left)
-            self._started.append(time.monotonic())
+log = get_logger(__name__)
 
 
 class Throttle:
-    """The limits that all calls of one engine share. Waiting uses up none of a call's retries.
+    """Waits, retries and the breaker of the server of the model ``name``. Waiting uses up none of a call's retries.
 
-    All calls wait for a ``Retry-After`` of at most the endpoint's ``outage_timeout_s``; a longer one fails its call.
-    ``first_pause_s`` is the pause before a call's first retry; it is doubled for each further one.
+    Calls in progress are limited by additive increase and multiplicative decrease: at first the endpoint's
+    ``concurrency`` and never more; each round of successful calls adds one, a round with an overloaded call halves it.
+    At most ``requests_per_minute`` calls start within any minute, first come first served; a leaky bucket, as in
+    aiolimiter, would let twice as many through in its first minute. All calls wait for a ``Retry-After`` of at most the
+    endpoint's ``outage_timeout_s``; a longer one fails its call.
+
+    ``probe`` returns whether the server answers. ``first_pause_s`` is the pause before a call's first retry, doubled
+    for each further one, and that before the first probe; later ones grow with the outage.
     """
 
-    def __init__(self, endpoint: Endpoint, breaker: Breaker, *, first_pause_s: float) -> None:
-        self.concurrency = AdaptiveConcurrency(endpoint.concurrency)
-        self._breaker = breaker
-        self._max_retries = endpoint.max_retries
-        self._price = endpoint.price
-        self._first_pause_s = first_pause_s
+    def __init__(
+        self, endpoint: Endpoint, probe: Callable[[], Awaitable[bool]], *, name: str, first_pause_s: float = 0.5
+    ) -> None:
+        self._endpoint, self._probe, self._name, self._first_pause_s = endpoint, probe, name, first_pause_s
         self._max_pause_s = max(endpoint.outage_timeout_s, _ALWAYS_WAITED_S)
-        self._paused_until = 0.0
-        self._requests = RateLimiter(endpoint.requests_per_minute) if endpoint.requests_per_minute else None
+        self.limit = float(endpoint.concurrency)
+        self._halved_at = self._paused_until = float("-inf")
+        self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._surplus = 0  # slots over the limit, withdrawn as they come back
+        self._started = deque([float("-inf")] * (per_minute := endpoint.requests_per_minute or 0), per_minute)
+        self._turn, self._trial = asyncio.Lock(), asyncio.Lock()
+        self.is_open = False
+        self._failures, self._opened_at, self._probe_at, self._last_error = 0, 0.0, 0.0, ""
 
     async def call(self, send: Send, max_cost: float) -> Outcome:
         """Return the outcome of ``send``, a call that costs at most ``max_cost``, with the endpoint's retries."""
-        for attempt in range(self._max_retries + 1):
-            async with self.concurrency:
-                outcome = await self._breaker.call(lambda: self._limited(send, max_cost))
-            if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._max_retries:
+        for attempt in range(self._endpoint.max_retries + 1):
+            await self._slots.acquire()
+            try:
+                outcome = await self._when_up(send, max_cost)
+            finally:
+                self._release()
+            if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._endpoint.max_retries:
                 break
             if (wait_s := outcome.retry_after_s or 0.0) > self._max_pause_s:
                 detail = cut(f"{outcome.failure.detail}; Retry-After: {wait_s:g} s", RAW_CHARS)
@@ -206,21 +90,86 @@ class Throttle:
                 await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
         return outcome
 
-    async def _limited(self, send: Send, max_cost: float) -> Outcome:
-        while (left := self._paused_until - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-        if self._requests:
-            await self._requests.start()
-        began = time.monotonic()
-        outcome = await charge(send, max_cost, self._price)
-        if not isinstance(outcome, RequestFailed):
-            self.concurrency.succeeded()
-        elif outcome.failure.reason in _OVERLOAD:
-            self.concurrency.overloaded(began)
-            if (pause_s := outcome.retry_after_s or 0.0) <= self._max_pause_s:
-                now, error = time.monotonic(), outcome.failure.detail
-                if pause_s >= _WARN_PAUSE_S and now >= self._paused_until:
-                    name = self._breaker.name
-                    log.warning("the judge's server limits calls; they wait", model=name, seconds=pause_s, error=error)
-                self._paused_until = max(self._paused_until, now + pause_s)
+    def _release(self) -> None:
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            self._slots.release()
+
+    async def _when_up(self, send: Send, max_cost: float) -> Outcome:
+        """Return the outcome of ``send``, called once the server is up, or ``unavailable``."""
+        while self.is_open:
+            now = time.monotonic()
+            if now >= self._probe_at:
+                async with self._trial:
+                    if self.is_open and now >= self._probe_at:  # no other trial has ended meanwhile
+                        if await self._probe():
+                            return await self._sent(send, max_cost)
+                        self._postpone_probe()
+            elif (left := self._opened_at + self._endpoint.outage_timeout_s - now) > 0:
+                await asyncio.sleep(min(left, self._probe_at - now))
+            else:
+                return RequestFailed(Failure(Reason.UNAVAILABLE, f"not sent, the server is down: {self._last_error}"))
+        return await self._sent(send, max_cost)
+
+    async def _sent(self, send: Send, max_cost: float) -> Outcome:
+        """Send a call when neither a pause nor the rate holds it back, and learn from its outcome."""
+        async with self._turn:
+            while True:
+                minute_ends = self._started[0] + 60.0 if self._started else 0.0
+                if (left := max(self._paused_until, minute_ends) - time.monotonic()) <= 0:
+                    break
+                await asyncio.sleep(left)
+            self._started.append(began := time.monotonic())
+        outcome = await charge(send, max_cost, self._endpoint.price)
+        overload = outcome if isinstance(outcome, RequestFailed) and outcome.failure.reason in OVERLOAD else None
+        if overload and (pause_s := overload.retry_after_s or 0.0) <= self._max_pause_s:
+            now, error = time.monotonic(), overload.failure.detail
+            if pause_s >= _WARN_PAUSE_S and now >= self._paused_until:
+                log.warning(
+                    "the judge's server limits calls; they wait", model=self._name, seconds=pause_s, error=error
+                )
+            self._paused_until = max(self._paused_until, now + pause_s)
+        self.adapt(outcome, began)
+        self.watch(outcome)
         return outcome
+
+    def adapt(self, outcome: Outcome, began: float) -> None:
+        """Change the limit of calls in progress by the outcome of a call.
+
+        An overload of a call that ``began`` before the last halving says nothing of the limit.
+        """
+        before = int(self.limit)
+        if not isinstance(outcome, RequestFailed):
+            self.limit = min(self._endpoint.concurrency, self.limit + 1 / self.limit)
+            if int(self.limit) > before:
+                self._release()
+        elif outcome.failure.reason in OVERLOAD and began >= self._halved_at:
+            self._halved_at = time.monotonic()
+            self.limit = max(1.0, self.limit / 2)
+            self._surplus += before - int(self.limit)
+
+    def watch(self, outcome: Outcome) -> None:
+        """Open or close the circuit by the outcome of a call. One that was not sent says nothing of the server."""
+        if (
+            not isinstance(outcome, RequestFailed)
+            or 400 <= outcome.status < 500  # a refusal is an answer
+            or outcome.failure.reason not in (*DOWN, *_NOT_SENT)
+        ):
+            if self.is_open:
+                log.info("the judge's server answers again", model=self._name)
+            self._failures, self.is_open = 0, False
+        elif outcome.failure.reason in DOWN:
+            self._failures += 1
+            self._last_error = outcome.failure.detail
+            if self._failures >= FAILURE_THRESHOLD:
+                if not self.is_open:
+                    self.is_open, self._opened_at = True, time.monotonic()
+                    timeout_s, error = self._endpoint.outage_timeout_s, self._last_error
+                    event = "the judge's server is down; calls " + ("wait" if timeout_s else "fail")
+                    log.warning(event, model=self._name, outage_timeout_s=timeout_s, error=error)
+                self._postpone_probe()
+
+    def _postpone_probe(self) -> None:
+        now = time.monotonic()
+        self._probe_at = now + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, now - self._opened_at))

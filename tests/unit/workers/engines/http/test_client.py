@@ -15,7 +15,7 @@ from tests import scripted_server as server
 from tests.scripted_server import ScriptedReply, error, labels
 from tests.unit.workers.engines.requests import YES_NO, ask_at, failure_of, one
 from workers.engines.base import EngineRequest, Failure, Reply
-from workers.engines.http.client import MAX_BODY_BYTES, retry_after
+from workers.engines.http.client import MAX_BODY_BYTES, refusal
 from workers.engines.http.openai import OpenAIEngine
 
 
@@ -125,4 +125,4 @@ def test_server_without_http_is_unreachable() -> None:
 
 @pytest.mark.parametrize(("given", "seconds"), [("0.3", 0.3), ("-1", None), ("soon", None), ("nan", None), ("", None)])
 def test_retry_after_parses_seconds(given: str, seconds: float | None) -> None:
-    assert retry_after({"Retry-After": given}) == seconds
+    assert refusal(429, b"", {"Retry-After": given}).retry_after_s == seconds

@@ -16,44 +16,54 @@ from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.unit.workers.engines.requests import ask_at
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
 from workers.engines.http import throttle
-from workers.engines.http.throttle import AdaptiveConcurrency, Breaker, RateLimiter, Throttle
+from workers.engines.http.throttle import Throttle
 
 
 def readouts(count: int) -> EngineRequest:
     return EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(count)))
 
 
+OVERLOADED = RequestFailed(Failure(Reason.RATE_LIMITED), status=429)
+
+
+async def alive() -> bool:
+    return True
+
+
+def throttle_of(concurrency: int, **fields: Any) -> Throttle:
+    endpoint = Endpoint(concurrency=concurrency, **fields)
+    return Throttle(endpoint, alive, name="m", first_pause_s=0.001)
+
+
 def test_concurrency_halves_once_a_round_and_recovers() -> None:
-    concurrency = AdaptiveConcurrency(64)
+    limits = throttle_of(64)
     began = time.monotonic()
     for _ in range(64):
-        concurrency.overloaded(began)
-    assert concurrency.limit == 32
+        limits.adapt(OVERLOADED, began)
+    assert int(limits.limit) == 32
     for _ in range(10):
-        concurrency.overloaded(time.monotonic())
-    assert concurrency.limit == 1
+        limits.adapt(OVERLOADED, time.monotonic())
+    assert int(limits.limit) == 1
     for _ in range(10_000):
-        concurrency.succeeded()
-    assert concurrency.limit == 64
+        limits.adapt([], began)
+    assert int(limits.limit) == 64
 
 
 def test_concurrency_never_exceeds_a_limit_that_moves() -> None:
     async def run() -> tuple[int, int]:
-        concurrency, busy, most = AdaptiveConcurrency(8), 0, {True: 0, False: 0}
+        limits, busy, sent, most = throttle_of(8, max_retries=0), 0, 0, {True: 0, False: 0}
 
-        async def call(number: int) -> None:
-            nonlocal busy
-            async with concurrency:
-                busy += 1
-                early = number <= 20  # those that began before the halving may still be in progress
-                most[early] = max(most[early], busy)
-                if number == 8:
-                    concurrency.overloaded(time.monotonic())
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                busy -= 1
+        async def send() -> RequestFailed:
+            nonlocal busy, sent
+            busy, sent, number = busy + 1, sent + 1, sent
+            early = number < 20  # those that began before the halving may still be in progress
+            most[early] = max(most[early], busy)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            busy -= 1
+            return OVERLOADED if number == 7 else RequestFailed(Failure(Reason.REFUSED), status=400)
 
-        await asyncio.gather(*(call(number) for number in range(100)))
+        await asyncio.gather(*(limits.call(send, 0.0) for _ in range(100)))
         return most[True], most[False]
 
     assert asyncio.run(run()) == (8, 4)
@@ -75,13 +85,18 @@ def simulated_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("simulated_clock")
 def test_rate_limiter_holds_in_any_period() -> None:
     async def run() -> list[float]:
-        limiter, starts = RateLimiter(5, period_s=1.0), []
-        for _ in range(12):
-            await limiter.start()
+        starts: list[float] = []
+
+        async def send() -> Replies:
             starts.append(throttle.time.monotonic())
+            return []
+
+        limits = throttle_of(64, requests_per_minute=5)
+        for _ in range(12):
+            await limits.call(send, 0.0)
         return starts
 
-    assert asyncio.run(run()) == [0.0] * 5 + [1.0] * 5 + [2.0] * 2
+    assert asyncio.run(run()) == [0.0] * 5 + [60.0] * 5 + [120.0] * 2
 
 
 @pytest.mark.parametrize(("retry_after_s", "sent"), [(60.0, 1), (0.01, 4)])
@@ -98,23 +113,15 @@ def test_throttle_pauses_all_calls_for_retry_after(retry_after_s: float, sent: i
             return RequestFailed(Failure(Reason.RATE_LIMITED), retry=True, retry_after_s=retry_after_s, status=429)
         return [Reply("Yes")]
 
-    async def alive() -> bool:
-        return True
-
     async def run() -> None:
-        breaker = Breaker(alive, name="m", outage_timeout_s=0)
-        throttle = Throttle(Endpoint(concurrency=1, max_retries=1), breaker, first_pause_s=0.001)
-        calls = [asyncio.create_task(throttle.call(send, 0.0)) for _ in range(3)]
+        limits = throttle_of(1, max_retries=1)
+        calls = [asyncio.create_task(limits.call(send, 0.0)) for _ in range(3)]
         _, waiting = await asyncio.wait(calls, timeout=0.2 if sent == 1 else 20)
         for call in waiting:
             call.cancel()
 
     asyncio.run(run())
     assert count == sent
-
-
-async def _alive() -> bool:
-    return True
 
 
 def throttled(*retry_after_s: float, calls: int = 1, **fields: Any) -> list[Any]:
@@ -127,10 +134,8 @@ def throttled(*retry_after_s: float, calls: int = 1, **fields: Any) -> list[Any]
         return RequestFailed(Failure(Reason.RATE_LIMITED, "HTTP 429"), True, seconds, 429)
 
     async def run() -> list[Any]:
-        endpoint = Endpoint(concurrency=1, **fields)
-        breaker = Breaker(_alive, name="m", outage_timeout_s=endpoint.outage_timeout_s)
-        throttle = Throttle(endpoint, breaker, first_pause_s=0.001)
-        return await asyncio.gather(*(throttle.call(send, 0.0) for _ in range(calls)))
+        limits = throttle_of(1, **fields)
+        return await asyncio.gather(*(limits.call(send, 0.0) for _ in range(calls)))
 
     return asyncio.run(run())
 
