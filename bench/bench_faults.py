@@ -25,7 +25,7 @@ from rubricsvc.core.audit import Rate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_test import ExampleTest, FaultReport
+from rubricsvc.core.rubric_analysis import ExampleTest, FaultReport
 from rubricsvc.formats import InputFile, load, stream
 from rubricsvc.stats.intervals import rate
 from workers.authoring.planted_faults import RubricTester, catch_faults, fault_report, faults_by_rule, good_examples

@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 
 from rubricsvc.core.audit import Audit, Deviation, Measure, Rate, Repeatability, SuiteResult
-from rubricsvc.core.calibration import Calibration, Curve
+from rubricsvc.core.judge import Calibration, Curve
 from rubricsvc.core.passport import (
     Ablation,
     Agreement,

@@ -52,7 +52,7 @@ from workers import checks
 
 if TYPE_CHECKING:
     from rubricsvc.core.audit import Rate
-    from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, TestOutcome
+    from rubricsvc.core.rubric_analysis import CriterionFaults, ExampleTest, FaultReport, RubricTest, TestOutcome
     from workers.authoring.proposals import Proposal
 
 Names = list[str] | None

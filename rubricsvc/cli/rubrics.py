@@ -37,9 +37,8 @@ from rubricsvc.cli.rubric_targets import find_stored, target_of
 from rubricsvc.cli.service import database, local, service
 from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method
 from rubricsvc.core.judge import Sampling
-from rubricsvc.core.rubric import Criterion, Source
+from rubricsvc.core.rubric import Criterion, RubricExample, Source
 from rubricsvc.core.rubric_analysis import FitTo, Signs
-from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InputFile, Record, writing

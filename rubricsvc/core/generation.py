@@ -153,23 +153,6 @@ class Provenance(Value):
     gate: GateFindings | None = Field(default=None, description="Findings of the gate; null without one.")
 
 
-class GenerationSummary(Value):
-    """Results of a job that generates rubrics, so far."""
-
-    prompts: int = Field(description="Prompts of the job.")
-    rubrics: int = Field(description="Prompts that have a rubric.")
-    drafts: int = Field(description="Rubrics that are drafts: refused by the gate, or not reviewed yet.")
-    refused_by: dict[str, int] = Field(description="Rubrics that the gate refused, by reason.")
-    checks: int = Field(description="Criteria that a check decides.")
-    negatives: int = Field(description="Criteria with a negative weight.")
-    empty_reward_max: float | None = Field(description="Highest reward of an empty completion; null: not measured.")
-    repairs: int = Field(description="Times that a reply was sent back.")
-    redraws: int = Field(description="Further samples of prompts whose reply was no rubric.")
-    reasons: dict[str, int] = Field(description="Prompts without a rubric, by reason.")
-    cost: float | None = Field(description="US dollars; null if the judge has no price.")
-    asked_again: int = Field(description="Questions that were asked again although a reply had been stored.")
-
-
 @dataclass(frozen=True)
 class Contrast:
     """Completions of one prompt of different quality, the best and the worst first."""

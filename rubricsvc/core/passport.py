@@ -9,8 +9,7 @@ from pydantic import Field, JsonValue
 
 from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.base import Text, Title, UnitInterval, Value
-from rubricsvc.core.calibration import Calibration
-from rubricsvc.core.judge import Judge, Mode
+from rubricsvc.core.judge import Calibration, Judge, Mode
 from rubricsvc.errors import InvalidError
 
 Measure = Literal["auroc", "macro_auroc", "accuracy", "brier", "ece", "pairwise_accuracy", "spearman"]

@@ -17,8 +17,7 @@ from rubricsvc.core.formulas import (
     absolute_weights,
     formula_for,
 )
-from rubricsvc.core.rubric import Criterion, Rubric, scale_values
-from rubricsvc.core.rubric_example import ROUNDING
+from rubricsvc.core.rubric import ROUNDING, Criterion, Rubric, scale_values
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import cut
 

@@ -1,13 +1,21 @@
-"""What stored verdicts and labels say about a rubric: its criteria, and weights fitted to people."""
+"""What was measured of a rubric, with stored verdicts and labels, and by its own tests; weights fitted to people.
+
+What the judge could not be asked about in a test is *not measured* (``passed`` or ``caught`` is None): it neither
+passes nor fails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
 
-from rubricsvc.core.base import Value
+from rubricsvc.core.audit import Rate
+from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.rubric import NumberRange
+from rubricsvc.core.verdict import StorableText
 
 Action = Literal["retire", "reweigh", "sharpen", "check"]
 
@@ -125,3 +133,100 @@ class WeightFit(Value):
     held_out: tuple[HeldOut, ...]
     gain: dict[str, Estimate] = Field(description="Fitted less current, on the same held-out rows.")
     saved: str | None = Field(default=None, description="The new version, if it was stored.")
+
+
+TestOutcome = Literal["passed", "failed", "unmeasured"]
+
+
+class VerdictTest(Value):
+    """One verdict of an example beside the expected one."""
+
+    criterion: str = Field(description="Key of the criterion.")
+    expected: NumberRange = Field(description="Values that pass.")
+    found: UnitInterval | None = Field(default=None, description="Value of the verdict; null if there is none.")
+    passed: bool | None = Field(description="Whether it is as expected; null if it was not measured.")
+    reason: StorableText | None = Field(default=None, description="Why there is no value.")
+
+
+class ExampleTest(Value):
+    """One example: its verdicts and its reward beside the expected ones."""
+
+    example: str = Field(description="Key of the example.")
+    verdicts: tuple[VerdictTest, ...] = Field(default=(), description="Expected verdicts, beside those found.")
+    expected_reward: NumberRange | None = Field(default=None, description="Rewards that pass; null: any.")
+    reward: float | None = Field(default=None, description="Reward; null if there is none, or none is expected.")
+    null_reason: StorableText | None = Field(default=None, description="Why there is no reward.")
+    reward_passed: bool | None = Field(default=None, description="Whether it is as expected; null if not measured.")
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether all of it is as expected; None if something was not measured, and nothing failed."""
+        reward = [self.reward_passed] if self.expected_reward is not None else []
+        return all_passed([*(one.passed for one in self.verdicts), *reward])
+
+
+class FaultTest(Value):
+    """A good completion with one fault, under the criterion that should notice it."""
+
+    example: str = Field(description="Key of the example into which it was planted.")
+    criterion: str = Field(description="Key of the criterion.")
+    kind: str = Field(description="How it was made: deleted, negated, number, name, …, planted, check, written.")
+    text: StorableText = Field(description="Text with the fault.")
+    found: UnitInterval | None = Field(default=None, description="Value of the verdict; null if there is none.")
+    caught: bool | None = Field(description="Whether the verdict is worse than expected; null if not measured.")
+    reason: StorableText | None = Field(default=None, description="Why there is no value.")
+
+
+class CriterionFaults(Value):
+    """How many of the faults against one criterion were caught, and how often it sees one where there is none."""
+
+    criterion: str = Field(description="Key of the criterion.")
+    caught: Rate = Field(description="Faults that were caught.")
+    noticed: Rate = Field(description="Of those planted where the judge saw no fault before, the caught ones.")
+    false_alarms: Rate = Field(description="Good completions without a fault in which the judge saw one.")
+    unmeasured: int = Field(default=0, description="Verdicts that failed.")
+    skipped: str | None = Field(default=None, description="Why no fault was planted.")
+
+
+class FaultReport(Value):
+    """Planted faults by criterion, and all of them together."""
+
+    criteria: tuple[CriterionFaults, ...] = Field(description="Figures of each criterion.")
+    caught: Rate = Field(description="Faults that were caught, of all criteria.")
+    noticed: Rate = Field(description="Of those planted where the judge saw no fault before, the caught ones.")
+    false_alarms: Rate = Field(description="False alarms, of all criteria.")
+    faults: tuple[FaultTest, ...] = Field(description="Every fault.")
+    min_catch: UnitInterval | None = Field(default=None, description="Least catch rate of each criterion that passes.")
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether each criterion reaches ``min_catch``; None if some fault was not measured. Without it, True."""
+        if self.min_catch is None:
+            return True
+        rates = [one.caught.value for one in self.criteria]
+        if any(rate is not None and rate < self.min_catch for rate in rates):
+            return False
+        return None if any(one.unmeasured for one in self.criteria) or not self.caught.n else True
+
+
+class RubricTest(Value):
+    """The tests of one rubric version by one judge."""
+
+    judge: str = Field(description="Name of the judge.")
+    judge_digest: str = Field(description="SHA-256 of the judge.")
+    rubric_digest: str = Field(description="SHA-256 of the rubric.")
+    examples: tuple[ExampleTest, ...] = Field(description="Examples, in their order.")
+    faults: FaultReport | None = Field(default=None, description="Planted faults; null: none were planted.")
+
+    @property
+    def outcome(self) -> TestOutcome:
+        """Whether all of it passed; failed if anything did; else unmeasured if anything was not measured."""
+        parts = [one.passed for one in self.examples]
+        passed = all_passed([*parts, self.faults.passed] if self.faults else parts)
+        return "unmeasured" if passed is None else "passed" if passed else "failed"
+
+
+def all_passed(parts: Iterable[bool | None]) -> bool | None:
+    """Return False if any part failed, else None if any was not measured, else True."""
+    found = set(parts)
+    return False if False in found else None if None in found else True

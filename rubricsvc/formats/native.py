@@ -18,8 +18,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric, example_errors, level_value
-from rubricsvc.core.rubric_example import MAX_EXAMPLES, RubricExample
+from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors, level_value
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import input_file

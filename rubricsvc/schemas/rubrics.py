@@ -11,7 +11,7 @@ from rubricsvc.core.base import Name, Text, Value
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_test import RubricTest, TestOutcome
+from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
 from rubricsvc.core.states import ReviewAction, RubricOrigin, RubricState
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import Id

@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
-from rubricsvc.core.calibration import Calibration
-from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.judge import Calibration, Endpoint, Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.rubric import Binary, Check, Criterion, Numeric, Ordinal, Rubric
-from rubricsvc.core.rubric_example import RubricExample
+from rubricsvc.core.rubric import Binary, Check, Criterion, Numeric, Ordinal, Rubric, RubricExample
 from rubricsvc.errors import cut
 from rubricsvc.services.comparing import match_criteria
 

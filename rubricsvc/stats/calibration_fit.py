@@ -16,7 +16,7 @@ from scipy.special import expit, logit, xlogy
 from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
-from rubricsvc.core.calibration import MIN_DISTANCE, Curve, Method, family
+from rubricsvc.core.judge import MIN_DISTANCE, Curve, Method, family
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import brier, expected_calibration_error

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval, t_quantile
 from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.student import t_quantile
 from rubricsvc.stats.intervals import Floats, Ints, wilson
 from rubricsvc.stats.reward_variance import contribution_matrix
 

@@ -20,8 +20,7 @@ from math import fsum, inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rubricsvc.core.estimate import MIN_CLUSTERS
-from rubricsvc.core.student import p_above_zero
+from rubricsvc.core.estimate import MIN_CLUSTERS, p_above_zero
 from rubricsvc.schemas.runs import REWARD
 
 

@@ -13,8 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, no_interval
-from rubricsvc.core.student import t_quantile
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, no_interval, t_quantile
 from rubricsvc.stats.intervals import Floats
 
 Score = float | None

@@ -11,7 +11,7 @@ from math import sqrt
 from statistics import fmean, variance
 from typing import Any, NamedTuple
 
-from rubricsvc.core.student import p_above_zero
+from rubricsvc.core.estimate import p_above_zero
 from rubricsvc.schemas.runs import Alarm
 from rubricsvc.stats.divergence import first_divergence
 

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Select, case, func, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import NO_RUBRIC, GenerationSummary
-from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.generation import NO_RUBRIC
+from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
 from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.states import APPROVED

@@ -19,7 +19,7 @@ from rubricsvc.core.generation import Provenance
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_test import RubricTest
+from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
 from rubricsvc.store.base import add_new, batched, find, id_of, missing, name_of, page_of

@@ -16,7 +16,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_test import RubricTest, TestOutcome
+from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
 from rubricsvc.core.states import APPROVED, RubricState, RunState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict

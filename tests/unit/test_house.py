@@ -111,16 +111,16 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 4_630,
+    "rubricsvc/core": 4_405,
     "rubricsvc/stats": 2_930,
     "rubricsvc/formats": 3_000,
-    "rubricsvc/graders": 520,
-    "rubricsvc/lint": 750,
+    "rubricsvc/graders": 512,
+    "rubricsvc/lint": 742,
     "rubricsvc/collections": 1_510,
     "rubricsvc/store": 4_650,
     "rubricsvc/schemas": 1_660,
     "rubricsvc/services": 6_080,
-    "rubricsvc/client": 910,
+    "rubricsvc/client": 907,
     "rubricsvc/cli": 5_100,
     "rubricsvc": 36_110,
     "workers/engines": 2_850,

@@ -18,8 +18,7 @@ import torch
 from safetensors import SafetensorError
 
 from rubricsvc.core.audit import Audit, Repeatability
-from rubricsvc.core.calibration import Calibration
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Calibration, Judge
 from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.passport import (
     TRAINED,

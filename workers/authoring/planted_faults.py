@@ -18,9 +18,8 @@ from rubricsvc.core.audit import Rate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
-from rubricsvc.core.rubric import Binary, Check, Criterion, Rubric, nearest_level
-from rubricsvc.core.rubric_example import NumberRange, RubricExample
-from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
+from rubricsvc.core.rubric import Binary, Check, Criterion, NumberRange, Rubric, RubricExample, nearest_level
+from rubricsvc.core.rubric_analysis import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.lint.duplicates import content_words

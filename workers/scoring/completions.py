@@ -15,10 +15,22 @@ from functools import partial
 from itertools import chain
 from statistics import fmean, pstdev
 
-from rubricsvc.core.comparison import align_scores, orders_disagree, overlapping_parts, pairings, top_n, win_rate
 from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge, Voting
-from rubricsvc.core.panel import aggregate, as_votes, is_confident, mean_known, resolve_cascade, total_usage
+from rubricsvc.core.panel import (
+    aggregate,
+    align_scores,
+    as_votes,
+    is_confident,
+    mean_known,
+    orders_disagree,
+    overlapping_parts,
+    pairings,
+    resolve_cascade,
+    top_n,
+    total_usage,
+    win_rate,
+)
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from rubricsvc.core.calibration import family
 from rubricsvc.core.fingerprint import QuestionSet, digest
-from rubricsvc.core.judge import Judge, Voting
+from rubricsvc.core.judge import Judge, Voting, family
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.core.rubric_example import NumberRange
-from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
+from rubricsvc.core.rubric import NumberRange
+from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.services.validators import Validators
 from rubricsvc.store import keys, rubrics
 from rubricsvc.store.session import Database

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rubricsvc.core.comparison import (
+from rubricsvc.core.estimate import MIN_CLUSTERS, mean_estimate, ratio_estimate, t_quantile, t_tail
+from rubricsvc.core.panel import (
     ANCHORS,
     align_scores,
     overlapping_parts,
@@ -18,11 +19,9 @@ from rubricsvc.core.comparison import (
     top_n,
     win_rate,
 )
-from rubricsvc.core.estimate import MIN_CLUSTERS, mean_estimate, ratio_estimate
 from rubricsvc.core.reward import contributions
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.shingles import containment, copy_groups, shingles
-from rubricsvc.core.student import t_quantile, t_tail
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
 
 

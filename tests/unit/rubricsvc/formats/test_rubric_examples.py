@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_example import NumberRange
+from rubricsvc.core.rubric import NumberRange, Rubric
 from rubricsvc.formats import InvalidFileError, Record, load
 from rubricsvc.formats.writing import plain, write_text
 from workers.scoring.questions import questions_of

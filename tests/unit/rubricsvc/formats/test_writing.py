@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Check, Criterion, Level, Numeric, Ordinal, Rubric
-from rubricsvc.core.rubric_example import NumberRange, RubricExample
+from rubricsvc.core.rubric import Check, Criterion, Level, NumberRange, Numeric, Ordinal, Rubric, RubricExample
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import Record, dump, load
 from rubricsvc.formats.writing import WRITERS

@@ -9,9 +9,8 @@ import pytest
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.rubric_example import NumberRange, RubricExample
-from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
+from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
+from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.schemas import NewItem, NewJob

@@ -9,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import expit, logit
 
-from rubricsvc.core.calibration import Calibration, Curve, family
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Calibration, Curve, Judge, family
 from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion, Numeric
 from rubricsvc.core.verdict import Verdict

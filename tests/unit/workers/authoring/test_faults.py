@@ -5,9 +5,8 @@ from __future__ import annotations
 from io import BytesIO
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.rubric_example import NumberRange, RubricExample
-from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
+from rubricsvc.core.rubric import Criterion, NumberRange, Rubric, RubricExample
+from rubricsvc.core.rubric_analysis import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
 from rubricsvc.formats import InputFile, stream
 from rubricsvc.stats.intervals import rate
 from tests.tested_rubric import RUBRIC

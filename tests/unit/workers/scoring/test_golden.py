@@ -9,9 +9,8 @@ import asyncio
 
 import pytest
 
-from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.judge import Comparison, Judge, Sampling, Thinking, TrajectoryOptions, Voting
+from rubricsvc.core.judge import Calibration, Comparison, Curve, Judge, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import (
     Check,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.calibration import Calibration, Curve
-from rubricsvc.core.judge import Endpoint, Judge, Voting
+from rubricsvc.core.judge import Calibration, Curve, Endpoint, Judge, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.calibration import Calibration, Curve
-from rubricsvc.core.judge import Comparison, Judge, Voting
+from rubricsvc.core.judge import Calibration, Comparison, Curve, Judge, Voting
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Group, Numeric, Rubric, Turn
 from workers import judges
