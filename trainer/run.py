@@ -758,7 +758,7 @@ def read_config(out: Path) -> dict[str, Any]:
     """
     path = out / "config.json"
     if not path.is_file():
-        raise NotFoundError(f"no training run in {out}", hint="`rubricsvc runs list` has ids and folders")
+        raise NotFoundError(f"no training run in {out}", hint="`rubricsvc runs show` has ids and folders")
     try:
         content: dict[str, Any] = json.loads(path.read_bytes())
         content["steps"] += 0  # fails unless it is a number

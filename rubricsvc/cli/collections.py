@@ -72,32 +72,28 @@ def add(
     show(info._asdict() | {"skipped": faults.count}, as_json)
 
 
-@app.command("list")
-def list_(as_json: Json = False) -> None:
-    """List collections."""
-    from rubricsvc import collections
-
-    folder, rows = get_settings().collections_dir, []
-    for name in collections.names(folder):
-        try:
-            with collections.open_collection(folder, name) as collection:
-                rows.append(collection.info._asdict())
-        except RubricsvcError as error:
-            echo(f"warning: left out: {error}; {error.hint}")
-    empty = "no collections; add one with `rubricsvc collections add NAME PATH`"
-    show_list((row if as_json else row | {"digest": row["digest"][:12]} for row in rows), as_json, empty=empty)
-
-
 @app.command("show")
 def show_(
-    name: Name,
+    name: Annotated[str | None, typer.Argument(help="Name.", show_default="list collections")] = None,
     document: Annotated[str | None, typer.Argument(help="Id of a document.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a collection, or one of its documents with its links."""
-    from rubricsvc.collections import open_collection
+    """Show a collection, or one of its documents with its links; or list collections."""
+    from rubricsvc import collections
 
-    with open_collection(get_settings().collections_dir, name) as collection:
+    folder = get_settings().collections_dir
+    if name is None:
+        rows = []
+        for one in collections.names(folder):
+            try:
+                with collections.open_collection(folder, one) as collection:
+                    rows.append(collection.info._asdict())
+            except RubricsvcError as error:
+                echo(f"warning: left out: {error}; {error.hint}")
+        empty = "no collections; add one with `rubricsvc collections add NAME PATH`"
+        show([row if as_json else row | {"digest": row["digest"][:12]} for row in rows], as_json, empty=empty)
+        return
+    with collections.open_collection(folder, name) as collection:
         if document is None:
             show(collection.info._asdict(), as_json)
             return

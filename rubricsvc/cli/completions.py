@@ -173,18 +173,19 @@ def import_(
     import_and_report(file, query, as_json, kinds=(RECORDS, COMPLETIONS), with_rubrics=False)
 
 
-@command(app, "list")
-def list_(query: CompletionFilters, prompt_id: PromptFilter = None, as_json: Json = False) -> None:
-    """List completions."""
+@command(app, "show")
+def show_(
+    query: CompletionFilters,
+    completion_id: Annotated[int | None, typer.Argument(help="Id.", show_default="list completions")] = None,
+    prompt_id: PromptFilter = None,
+    as_json: Json = False,
+) -> None:
+    """Show one completion, or list completions."""
     empty = "no completions; add some with `rubricsvc completions import` or `rubricsvc completions generate`"
     with service() as s:
-        show(s.completions.page(query), as_json, columns=(*_COLUMNS, "completion.text"), empty=empty)
-
-
-@app.command("show")
-def show_(completion_id: Annotated[int, typer.Argument(help="Id of the completion.")], as_json: Json = False) -> None:
-    """Show one completion."""
-    with service() as s:
+        if completion_id is None:
+            show(s.completions.page(query), as_json, columns=(*_COLUMNS, "completion.text"), empty=empty)
+            return
         found = s.completions.get(completion_id)
     show(found, as_json, columns=_COLUMNS)
     if not as_json:

@@ -51,20 +51,20 @@ def start(
     _show(found, as_json)
 
 
-@command(app, "list")
-def list_(query: EvolutionFilters, as_json: Json = False) -> None:
-    """List evolutions."""
+@command(app, "show")
+def show_(
+    query: EvolutionFilters,
+    evolution_id: Annotated[int | None, typer.Argument(help="Id.", show_default="list evolutions")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show an evolution: its criteria with what was measured of them, its rounds and its gain; or list evolutions."""
     empty = "no evolutions; start one with `rubricsvc evolve start NAME`, or train with a table [evolve]"
     columns = ("id", "rubric", "run", "prompt_id", "steps", "planned", "newest", "cost")
     with service() as s:
-        show(s.evolutions.page(query), as_json, columns=columns, empty=empty)
-
-
-@app.command("show")
-def show_(evolution_id: Annotated[int, typer.Argument(help="Evolution id.")], as_json: Json = False) -> None:
-    """Show an evolution: its criteria with what was measured of them, its rounds, and its gain on held-out prompts."""
-    with service() as s:
-        _show(s.evolutions.get(evolution_id), as_json)
+        if evolution_id is not None:
+            _show(s.evolutions.get(evolution_id), as_json)
+        else:
+            show(s.evolutions.page(query), as_json, columns=columns, empty=empty)
 
 
 def _show(report: EvolutionReport, as_json: bool) -> None:

@@ -98,7 +98,7 @@ def report(done: ImportResult | ImportedFile) -> None:
     for ref, state in list(done.not_approved.items())[:MOST_NAMES]:
         echo(f"{ref} is {_UNAPPROVED[state]} {ref}`")
     if (more := len(done.not_approved) - MOST_NAMES) > 0:
-        echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics list --state draft`")
+        echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics show --state draft`")
     if not any(done.new.values()):
         nouns = [counted(n, noun.removesuffix("s")) for noun, n in done.existing.items() if n]
         echo(f"{done.file}: {', '.join(nouns) or 'nothing'}, all stored before")

@@ -76,20 +76,20 @@ def submit(
         end(local, local.jobs.submitted(submitted), wait, as_json)
 
 
-@command(app, "list")
-def list_(query: JobFilters, as_json: Json = False) -> None:
-    """List jobs."""
+@command(app, "show")
+def show_(
+    query: JobFilters,
+    job_id: Annotated[int | None, typer.Argument(help="The job's id.", show_default="list jobs")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show one job with its progress and its results so far, or list jobs."""
     columns = ("id", "kind", "name", "judge", "status", "progress.finished", "progress.total", "created_at")
     with service() as s:
-        empty = "no jobs; submit one with `rubricsvc jobs submit --judge NAME`"
-        show(s.jobs.page(query), as_json, columns=columns, empty=empty)
-
-
-@app.command("show")
-def show_(job_id: Id, as_json: Json = False) -> None:
-    """Show one job with its progress and its results so far."""
-    with service() as s:
-        show_job(s.jobs.get(job_id, summary=True), as_json)
+        if job_id is not None:
+            show_job(s.jobs.get(job_id, summary=True), as_json)
+        else:
+            empty = "no jobs; submit one with `rubricsvc jobs submit --judge NAME`"
+            show(s.jobs.page(query), as_json, columns=columns, empty=empty)
 
 
 @command(app, "items")

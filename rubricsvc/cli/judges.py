@@ -25,7 +25,6 @@ from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     NOT_PASSED,
     OK,
-    Force,
     Json,
     cell,
     continue_hint,
@@ -37,7 +36,6 @@ from rubricsvc.cli.output import (
     progress_bar,
     replaced,
     show,
-    write_example,
 )
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS, Audit
@@ -71,7 +69,7 @@ ProbeOption = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two t
 _JUDGE = ("judge.engine", "judge.model", "judge.mode", "judge.calibrated", "judge.endpoint.base_url")
 _COLUMNS = ("id", "name", *_JUDGE, "audit", "repeatability.reward", "has_passport", "digest", "error")
 ADD_TIMEOUT_S = 30.0
-"""Seconds that `judges add` and `judges update` wait for a reply."""
+"""Seconds that `judges add` waits for a reply."""
 _EMBEDDED_TOKENS = 96
 """Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
 _NOT_REACHED = {reason for reason in Reason if reason.transient}
@@ -79,47 +77,31 @@ _NOT_REACHED |= {Reason.REFUSED, Reason.ENGINE_ERROR, Reason.NO_LOGPROBS}
 """Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 
 
-@command(app, "list")
-def list_(query: Paging, as_json: Json = False) -> None:
-    """List judges."""
-    with service() as s:
-        empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
-        show(s.judges.page(query), as_json, columns=_COLUMNS, empty=empty)
-
-
-@app.command("show")
+@command(app, "show")
 def show_(
-    ref: JudgeRef,
+    query: Paging,
+    ref: Annotated[str | None, typer.Argument(help="Name or id.", show_default="list judges")] = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a judge file.")] = False,
+    passport: Annotated[bool, typer.Option("--passport", help="Print the passport of a trained judge.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a judge with its newest audit and its repeatability; see also `judges passport`."""
-    with service() as s:
-        stored = s.judges.get(ref)
-    if not as_yaml:
-        show(stored, as_json)
-    elif stored.judge is None:
-        raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
-    else:
-        dump_judge(stored.judge, sys.stdout)
+    """Show a judge with its newest audit and its repeatability, or list judges.
 
-
-@app.command()
-def passport(ref: JudgeRef, as_json: Json = False) -> None:
-    """Print the passport of a trained judge: figures beside baselines, data, what it must not be used for.
-
-    --json prints the file that `judges add --passport` reads.
+    A passport has figures beside baselines, the data, and what the judge must not be used for; with --json it is the
+    file that `judges add --passport` reads.
     """
     with service() as s:
-        show(s.judges.passport(ref), as_json)
-
-
-@app.command()
-def init(
-    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"), force: Force = False
-) -> None:
-    """Write a commented example of a judge file."""
-    write_example("example_judge.yaml", file, force, "rubricsvc judges add -f")
+        if ref is None:
+            empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
+            show(s.judges.page(query), as_json, columns=_COLUMNS, empty=empty)
+        elif passport:
+            show(s.judges.passport(ref), as_json)
+        elif not as_yaml:
+            show(s.judges.get(ref), as_json)
+        elif (stored := s.judges.get(ref)).judge is None:
+            raise InvalidError(f"judge {stored.name!r} is not valid", hint=stored.error or "")
+        else:
+            dump_judge(stored.judge, sys.stdout)
 
 
 _FITTING = {
@@ -137,7 +119,7 @@ def add(
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Judge file; - is stdin.")] = None,
     passport_file: Annotated[
-        Path | None, typer.Option("--passport", help="Passport of a trained judge; see `judges passport`.")
+        Path | None, typer.Option("--passport", help="Passport of a trained judge; see `judges show`.")
     ] = None,
     url: Annotated[str | None, typer.Option(help="URL, like http://host/v1", show_default="api.openai.com")] = None,
     model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
@@ -149,7 +131,7 @@ def add(
     probe: ProbeOption = True,
     as_json: Json = False,
 ) -> None:
-    """Add a judge from options, or judges from a file, after two test questions.
+    """Add a judge from options, or judges from a file, after two test questions; or change the address of a known one.
 
     Modes: readout (token probability), written (JSON verdict), comparative (completions side by side) and trajectory
     (steps of an agent). Prices, limits, sampling, voting and all other fields are in a judge file (docs/judges.md).
@@ -171,6 +153,8 @@ def add(
         added = [embedded_judge(name, mode, untrained=untrained)]
     elif adapter is not None:
         added = [judge_with_adapter(name, adapter, model, mode)]
+    elif (url or api_key_env) and model is None and mode is None and (moved := _moved(name, url, api_key_env)):
+        added = [moved]
     elif url is None and model is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
     else:
@@ -193,16 +177,24 @@ def add(
             echo(f"{judge.name}: no URL, using api.openai.com")
         if probe:
             probed(judge, timeout_s=ADD_TIMEOUT_S)
-    _store(added, as_json, trained)
-
-
-def _store(added: Sequence[Judge], as_json: bool, trained: Passport | None = None) -> None:
-    """Store all judges or none, with the passport of the only one, and print them."""
     with local_service() as s:
         stored = s.judges.add_all(added, trained)
     show(stored, as_json, columns=_COLUMNS)
     if trained is not None:
-        echo(f"what it can judge and what it cannot: rubricsvc judges passport {added[0].name}")
+        echo(f"what it can judge and what it cannot: rubricsvc judges show {added[0].name} --passport")
+
+
+def _moved(name: str, url: str | None, api_key_env: str | None) -> Judge | None:
+    """Return the stored judge of this name, whose address may be invalid, at another address; None if there is none."""
+    with local_service() as s:
+        fields = s.judges.content(name)
+    if fields is None:
+        return None
+    if fields["members"]:
+        hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
+        raise InvalidError(f"judge {name!r} is a {fields['mode']}: its members have the endpoints", hint=hint)
+    changes = {key: value for key, value in (("base_url", url), ("api_key_env", api_key_env)) if value is not None}
+    return judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
 
 
 def unused_settings(judge: Judge) -> list[tuple[str, str]]:
@@ -225,30 +217,6 @@ def unused_settings(judge: Judge) -> list[tuple[str, str]]:
         **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
     }
     return [setting for setting, ignored in unused.items() if ignored]
-
-
-@app.command()
-def update(
-    ref: JudgeRef,
-    *,
-    url: Annotated[str | None, typer.Option(help="New URL of the server.")] = None,
-    api_key_env: ApiKeyEnv = None,
-    probe: ProbeOption = True,
-    as_json: Json = False,
-) -> None:
-    """Change how a judge is reached. Its stored verdicts stay valid."""
-    with local_service() as s:
-        fields = s.judges.content(ref)  # whose address may be invalid
-    if fields.get("members"):
-        hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
-        raise InvalidError(f"judge {fields['name']!r} is a {fields['mode']}: its members have the endpoints", hint=hint)
-    changes = {name: v for name, v in (("base_url", url), ("api_key_env", api_key_env)) if v is not None}
-    if not changes:
-        raise InvalidError("nothing to change", hint="give --url or --api-key-env")
-    judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
-    if probe:
-        probed(judge, timeout_s=ADD_TIMEOUT_S)
-    _store([judge], as_json)
 
 
 @app.command()

@@ -59,7 +59,7 @@ _EXTRAS = {
 """Packages by the extra that installs them."""
 
 ALIASES = {name[:-1]: name for name in COMMANDS if name.endswith("s") and name[:-1] not in COMMANDS}
-"""The singular of each noun: ``rubricsvc job list`` is ``rubricsvc jobs list``."""
+"""The singular of each noun: ``rubricsvc job show`` is ``rubricsvc jobs show``."""
 
 
 class LazyGroup(TyperGroup):

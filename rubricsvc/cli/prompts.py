@@ -83,20 +83,18 @@ app = group("Prompts of the policy.")
 app.command()(synthesize)
 
 
-@command(app, "list")
-def list_(query: Paging, as_json: Json = False) -> None:
-    """List prompts."""
+@command(app, "show")
+def show_(
+    query: Paging,
+    ref: Annotated[str | None, typer.Argument(help="Id, or id in the file.", show_default="list prompts")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show one prompt with its rubrics, or list prompts."""
     empty = "no prompts; import some with `rubricsvc rubrics import FILE` or `completions import FILE`"
     with service() as s:
-        show(s.prompts.page(query), as_json, columns=("id", "external_id", "prompt.text"), empty=empty)
-
-
-@app.command("show")
-def show_(
-    ref: Annotated[str, typer.Argument(help="Id, or the id in the imported file.")], as_json: Json = False
-) -> None:
-    """Show one prompt with its rubrics."""
-    with service() as s:
+        if ref is None:
+            show(s.prompts.page(query), as_json, columns=("id", "external_id", "prompt.text"), empty=empty)
+            return
         found = s.prompts.get(ref)
         versions = s.rubrics.page(prompt_id=found.id).data
     show(found, as_json, columns=("id", "external_id", "digest"))

@@ -61,7 +61,7 @@ def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = Tru
         record, row = stored
         return [RubricTarget(row.ref, row.value, record.prompt, None, row)]
     if target != "-" and not Path(target).exists():
-        hint = "name a file; list stored rubrics with `rubricsvc rubrics list`"
+        hint = "name a file; list stored rubrics with `rubricsvc rubrics show`"
         raise NotFoundError(f"no file and no stored rubric {target!r}", hint=hint, path=target)
     return _of_file(target, name)
 

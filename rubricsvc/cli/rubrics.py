@@ -101,26 +101,28 @@ def import_(
     import_and_report(file, query, as_json, kinds=(RECORDS,), by=by, mapping=mapping)
 
 
-@command(app, "list")
-def list_(query: RubricFilters, prompt: PromptFilter = None, as_json: Json = False) -> None:
-    """List rubrics."""
-    empty = "no rubrics; write an example to import with `rubricsvc rubrics init`"
-    with service() as s:
-        if prompt is not None:
-            query = query.model_copy(update={"prompt_id": s.prompts.get(prompt).id})
-        columns = ("id", "name", "version", "state", "digest", "prompt_id", "origin", "rubric.formula")
-        show(s.rubrics.page(query), as_json, columns=columns, empty=empty)
-
-
-@app.command("show")
+@command(app, "show")
 def show_(
-    ref: Ref,
+    query: RubricFilters,
+    *,
+    ref: Annotated[
+        str | None,
+        typer.Argument(help="Id, name (newest approved version), name@version or digest.", show_default="list rubrics"),
+    ] = None,
+    prompt_id: PromptFilter = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the native format, to edit it.")] = False,
     provenance: Annotated[bool, typer.Option("--provenance", help="Show how it was generated, as JSON.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one rubric; with --provenance the model, template, reply and gate's findings of a generated one."""
+    """Show one rubric, or list them; --provenance has model, template, reply and gate's findings of a generated one."""
+    columns = ("id", "name", "version", "state", "digest", "prompt_id", "origin")
     with service() as s:
+        if ref is None:
+            if query.prompt_id is not None:
+                query = query.model_copy(update={"prompt_id": s.prompts.get(str(query.prompt_id)).id})
+            empty = "no rubrics; write an example to import with `rubricsvc rubrics init`"
+            show(s.rubrics.page(query), as_json, columns=(*columns, "rubric.formula"), empty=empty)
+            return
         if provenance:
             show(s.rubrics.provenance(ref), as_json=True)
             return
@@ -131,11 +133,11 @@ def show_(
             record = Record(text, found.rubric, id=id_, name=found.name)
             writing.write_text([writing.plain(record)], sys.stdout, "yaml")
             return
-    show(found, as_json, columns=() if as_json else ("id", "name", "version", "state", "digest", "prompt_id", "origin"))
+    show(found, as_json, columns=columns)
     if not as_json:
         print_data("")
-        columns = ["key", "weight", "kind", "group", "text", "sources"]
-        output.print_table(columns, map(_criterion_cells, found.rubric.criteria))
+        names = ("key", "weight", "kind", "group", "text", "sources")
+        output.print_table(names, map(_criterion_cells, found.rubric.criteria))
         if examples := found.rubric.examples:
             print_data("")
             output.print_table(["example", "expected", "reward", "text"], map(_example_cells, examples))
@@ -551,7 +553,7 @@ def export(
         lost = dict(sorted(losses.fields.items()))
         print_json({"format": format, "out": str(out), "rubrics": losses.records, "lost": lost})
     if has_drafts and not refs:
-        echo("left out: drafts; name them to export them: `rubricsvc rubrics list --state draft`")
+        echo("left out: drafts; name them to export them: `rubricsvc rubrics show --state draft`")
     for field, count in sorted(losses.fields.items()):
         echo(f"lost or changed in {format}: {field} of {counted(count, 'rubric')}")
 

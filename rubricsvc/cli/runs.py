@@ -16,12 +16,11 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
+from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     INTERRUPTED,
     NOT_PASSED,
-    After,
     Json,
-    Limit,
     Seed,
     cell,
     counted,
@@ -38,6 +37,7 @@ from rubricsvc.cli.score import file_or_text
 from rubricsvc.cli.service import service
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
+from rubricsvc.queries import Paging
 from rubricsvc.schemas.runs import (
     RunReport,
     StoredRun,
@@ -242,23 +242,22 @@ def try_(
         echo(", ".join(f"{name} {count}" for name, count in counts.items()))
 
 
-@app.command("list")
-def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
-    """List training runs."""
-    columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
-    empty = "no runs; start one with `rubricsvc runs start CONFIG.toml`"
-    with service() as s:
-        show(s.runs.page(after=after, limit=limit), as_json, columns=columns, empty=empty)
-
-
-@app.command("show")
+@command(app, "show")
 def show_(
-    run: RunRef,
+    query: Paging,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Id of the run, or its folder.", show_default="list runs")
+    ] = None,
     last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show a run with its alarms, or the metrics of its last steps."""
+    """Show a run with its alarms, or the metrics of its last steps; or list training runs."""
+    columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
     with service() as s:
+        if run is None:
+            empty = "no runs; start one with `rubricsvc runs start CONFIG.toml`"
+            show(s.runs.page(after=query.after, limit=query.limit), as_json, columns=columns, empty=empty)
+            return
         run_id = _id(s, run)
         if last:
             first = max(0, (s.runs.get(run_id).metrics or {}).get("step", 0) - last)

@@ -408,7 +408,7 @@ def open_collection(folder: Path, name: str) -> Collection:
     """
     path = path_of(folder, name)
     if not path.is_file():
-        hint = f"add it: rubricsvc collections add {name} PATH; or list them: rubricsvc collections list"
+        hint = f"add it: rubricsvc collections add {name} PATH; or list them: rubricsvc collections show"
         raise NotFoundError(f"no collection {name!r}", hint=hint)
     return Collection(path, name)
 
@@ -429,7 +429,7 @@ def delete(folder: Path, name: str) -> None:
     try:
         path.unlink()
     except FileNotFoundError:
-        hint = "list them: rubricsvc collections list"
+        hint = "list them: rubricsvc collections show"
         raise NotFoundError(f"no collection {name!r}", hint=hint) from None
 
 

@@ -104,7 +104,7 @@ def _nothing_selected(
     """Return why no completion has a rubric: the ``one`` that is named is of another prompt, or all are retired."""
     of = f" of policy {policy!r}" if policy is not None else ""
     message = f"nothing to score: no completion{of} has a rubric"
-    hint = "see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric"
+    hint = "see `rubricsvc rubrics show` and `rubricsvc completions show`, or name a rubric with --rubric"
     retired = [row for id_ in prompt_ids for row in rubrics.page(session, prompt_id=id_, state=RETIRED)]
     if one is not None and one.prompt_id is not None:
         owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
@@ -417,7 +417,7 @@ def _of_generation(job: JobRow, summary: JobSummary) -> Iterator[str]:
         yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"
     if made.drafts:
         yield (
-            f"drafts to review: {made.drafts}; `rubricsvc rubrics list --state draft`, `rubrics submit`,"
+            f"drafts to review: {made.drafts}; `rubricsvc rubrics show --state draft`, `rubrics submit`,"
             " `rubrics approve`"
         )
 

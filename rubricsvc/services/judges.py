@@ -78,7 +78,7 @@ class Judges:
         with self.db.read() as session:
             row = judges.find(session, judge.name)
             if row is not None and _places(row.value) != _places(judge):
-                commands = "`rubricsvc judges update NAME --url …` or `rubricsvc judges add NAME --adapter …`"
+                commands = "`rubricsvc judges add NAME --url …` or `--adapter …`"
                 hint = f"change it on the server with {commands}, or choose another name"
                 raise ConflictError(f"judge {judge.name!r} has another endpoint or adapter folder", hint=hint)
         return self.add_all([judge])[0]
@@ -143,10 +143,11 @@ class Judges:
         with self.db.read() as session:
             return judges.get(session, ref).value
 
-    def content(self, ref: int | str) -> dict[str, Any]:
-        """Return the fields of a stored judge, which need not be valid any more."""
+    def content(self, name: str) -> dict[str, Any] | None:
+        """Return the fields of the judge of a name, which need not be valid any more, if there is one."""
         with self.db.read() as session:
-            return judges.get(session, ref).content
+            row = judges.find(session, name)
+            return row.content if row is not None else None
 
     def find(self, name: str) -> Judge | None:
         """Return the judge of a name, if there is one; refuse a name that no judge can have."""

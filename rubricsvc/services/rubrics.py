@@ -270,7 +270,7 @@ def _wrong_state(row: RubricRow, action: ReviewAction) -> ConflictError:
     step = STEPS[action]
     allowed = " or ".join(state.replace("_", " ") for state in step.before)
     state = row.state.replace("_", " ")
-    hint = f"list the versions with `rubricsvc rubrics list --name {row.name}`"
+    hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
     if action == "approve":
         hint = f"submit it for review first: `rubricsvc rubrics submit {row.ref}`"
     message = f"{row.ref} is {state}; what can be {step.participle} is {allowed}"

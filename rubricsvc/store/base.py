@@ -147,7 +147,7 @@ def page_of(
 
 def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:
     """Return the error for a row that does not exist."""
-    hint = hint or f"list them with `rubricsvc {noun}s list` or GET /v1/{noun}s"
+    hint = hint or f"list them with `rubricsvc {noun}s show` or GET /v1/{noun}s"
     shown = ref if isinstance(ref, int) or re.fullmatch("-?[0-9]+", ref) else repr(ref)
     return NotFoundError(f"no {noun} {cut(str(shown), 80)}", hint=hint)
 

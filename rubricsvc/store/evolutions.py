@@ -37,7 +37,7 @@ def get(session: Session, evolution_id: int | str) -> EvolutionRow:
     """Return the row."""
     row = find(session, EvolutionRow, evolution_id, _WITH)
     if row is None:
-        raise missing("evolution", evolution_id, "list them with `rubricsvc evolve list` or GET /v1/evolutions")
+        raise missing("evolution", evolution_id, "list them with `rubricsvc evolve show` or GET /v1/evolutions")
     return row
 
 

@@ -160,7 +160,7 @@ class JudgeRow(DatedRow):
         except ValidationError as error:
             path, message = first_error(error, model=Judge, quoted=False)  # a URL may hold a password
             several = "members" in path
-            hint = "judges add -f FILE` with valid members" if several else f"judges update {self.name} --url URL`"
+            hint = "judges add -f FILE` with valid members" if several else f"judges add {self.name} --url URL`"
             raise InvalidError(f"judge {self.name!r}: {path}: {message}", hint=f"run `rubricsvc {hint}") from error
 
     @property

@@ -73,7 +73,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
     if not by_prompt:
         raise InvalidError(
             f"job {job_id} has no completion of the prompt of {old.name}@{old.version} and {new.name}@{new.version}",
-            hint=f"see `rubricsvc completions list` and `rubricsvc rubrics show {old.name}`",
+            hint=f"see `rubricsvc completions show` and `rubricsvc rubrics show {old.name}`",
         )
     rows, pairs = [], []
     for prompt_id, ids in by_prompt.items():

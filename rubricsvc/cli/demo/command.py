@@ -66,7 +66,7 @@ def run_demo(out: Path, size: DemoSize, seed: int, *, as_json: bool = False) -> 
         for state in Path(RUN).rglob("optimizer.safetensors"):
             state.unlink()  # 1.6 GB, which only further training needs
         run_command("runs", "evaluations", RUN, *(["--json"] if as_json else []))
-    echo(f"look at {out / REPORT}; cd {out} to use its database: rubricsvc runs list")
+    echo(f"look at {out / REPORT}; cd {out} to use its database: rubricsvc runs show")
 
 
 def commands() -> Iterator[tuple[str, ...]]:

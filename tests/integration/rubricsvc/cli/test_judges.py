@@ -78,7 +78,7 @@ def test_show_yaml_is_read_back_as_the_same_judge(cli: Cli) -> None:
 def test_update_changes_the_endpoint_only(cli: Cli) -> None:
     add_judge(cli, "x", engine="openai_http", endpoint={"base_url": "http://127.0.0.1:9/v1", "concurrency": 3})
     before = cli("judges", "show", "x", "--json").json
-    ran = cli("judges", "update", "x", "--url", "http://127.0.0.1:10/v1", "--api-key-env", "KEY", "--no-probe")
+    ran = cli("judges", "add", "x", "--url", "http://127.0.0.1:10/v1", "--api-key-env", "KEY", "--no-probe")
     assert ran.code == 0, ran.err
     after = cli("judges", "show", "x", "--json").json
     assert after["digest"] == before["digest"]
@@ -99,12 +99,12 @@ def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: 
     listed = cli("judges", "list", "--json")
     assert listed.code == 0
     old, panel = listed.lines
-    assert "judges update old" in old["error"] and "secret" not in old["error"] and panel["error"] is None
+    assert "judges add old" in old["error"] and "secret" not in old["error"] and panel["error"] is None
     assert cli("judges", "show", "old", "--json").json["error"] == old["error"]
     cli("rubrics", "import", "-", stdin='{"name": "r", "prompt": "Why?", "criteria": ["A."], "completions": ["B."]}\n')
     refused = cli("jobs", "submit", "--judge", "old")
-    assert refused.code == 2 and "judges update old" in refused.err
-    assert cli("judges", "update", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
+    assert refused.code == 2 and "judges add old" in refused.err
+    assert cli("judges", "add", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
     assert [row["error"] for row in cli("judges", "list", "--json").lines] == [None, None]
     assert cli("jobs", "submit", "--judge", "old").code == 0
 
@@ -122,15 +122,15 @@ def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> Non
     whole = made_passport().model_dump(mode="json")
     shown = cli("judges", "show", "quick", "--json").json
     assert shown["has_passport"] is True
-    assert cli("judges", "passport", "quick", "--json").json == whole
+    assert cli("judges", "show", "quick", "--passport", "--json").json == whole
     assert cli("judges", "list", "--json").json["has_passport"] is True
     add_judge(cli, "quick")
-    assert cli("judges", "passport", "quick", "--json").json == whole
+    assert cli("judges", "show", "quick", "--passport", "--json").json == whole
 
 
 def test_passport_prints_tables(cli: Cli, passport: Path) -> None:
     add_judge(cli, "quick", "--passport", passport)
-    out = cli("judges", "passport", "quick").out
+    out = cli("judges", "show", "quick", "--passport").out
     figures = ("0.94 [0.9299, 0.9501]", "0.09 [0.08, 0.1]", "0.0042")
     assert all(text in out for text in ("bag of words", "CC-BY-4.0", "Texts in languages", *figures))
 

@@ -94,7 +94,7 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert figure["low"] <= figure["value"] <= figure["high"] and figure["value"] <= best["value"] <= 1
     assert f"does not beat the best baseline ({best['scorer']} " in ran.err
     assert re.search("left out of people: [0-9]+ too_long", ran.err)
-    passport = cli("judges", "passport", "mine", "--json").json
+    passport = cli("judges", "show", "mine", "--passport", "--json").json
     (data,) = passport["data"]
     assert (data["name"], data["completions"], data["questions"]) == ("people", 109, 210)
     assert (data["duplicates"], data["contradictions"]) == (2, 1)
@@ -111,7 +111,7 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert again.code == 2 and "--resume" in again.err
     complete = cli("judges", "train", config, "--no-audit", "--resume", "--json")
     assert (complete.code, complete.json) == (0, ran.json), complete.err
-    assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
+    assert cli("judges", "show", "mine", "--passport", "--json").json["weights_sha256"] == passport["weights_sha256"]
     write(tmp_path / "people.jsonl", [*labelled(130), *long])
     more = cli("judges", "train", config, "--no-audit", "--resume")
     assert more.code == 2 and "data_digest" in more.err

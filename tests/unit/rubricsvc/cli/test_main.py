@@ -71,7 +71,7 @@ def test_commands_describe_themselves(name: str) -> None:
     [
         (["rubrik"], "'rubrics'"),
         (["rubric", "lst"], "'lst'"),
-        (["rubric", "show"], "'ref'"),
+        (["rubric", "fit"], "'ref'"),
         (["job", "show", "x"], "'job_id'"),
         (["rubric", "list", "--limt", "3"], "--limt"),
         (["rubric", "list", "--limit", "0"], "--limit"),
@@ -90,7 +90,7 @@ def test_not_found_exits_with_3(cli: Cli) -> None:
     assert ran.code == 3
     error, hint = ran.err.splitlines()[-2:]
     assert error.startswith("error: ") and "'nothing'" in error
-    assert hint.startswith("hint: ") and "`rubricsvc rubrics list`" in hint
+    assert hint.startswith("hint: ") and "`rubricsvc rubrics show`" in hint
 
 
 def test_setting_that_is_invalid_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
