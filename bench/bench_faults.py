@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -28,7 +29,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import ExampleTest, FaultReport
 from rubricsvc.formats import InputFile, load, stream
 from rubricsvc.stats.intervals import rate
-from workers.authoring.planted_faults import RubricTester, catch_faults, fault_report, faults_by_rule, good_examples
+from workers.authoring.planted_faults import run_tests
 from workers.engines.base import Engine
 
 FIELDS = ("caught", "false_alarms", "noticed", "verdicts_as_expected")
@@ -44,15 +45,15 @@ def rubric_of(name: str) -> Rubric:
     return record.rubric
 
 
-async def measure(judge: Judge, rubric: Rubric, engine: Engine) -> tuple[list[ExampleTest], FaultReport]:
-    def on_done() -> None:
-        print(".", end="", file=sys.stderr, flush=True)
+@contextmanager
+def progress(_what: str, _total: int) -> Iterator[Callable[[], None]]:
+    yield lambda: print(".", end="", file=sys.stderr, flush=True)
 
-    tester = RubricTester(engine, judge, rubric, PROMPT, on_done=on_done)
-    examples = await tester.run_examples(rubric.examples or ())
-    bases = good_examples(rubric)
-    faults = [fault for base in bases for fault in faults_by_rule(rubric, base)]
-    return examples, fault_report(rubric, bases, await catch_faults(tester, faults), examples)
+
+async def measure(judge: Judge, rubric: Rubric, engine: Engine) -> Measured:
+    found = await run_tests(engine, judge, rubric, PROMPT, progress, faults=True)
+    assert found.faults is not None
+    return Measured(rubric, found.examples, found.faults)
 
 
 def pooled(rates: Sequence[Rate]) -> Rate:
@@ -69,7 +70,7 @@ class Measured(NamedTuple):
     """One rubric with its examples and faults."""
 
     rubric: Rubric
-    examples: list[ExampleTest]
+    examples: tuple[ExampleTest, ...]
     report: FaultReport
 
     def rates(self, *, checked: bool) -> dict[str, tuple[Rate, ...]]:
@@ -99,7 +100,7 @@ def main() -> None:
     judge = embedded_judge("embedded", untrained=options.untrained)
 
     def measured(rubric: Rubric) -> Measured:
-        return Measured(rubric, *ask(judge, partial(measure, judge, rubric)))
+        return ask(judge, partial(measure, judge, rubric))
 
     print("| rubric | criterion | decided by | caught | false alarms | noticed | verdicts as expected |")
     print("|---|---|---|---|---|---|---|")

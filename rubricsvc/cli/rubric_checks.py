@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -187,13 +188,14 @@ def test(
         raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
     given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
     judges = [given or no_judge(found.rubric) for found in targets]
-    from workers.authoring.planted_faults import RubricTestRun
+    from workers.authoring.planted_faults import run_tests
 
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
         for found, one in zip(targets, judges, strict=True):
-            run = RubricTestRun(found.rubric, found.prompt, one.map_leaves(without_outage), ask, _progress)
-            result = run.run(faults=faults, min_catch=min_catch)
+            asked = one.map_leaves(without_outage)
+            subject: dict[str, Any] = {"judge": asked, "rubric": found.rubric, "prompt": found.prompt}
+            result = ask(asked, partial(run_tests, **subject, progress=_progress, faults=faults, min_catch=min_catch))
             outcomes.add(result.outcome)
             _report(found, result, _store(found, result, by), as_json)
     raise typer.Exit(next(code for outcome, code in _EXIT.items() if outcome in outcomes))

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import NO_RUBRIC, Generation, ResearchNotes, SourceText
-from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
@@ -69,10 +69,20 @@ class Author:
         self._engine = engine
         self._first_sample = retries * (generation.redraws + 1)
 
-    async def ask(self, template: str, values: Mapping[str, str]) -> str:
-        """Return what the model replies to a template, whatever it is: always the first sample."""
-        question = Question(read(template).question(values))
-        return (await ask_model(self._engine, self.judge, read(template), question, self.generation.sampling)).text
+    async def ask(self, template: AuthoringTemplate, question: Question) -> Reply:
+        """Return the model's reply to one question of a template, whatever it is, without its thinking."""
+        sampling, thinking = self.generation.sampling, self.judge.thinking
+        if thinking:
+            sampling = sampling.model_copy(update={"max_tokens": sampling.max_tokens + thinking.budget_tokens})
+        texts, limit = (template.system, template.shared), self.judge.max_context
+        request = EngineRequest(*texts, (question,), sampling, limit, thinking=thinking is not None)
+        (reply,) = await self._engine.ask(request)
+        if isinstance(reply, Failure):
+            raise GenerationError(reply.reason, f"the model did not answer: {reply.detail}")
+        thought = split_thinking(replace(reply, truncated=False), thinking)
+        if thought.error:
+            raise GenerationError(Reason.TRUNCATED, thought.error)
+        return replace(thought, truncated=reply.truncated)
 
     async def write(
         self,
@@ -99,7 +109,7 @@ class Author:
         for draw in range(self.generation.redraws + 1):
             question = Question(read_from.question(values), sample=self._first_sample + draw)
             for repair in range(repairs + 1):
-                last = await ask_model(self._engine, self.judge, read_from, question, self.generation.sampling)
+                last = await self.ask(read_from, question)
                 try:
                     rubric = reader(last.text, last.truncated)
                 except ValueError as problem:
@@ -118,30 +128,6 @@ class Author:
         message = f"{tried}: {error}; the last reply: {cut(repr(last.text), 400)}"
         drawn = self._first_sample + self.generation.redraws
         raise GenerationError(NO_RUBRIC, message, redraws=drawn, repairs=sent_back)
-
-
-async def ask_model(
-    engine: Engine, judge: Judge, template: AuthoringTemplate, question: Question, sampling: Sampling
-) -> Reply:
-    """Return the reply of a judge's model to one question of a template, without its thinking."""
-    if judge.thinking:
-        most = sampling.max_tokens + judge.thinking.budget_tokens
-        sampling = sampling.model_copy(update={"max_tokens": most})
-    request = EngineRequest(
-        template.system,
-        template.shared,
-        (question,),
-        sampling,
-        judge.max_context,
-        thinking=judge.thinking is not None,
-    )
-    (reply,) = await engine.ask(request)
-    if isinstance(reply, Failure):
-        raise GenerationError(reply.reason, f"the model did not answer: {reply.detail}")
-    thought = split_thinking(replace(reply, truncated=False), judge.thinking)
-    if thought.error:
-        raise GenerationError(Reason.TRUNCATED, thought.error)
-    return replace(thought, truncated=reply.truncated)
 
 
 def rubric_reader(template: str, documents: Documents | None = None, evidence: Documents | None = None) -> Reader:

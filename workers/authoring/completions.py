@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rubricsvc.core.base import storable
 from rubricsvc.core.judge import Judge
@@ -27,8 +28,7 @@ MAX_FAILURES = 20
 """Failures that are kept with their messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedSample:
+class FailedSample(NamedTuple):
     """A sample without a completion."""
 
     prompt_id: int
@@ -64,14 +64,6 @@ class SamplingResult:
         """Samples that are stored or have failed."""
         return self.existing + self.stored + self.reasons.total()
 
-    def add_failure(self, failed: FailedSample) -> None:
-        """Count a failure, and stop where further requests would fail too."""
-        self.reasons[failed.failure.reason] += 1
-        self.failures += [failed] * (len(self.failures) < MAX_FAILURES)
-        hopeless = not self.stored and self.reasons.total() >= MAX_FIRST_FAILURES
-        if failed.failure.reason is Reason.UNAVAILABLE or hopeless:
-            self.stopped = self.stopped or failed.failure
-
 
 class CompletionSampler:
     """Samples ``n`` completions of each prompt from the model of a judge, by its sampling, endpoint and engine alone.
@@ -95,15 +87,27 @@ class CompletionSampler:
         self, engine: Engine, prompt_ids: Sequence[int], on_progress: Callable[[SamplingResult], None]
     ) -> SamplingResult:
         """Sample what is not stored yet. ``on_progress`` is called with the result so far."""
-        missing = self._missing(prompt_ids)
+        with self.db.read() as session:
+            stored = completions.samples(session, prompt_ids, self.settings)
+        missing = {id_: [n for n in range(self.n) if (id_, n) not in stored] for id_ in prompt_ids}
         total = len(prompt_ids) * self.n
         result = SamplingResult(total, existing=total - sum(map(len, missing.values())))
         on_progress(result)
-        requests = self._requests(missing)
+
+        def requests() -> Iterator[tuple[int, Prompt, list[int]]]:
+            """Yield (prompt id, prompt, numbers of samples): of a server one sample at a time, stored at once."""
+            for chunk in batched({id_: numbers for id_, numbers in missing.items() if numbers}):
+                with self.db.read() as session:
+                    values = prompts.many(session, chunk)
+                for id_ in chunk:
+                    for numbers in [missing[id_]] if self.is_local else [[number] for number in missing[id_]]:
+                        yield id_, values[id_], numbers
+
+        left = requests()
         running: set[asyncio.Task[list[tuple[int, int, Reply | Failure]]]] = set()
         capacity = LOCAL_PROMPTS if self.is_local else self.judge.endpoint.concurrency
         while True:
-            while result.stopped is None and len(running) < capacity and (request := next(requests, None)):
+            while result.stopped is None and len(running) < capacity and (request := next(left, None)):
                 running.add(asyncio.create_task(self._ask(engine, *request)))
             if not running:
                 return result
@@ -111,31 +115,27 @@ class CompletionSampler:
             await asyncio.to_thread(self._store, [reply for task in done for reply in task.result()], result)
             on_progress(result)
 
-    def _missing(self, prompt_ids: Sequence[int]) -> dict[int, list[int]]:
-        with self.db.read() as session:
-            stored = completions.samples(session, prompt_ids, self.settings)
-        missing = {id_: [n for n in range(self.n) if (id_, n) not in stored] for id_ in prompt_ids}
-        return {id_: numbers for id_, numbers in missing.items() if numbers}
-
-    def _requests(self, missing: dict[int, list[int]]) -> Iterator[tuple[int, Prompt, list[int]]]:
-        """Yield (prompt id, prompt, numbers of samples): of a server one sample at a time, which is stored at once."""
-        for chunk in batched(missing):
-            with self.db.read() as session:
-                values = prompts.many(session, chunk)
-            for id_ in chunk:
-                for numbers in [missing[id_]] if self.is_local else [[number] for number in missing[id_]]:
-                    yield id_, values[id_], numbers
-
     async def _ask(
         self, engine: Engine, prompt_id: int, prompt: Prompt, numbers: list[int]
     ) -> list[tuple[int, int, Reply | Failure]]:
+        """Return (prompt id, number of the sample, reply). Without text, as only a tool call, a reply is a failure."""
         questions = tuple(Question("", sample=number) for number in numbers)
         chat = tuple(message.openai for message in prompt.with_documents.messages)
         # thinking is left to the model: a policy is sampled as it is served
         replies = await engine.ask(EngineRequest("", "", questions, self.judge.sampling, thinking=True, chat=chat))
-        return [(prompt_id, number, _with_text(reply)) for number, reply in zip(numbers, replies, strict=True)]
+        found: list[tuple[int, int, Reply | Failure]] = []
+        for number, reply in zip(numbers, replies, strict=True):
+            if isinstance(reply, Reply) and not reply.text:
+                cut_off = "cut off at the maximum of tokens before any text; raise --max-tokens"
+                reason = Reason.TRUNCATED if reply.truncated else Reason.UNPARSEABLE
+                failure = Failure(reason, cut_off if reply.truncated else "the reply has no text")
+                found.append((prompt_id, number, failure))
+            else:
+                found.append((prompt_id, number, reply))
+        return found
 
     def _store(self, replies: list[tuple[int, int, Reply | Failure]], result: SamplingResult) -> None:
+        """Store the completions, then count the failures, and stop where further requests would fail too."""
         rows: list[tuple[int, Completion]] = []
         for prompt_id, number, reply in replies:
             if isinstance(reply, Reply):
@@ -151,13 +151,8 @@ class CompletionSampler:
             result.existing += len(rows) - stored
         for prompt_id, number, reply in replies:
             if isinstance(reply, Failure):
-                result.add_failure(FailedSample(prompt_id, number, reply))
-
-
-def _with_text(reply: Reply | Failure) -> Reply | Failure:
-    """Return the reply; without text, such as only a tool call or only reasoning, it is a failure."""
-    if isinstance(reply, Failure) or reply.text:
-        return reply
-    if reply.truncated:
-        return Failure(Reason.TRUNCATED, "cut off at the maximum of tokens before any text; raise --max-tokens")
-    return Failure(Reason.UNPARSEABLE, "the reply has no text")
+                result.reasons[reply.reason] += 1
+                result.failures += [FailedSample(prompt_id, number, reply)] * (len(result.failures) < MAX_FAILURES)
+                hopeless = not result.stored and result.reasons.total() >= MAX_FIRST_FAILURES
+                if reply.reason is Reason.UNAVAILABLE or hopeless:
+                    result.stopped = result.stopped or reply

@@ -10,13 +10,12 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 
-from rubricsvc.core.generation import AuthoringTask, Method, SourceText, Specification
-from rubricsvc.core.rubric import Criterion, Rubric, Source
+from rubricsvc.core.generation import AuthoringTask, Method, SourceText
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.trajectory import steps_of
 from rubricsvc.core.untrusted import clean
-from workers.authoring.author import Author, Draft, GenerationError, Reader, rubric_reader, sha256_of
+from workers.authoring.author import Author, Draft, GenerationError, rubric_reader, sha256_of
 from workers.authoring.research import grounded
-from workers.authoring.rubric_replies import Documents
 from workers.authoring.templates import SMALL_MODELS, documents_of, shown, shown_all
 
 MESSAGE_CHARS = 3000
@@ -72,22 +71,21 @@ async def traces(author: Author, task: AuthoringTask) -> Draft:
     """Return a rubric of what agents do well and badly in their trajectories."""
     if not task.trajectories:
         raise GenerationError("no_trajectory", "no completion of the prompt has messages with tool calls")
-    texts, scores = dict[str, str](), list[str]()
+    texts, scores, half = dict[str, str](), list[str](), MESSAGE_CHARS // 2
     for number, one in enumerate(task.trajectories, start=1):
-        steps = enumerate(steps_of(one.completion), start=1)
-        messages = ((place, message) for place, step in steps for message in step)
-        shortened = (f"step {place}, {message.role}:\n{_shortened(message.text)}" for place, message in messages)
-        texts[f"trajectory {number}"] = "\n\n".join(shortened)
+        messages = list[str]()
+        for place, step in enumerate(steps_of(one.completion), start=1):
+            for message in step:
+                text = message.text
+                if (omitted := len(text) - MESSAGE_CHARS) > 0:
+                    text = f"{text[:half]}\n[{omitted} characters are left out here]\n{text[-half:]}"
+                messages.append(f"step {place}, {message.role}:\n{text}")
+        texts[f"trajectory {number}"] = "\n\n".join(messages)
         scores += [f"trajectory {number}: {one.score:.3g}"] if one.score is not None else []
     values = _values(task, trajectories=shown_all("trajectory", texts))
     if scores:
         values["scores"] = "\n".join(scores)
     return await author.write("traces", values, documents_of(task.prompt), texts)
-
-
-def _shortened(text: str) -> str:
-    omitted, half = len(text) - MESSAGE_CHARS, MESSAGE_CHARS // 2
-    return f"{text[:half]}\n[{omitted} characters are left out here]\n{text[-half:]}" if omitted > 0 else text
 
 
 async def principles(author: Author, task: AuthoringTask) -> Draft:
@@ -96,31 +94,26 @@ async def principles(author: Author, task: AuthoringTask) -> Draft:
     if specification is None or not (clauses := clauses_of(clean(specification.text or "").text)):
         raise GenerationError("no_specification", "the settings have no specification, or it has no clauses")
     values, documents = _values(task, clauses=shown_all("clause", clauses)), documents_of(task.prompt)
-    reader = cited_reader(specification, clauses, rubric_reader("principles", documents, clauses))
+    parse = rubric_reader("principles", documents, clauses)
+
+    def reader(text: str, truncated: bool) -> Rubric:
+        """Return the rubric in a reply: each of its criteria cites a clause, as a source in the specification."""
+        rubric, criteria = parse(text, truncated), []
+        for number, one in enumerate(rubric.criteria):
+            sources = one.sources or ()
+            if not any(source.document in clauses for source in sources):
+                raise ValueError(f"criteria.{number}.sources: expected a clause, as document, with a passage of it")
+            named = {"document": specification.name}
+            cited = [
+                source.model_copy(update=named | {"clause": source.document}) if source.document in clauses else source
+                for source in sources
+            ]
+            criteria.append(one.model_copy(update={"sources": tuple(cited)}))
+        return rubric.model_copy(update={"criteria": tuple(criteria)})
+
     draft = await author.write("principles", values, documents, clauses, reader=reader)
     source = SourceText(name=specification.name, digest=sha256_of(specification.text or ""))
     return replace(draft, sources=(source, *(one for one in draft.sources if one.name not in clauses)))
-
-
-def cited_reader(specification: Specification, clauses: Documents, read: Reader) -> Reader:
-    """Return a reader of rubrics whose criteria each cite a clause, as a source in the specification."""
-
-    def reader(text: str, truncated: bool) -> Rubric:
-        rubric = read(text, truncated)
-        return rubric.model_copy(update={"criteria": tuple(map(cited, range(len(rubric.criteria)), rubric.criteria))})
-
-    def cited(number: int, criterion: Criterion) -> Criterion:
-        sources = criterion.sources or ()
-        if not any(one.document in clauses for one in sources):
-            raise ValueError(f"criteria.{number}.sources: expected a clause, as document, with a passage of it")
-        return criterion.model_copy(update={"sources": tuple(map(of_specification, sources))})
-
-    def of_specification(source: Source) -> Source:
-        if source.document not in clauses:
-            return source
-        return source.model_copy(update={"document": specification.name, "clause": source.document})
-
-    return reader
 
 
 METHODS: Mapping[Method, Callable[[Author, AuthoringTask], Awaitable[Draft]]] = {

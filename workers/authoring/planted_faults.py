@@ -1,7 +1,7 @@
 """The test of a rubric by a judge: its examples, and faults that are planted into good ones, to see which are caught.
 
 By rule, the sentences that carry a criterion's content are deleted or altered, a fault is added, or a check is
-violated.
+violated. To add a rule for a check, add it to a table below or to `violations`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Collection, Container, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from rubricsvc.core.audit import Rate
 from rubricsvc.core.judge import Judge
@@ -29,52 +29,50 @@ from workers.engines.base import Engine
 from workers.scoring.completions import score
 from workers.scoring.questions import questions_of
 
-OnDone = Callable[[], None]
+_UNITS: dict[str, tuple[Callable[[str], list[str]], str]] = {
+    "words": (str.split, " "),
+    "sentences": (sentences, " "),
+    "paragraphs": (lambda text: re.split(r"\n\s*\n", text), "\n\n"),
+    "characters": (list, ""),
+}
+"""What a check of length counts, and what stands between two of them."""
 
 _CITATION = re.compile(r"\s*\[[^\]\n]+\]")
 _MARKUP = re.compile(r"(?m)^[ \t]*(?:#{1,6}|[-*+]|\d+[.)])[ \t]+|^[ \t]*\|.*\n?")
-_FRENCH = "Cette réponse est écrite dans une autre langue que celle de la question, et elle le reste jusqu'à la fin."
+_REMOVED = dict.fromkeys(("headings", "lists", "tables"), _MARKUP)
+_REMOVED |= dict.fromkeys(("cites", "supported", "quotes"), _CITATION)
+"""What a check looks for: without it a text violates the check."""
 
-_SEPARATORS = {"words": " ", "sentences": " ", "paragraphs": "\n\n", "characters": " "}
-_UNITS: dict[str, Callable[[str], list[str]]] = {
-    "words": str.split,
-    "sentences": sentences,
-    "paragraphs": lambda text: re.split(r"\n\s*\n", text.strip()),
-    "characters": list,
-}
+_FRENCH = "Cette réponse est écrite dans une autre langue que celle de la question, et elle le reste jusqu'à la fin."
 
 
 def violations(check: Check, text: str) -> Iterator[str]:
-    """Yield changed texts that the check should not accept; none for a check without a rule."""
+    """Yield changed texts that the check should not accept; none for a check without a rule.
+
+    Of a length: less than half of the minimum, and more than one and a half times the maximum.
+    """
     args: dict[str, Any] = check.args
+    terms = list(map(str, args.get("terms", [])))
     match check.name:
-        case "words" | "sentences" | "paragraphs" | "characters":
-            yield from _of_another_length(check.name, args, text)
+        case name if name in _UNITS:
+            split, between = _UNITS[name]
+            units = split(text.strip())
+            if least := args.get("min"):
+                yield between.join(units[: int(0.4 * least)])
+            if (most := args.get("max")) and units:
+                yield between.join([text.strip()] * (int(1.6 * most) // len(units) + 1))
+        case name if name in _REMOVED:
+            yield _REMOVED[name].sub("", text)
         case "contains" if args.get("mode", "any") == "none":
-            yield f"{text.rstrip()} {' '.join(map(str, args.get('terms', [])[:1]))}"
+            yield f"{text.rstrip()} {' '.join(terms[:1])}"
         case "contains":
-            yield re.sub("|".join(map(re.escape, map(str, args.get("terms", [])))), "", text, flags=re.IGNORECASE)
+            yield re.sub("|".join(map(re.escape, terms)), "", text, flags=re.IGNORECASE)
         case "regex" if not args.get("absent"):
             yield re.sub(str(args.get("pattern", "")), "", text)
-        case "headings" | "lists" | "tables":
-            yield _MARKUP.sub("", text)
-        case "cites" | "supported" | "quotes":
-            yield _CITATION.sub("", text)
         case "language":
             yield _FRENCH
         case "format" | "json_schema":
             yield f"Here is the answer:\n{text[: len(text) // 2]}"
-
-
-def _of_another_length(name: str, args: dict[str, Any], text: str) -> Iterator[str]:
-    """Yield the text with less than half of the minimum, and with more than one and a half times the maximum."""
-    between = "" if name == "characters" else _SEPARATORS[name]
-    units = _UNITS[name](text)
-    if least := args.get("min"):
-        yield between.join(units[: int(0.4 * least)])
-    if (most := args.get("max")) and units:
-        times = int(1.6 * most) // len(units) + 1
-        yield _SEPARATORS[name].join([text.strip()] * times) if name != "characters" else text * times
 
 
 _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -83,55 +81,11 @@ _AUXILIARY = re.compile(r"\b(?:is|are|was|were|will|should|must|may|might|could|
 _NEGATION = re.compile(r"\b(can)not\b|\b(is|are|was|were|will|should|must|may|might|could|would|can) not\b")
 _UNCLEAR = re.compile(r"\b(?:whether|all|every|each|any|no|none|neither|nothing|unless|never|only|either)\b", re.I)
 _OPPOSITES = (
-    ("before", "after"),
-    ("more", "less"),
-    ("above", "below"),
-    ("first", "last"),
-    ("always", "never"),
-    ("increases", "decreases"),
-    ("higher", "lower"),
-    ("larger", "smaller"),
-    ("allowed", "forbidden"),
-    ("safe", "dangerous"),
-    ("true", "false"),
-    ("maximum", "minimum"),
+    "before/after more/less above/below first/last always/never increases/decreases higher/lower larger/smaller"
+    " allowed/forbidden safe/dangerous true/false maximum/minimum"
 )
-_OPPOSITE = {word: other for pair in _OPPOSITES for word, other in (pair, pair[::-1])}
-
-
-def alterations(sentence: str, rng: random.Random) -> dict[str, str]:
-    """Return the sentence so that it says something else in almost the same words, by kind of alteration."""
-    found: dict[str, str] = {}
-    if negation := _NEGATION.search(sentence):
-        found["negated"] = f"{sentence[: negation.start()]}{negation[1] or negation[2]}{sentence[negation.end() :]}"
-    elif (auxiliary := _AUXILIARY.search(sentence)) and not _UNCLEAR.search(sentence[: auxiliary.start()]):
-        word = "cannot" if auxiliary[0] == "can" else f"{auxiliary[0]} not"
-        found["negated"] = f"{sentence[: auxiliary.start()]}{word}{sentence[auxiliary.end() :]}"
-    if number := _NUMBER.search(sentence):
-        near = (int(number[0]) + 1, int(number[0]) * 2, int(number[0]) * 10) if number[0].isdigit() else _NUMBERS
-        other = rng.choice([str(one) for one in near if str(one) != number[0]])
-        found["number"] = f"{sentence[: number.start()]}{other}{sentence[number.end() :]}"
-    for match in re.finditer(r"[a-z]+", sentence):
-        if opposite := _OPPOSITE.get(match[0]):
-            found["opposite"] = f"{sentence[: match.start()]}{opposite}{sentence[match.end() :]}"
-            break
-    return found
-
-
-def without(text: str, removed: Collection[tuple[int, int]]) -> str:
-    """Return the text without these sentences; what is between the others stays."""
-    places = sentence_places(text)
-    kept = [place for place in places if place not in removed]
-    parts: list[str] = []
-    last = None
-    for start, end in kept:
-        if last is not None:
-            before = max(other_end for _, other_end in places if other_end <= start)
-            parts.append(text[before:start])
-        parts.append(text[start:end])
-        last = end
-    return "".join(parts)
-
+_PAIRS = [pair.split("/") for pair in _OPPOSITES.split()]
+_OPPOSITE = {word: other for pair in _PAIRS for word, other in (pair, pair[::-1])}
 
 _LEAST_SHARED = 0.3
 """Share of a criterion's words that the sentence which carries it has."""
@@ -170,11 +124,11 @@ def good_examples(rubric: Rubric) -> list[GoodExample]:
         GoodExample(example, rubric.by_key[key], expected)
         for example in rubric.examples or ()
         for key, expected in (example.verdicts or {}).items()
-        if is_good(rubric.by_key[key], expected)
+        if _is_good(rubric.by_key[key], expected)
     ]
 
 
-def is_good(criterion: Criterion, expected: NumberRange) -> bool:
+def _is_good(criterion: Criterion, expected: NumberRange) -> bool:
     """Return whether a worse verdict than these is possible: a lower one, of a pitfall a higher one."""
     if criterion.weight < 0:
         return expected.max is not None and expected.max < 1.0
@@ -183,27 +137,27 @@ def is_good(criterion: Criterion, expected: NumberRange) -> bool:
 
 def faults_by_rule(rubric: Rubric, base: GoodExample) -> list[Fault]:
     """Return the completion of the base with one fault each, by all rules that apply; there may be none."""
-    text, found = base.example.text, dict[str, str]()
-    for kind, broken in _broken(rubric, base):
-        if broken.strip() != text.strip() and broken not in found:
-            found[broken] = kind
-    return [Fault(base, kind, broken) for broken, kind in found.items()]
-
-
-def _broken(rubric: Rubric, base: GoodExample) -> Iterator[tuple[str, str]]:
-    """Yield the kind of each fault and the text with it."""
     criterion, text = base.criterion, base.example.text
+    broken: list[tuple[str, str]] = []
     if criterion.weight < 0:
-        yield from _planted(rubric, base)
+        broken += _planted(rubric, base)
     elif criterion.check is not None:
-        for broken in violations(criterion.check, text):
-            yield "check", broken
-    elif places := carrying(base):
-        yield "deleted", without(text, places)
-        yield from _altered(base, places)
+        broken += (("check", changed) for changed in violations(criterion.check, text))
+    elif carried := _carrying(base):
+        kept, last = "", 0
+        for start, end in sentence_places(text):
+            if (start, end) not in carried:
+                kept += text[last if kept else start : end]
+            last = end
+        broken += [("deleted", kept), *_altered(base, *carried[0])]
+    found: dict[str, str] = {}
+    for kind, changed in broken:
+        if changed.strip() != text.strip():
+            found.setdefault(changed, kind)
+    return [Fault(base, kind, changed) for changed, kind in found.items()]
 
 
-def carrying(base: GoodExample) -> list[tuple[int, int]]:
+def _carrying(base: GoodExample) -> list[tuple[int, int]]:
     """Return the sentences that carry the criterion's content: those of its evidence, else those with its words."""
     text, places = base.example.text, sentence_places(base.example.text)
     quotes = (base.example.evidence or {}).get(base.criterion.key, ())
@@ -220,28 +174,42 @@ def carrying(base: GoodExample) -> list[tuple[int, int]]:
     return [place for place, count in shared.items() if count >= _NEARLY * best]
 
 
-def _altered(base: GoodExample, places: list[tuple[int, int]]) -> Iterator[tuple[str, str]]:
-    """Yield the text with a sentence that says something else: its negation, or another number or name."""
+def _altered(base: GoodExample, start: int, end: int) -> Iterator[tuple[str, str]]:
+    """Yield the text with this sentence saying something else in almost the same words, with the kind of alteration.
+
+    Its negation counts for a criterion on a statement; another number or word if the criterion names what is gone.
+    """
     text, criterion = base.example.text, base.criterion
+    sentence = text[start:end]
+    changes: list[tuple[str, re.Match[str], str]] = []
+    if negation := _NEGATION.search(sentence):
+        changes.append(("negated", negation, negation[1] or negation[2]))
+    elif (auxiliary := _AUXILIARY.search(sentence)) and not _UNCLEAR.search(sentence[: auxiliary.start()]):
+        changes.append(("negated", auxiliary, "cannot" if auxiliary[0] == "can" else f"{auxiliary[0]} not"))
+    if number := _NUMBER.search(sentence):
+        near = (int(number[0]) + 1, int(number[0]) * 2, int(number[0]) * 10) if number[0].isdigit() else _NUMBERS
+        others = [str(one) for one in near if str(one) != number[0]]
+        changes.append(("number", number, random.Random(f"{criterion.question} {sentence}").choice(others)))
+    if word := next((found for found in re.finditer(r"[a-z]+", sentence) if found[0] in _OPPOSITE), None):
+        changes.append(("opposite", word, _OPPOSITE[word[0]]))
     stated = _SAYS.match(criterion.text)
     named = content_words(f"{stated['statement'] if stated else ''} {criterion.reference or ''}")
     named |= {word for word in content_words(criterion.text) if word[0].isdigit()}
-    for start, end in places[:1]:
-        sentence = text[start:end]
-        rng = random.Random(f"{criterion.question} {sentence}")
-        for kind, altered in alterations(sentence, rng).items():
-            gone = content_words(sentence) - content_words(altered)
-            if (kind == "negated" and stated) or (kind != "negated" and gone & named):
-                yield kind, f"{text[:start]}{altered}{text[end:]}"
+    for kind, old, new in changes:
+        altered = f"{sentence[: old.start()]}{new}{sentence[old.end() :]}"
+        gone = content_words(sentence) - content_words(altered)
+        if stated if kind == "negated" else gone & named:
+            yield kind, f"{text[:start]}{altered}{text[end:]}"
 
 
 def _planted(rubric: Rubric, base: GoodExample) -> Iterator[tuple[str, str]]:
     """Yield the text with the fault: sentences of other examples (of the same prompt, if any), or what it says."""
     key, text = base.criterion.key, base.example.text
+    before = f"{text.rstrip()}\n\n" if "\n" in text.strip() else f"{text.rstrip()} "
     others = [
         one
         for one in rubric.examples or ()
-        if (expected := (one.verdicts or {}).get(key)) is not None and not is_good(base.criterion, expected)
+        if (expected := (one.verdicts or {}).get(key)) is not None and not _is_good(base.criterion, expected)
     ]
     to_prompt = [one for one in others if one.prompt == base.example.prompt]
     for other in to_prompt or others:
@@ -252,73 +220,84 @@ def _planted(rubric: Rubric, base: GoodExample) -> Iterator[tuple[str, str]]:
             if inside:
                 fault = other.text[inside[0][0] : inside[-1][1]]
                 first = inside[0] == places[0] and len(places) > 1
-                yield "planted", f"{fault} {text}" if first else _appended(text, fault)
+                yield "planted", f"{fault} {text}" if first else before + fault
     if found := _SAYS.match(base.criterion.text):
         statement = " ".join(found["statement"].split())
-        yield "stated", _appended(text, f"{statement[:1].upper()}{statement[1:]}.")
+        yield "stated", f"{before}{statement[:1].upper()}{statement[1:]}."
 
 
-def _appended(text: str, sentence: str) -> str:
-    between = "\n\n" if "\n" in text.strip() else " "
-    return f"{text.rstrip()}{between}{sentence}"
+Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+"""Shows the progress of so many texts; what it gives is called after each."""
+
+NO_BASE = "no example says that a completion is good by it"
+NO_RULE = "no rule makes a fault: add `evidence` to an example"
 
 
-class RubricTester:
-    """Tests one rubric by one judge. ``prompt`` is that of the rubric; ``on_done`` is called after each text."""
+async def run_tests(
+    engine: Engine,
+    judge: Judge,
+    rubric: Rubric,
+    prompt: Prompt | None,
+    progress: Progress,
+    *,
+    faults: bool = False,
+    min_catch: float | None = None,
+) -> RubricTest:
+    """Return what the judge finds in the examples of a rubric, whose prompt is ``prompt``, then in planted faults.
 
-    def __init__(
-        self, engine: Engine, judge: Judge, rubric: Rubric, prompt: Prompt | None, *, on_done: OnDone = lambda: None
-    ) -> None:
-        self.judge, self.rubric, self.prompt, self.on_done = judge, rubric, prompt, on_done
-        self._engine = engine
+    A criterion of whose faults a smaller share than ``min_catch`` is caught fails.
 
-    async def run_examples(self, examples: Sequence[RubricExample]) -> list[ExampleTest]:
-        """Return what the judge finds in each of these examples."""
-        return list(await asyncio.gather(*map(self._run, examples)))
-
-    async def verdicts(self, example: RubricExample, text: str, keys: Container[str]) -> list[Verdict]:
-        """Return the verdicts on a text in place of the example's.
-
-        Those on other criteria than ``keys`` are not asked for, and mean nothing.
-        """
-        fingerprints = questions_of(self.rubric, self.judge).fingerprints
-        asked = {fingerprint for key, fingerprint in fingerprints.items() if key in keys}
-        rest = {key: Verdict.abstained(key) for key, fingerprint in fingerprints.items() if fingerprint not in asked}
-        prompt, completion = prompt_of(example, self.prompt), Completion(text=text)
-        found = await score(self._engine, self.judge, self.rubric, prompt, completion, known=rest)
-        self.on_done()
-        return found
-
-    async def _run(self, example: RubricExample) -> ExampleTest:
-        wanted = self.rubric.by_key if example.reward is not None else example.verdicts or {}
-        return _tested(self.rubric, example, await self.verdicts(example, example.text, wanted))
-
-
-def check_testable(judge: Judge, rubric: Rubric, prompt: Prompt | None) -> None:
-    """Raise an InvalidError unless the judge can be asked about each example by itself, and each has a prompt."""
-    check_askable(judge)
-    for one in rubric.examples or ():
-        prompt_of(one, prompt)
-
-
-def check_askable(judge: Judge) -> None:
-    """Raise an InvalidError unless the judge can be asked about each text by itself."""
+    Raises:
+        InvalidError: The judge cannot be asked about each text by itself, or an example has no prompt.
+    """
     for leaf in judge.leaf_judges:
         if leaf.mode not in ASKABLE:
             hint = "name a readout or written judge"
             raise InvalidError(f"judge {leaf.name!r} is {leaf.mode}; texts are judged one by one", hint=hint)
+    examples = rubric.examples or ()
+    prompts = {one.key: found for one in examples if (found := one.prompt or prompt)}
+    for one in examples:
+        if one.key not in prompts:
+            hint = "add `prompt` to the example, or to the rubric"
+            raise InvalidError(f"example {one.key!r} has no prompt", hint=hint, path="examples.prompt")
+    fingerprints = questions_of(rubric, judge).fingerprints
 
+    async def verdicts_on(example: RubricExample, text: str, keys: Collection[str]) -> list[Verdict]:
+        """Return the verdicts on a text in place of the example's; those that ``keys`` do not need mean nothing."""
+        asked = {fingerprint for key, fingerprint in fingerprints.items() if key in keys}
+        rest = {key: Verdict.abstained(key) for key, fingerprint in fingerprints.items() if fingerprint not in asked}
+        found = await score(engine, judge, rubric, prompts[example.key], Completion(text=text), known=rest)
+        on_done()
+        return found
 
-def prompt_of(example: RubricExample, prompt: Prompt | None) -> Prompt:
-    """Return the prompt that the example answers: its own, or that of the rubric."""
-    found = example.prompt or prompt
-    if found is None:
-        hint = "add `prompt` to the example, or to the rubric"
-        raise InvalidError(f"example {example.key!r} has no prompt", hint=hint, path="examples.prompt")
-    return found
+    async def test_example(one: RubricExample) -> ExampleTest:
+        wanted: Collection[str] = rubric.by_key if one.reward is not None else one.verdicts or {}
+        return _tested(rubric, one, await verdicts_on(one, one.text, wanted))
+
+    async def test_fault(fault: Fault) -> FaultTest:
+        base, key = fault.base, fault.base.criterion.key
+        found = {one.criterion: one for one in await verdicts_on(base.example, fault.text, {key})}[key]
+        caught = None if found.outcome == "failed" else _is_worse(base.criterion, base.expected, found.value)
+        test = FaultTest(example=base.example.key, criterion=key, kind=fault.kind, text=fault.text, caught=caught)
+        return test.model_copy(update={"found": found.value, "reason": _reason_of(found)})
+
+    with progress("examples", len(examples)) as on_done:
+        tests = tuple(await asyncio.gather(*map(test_example, examples)))
+    report = None
+    if faults or min_catch is not None:
+        bases = good_examples(rubric)
+        planted = [fault for base in bases for fault in faults_by_rule(rubric, base)]
+        caught = list[FaultTest]()
+        if planted:
+            with progress("faults", len(planted)) as on_done:
+                caught += await asyncio.gather(*map(test_fault, planted))
+        report = fault_report(rubric, bases, caught, tests, min_catch=min_catch)
+    digests = {"judge_digest": judge.digest, "rubric_digest": rubric.digest}
+    return RubricTest(judge=judge.name, examples=tests, faults=report, **digests)
 
 
 def _tested(rubric: Rubric, example: RubricExample, verdicts: list[Verdict]) -> ExampleTest:
+    """Return an example's verdicts and its reward, beside the expected ones."""
     by_key = {verdict.criterion: verdict for verdict in verdicts}
     tests = []
     for key, expected in (example.verdicts or {}).items():
@@ -327,56 +306,24 @@ def _tested(rubric: Rubric, example: RubricExample, verdicts: list[Verdict]) -> 
         if verdict.outcome != "failed":
             passed = verdict.value is not None and nearest_level(scale, verdict.value) in expected
         found = VerdictTest(criterion=key, expected=expected, found=verdict.value, passed=passed)
-        tests.append(found.model_copy(update={"reason": reason_of(verdict)}))
+        tests.append(found.model_copy(update={"reason": _reason_of(verdict)}))
+    test = ExampleTest(example=example.key, verdicts=tuple(tests), expected_reward=example.reward)
     if example.reward is None:
-        return ExampleTest(example=example.key, verdicts=tuple(tests))
+        return test
     reward = reward_or_null(rubric, verdicts)
     failed = any(verdict.outcome == "failed" for verdict in verdicts)
-    return ExampleTest(
-        example=example.key,
-        verdicts=tuple(tests),
-        expected_reward=example.reward,
-        reward=reward.value,
-        null_reason=reward.null_reason,
-        reward_passed=None if failed else reward.value is not None and reward.value in example.reward,
-    )
+    passed = None if failed else reward.value is not None and reward.value in example.reward
+    return test.model_copy(update={"reward": reward.value, "null_reason": reward.null_reason, "reward_passed": passed})
 
 
-def reason_of(verdict: Verdict) -> str | None:
+def _reason_of(verdict: Verdict) -> str | None:
     """Return why the verdict has no value; None if it has one."""
     if verdict.value is not None:
         return None
     return ": ".join(filter(None, (verdict.reason or verdict.outcome, verdict.detail)))
 
 
-_Place = tuple[str, str]
-"""The keys of an example and of a criterion."""
-
-NO_BASE = "no example says that a completion is good by it"
-NO_RULE = "no rule makes a fault: add `evidence` to an example"
-
-
-async def catch_faults(tester: RubricTester, faults: Sequence[Fault]) -> list[FaultTest]:
-    """Return what the judge finds in each text with a fault."""
-
-    async def run(fault: Fault) -> FaultTest:
-        base, key = fault.base, fault.base.criterion.key
-        verdicts = await tester.verdicts(base.example, fault.text, {key})
-        (verdict,) = (one for one in verdicts if one.criterion == key)
-        return FaultTest(
-            example=base.example.key,
-            criterion=key,
-            kind=fault.kind,
-            text=fault.text,
-            found=verdict.value,
-            caught=None if verdict.outcome == "failed" else is_worse(base.criterion, base.expected, verdict.value),
-            reason=reason_of(verdict),
-        )
-
-    return list(await asyncio.gather(*map(run, faults)))
-
-
-def is_worse(criterion: Criterion, expected: NumberRange, value: float | None) -> bool:
+def _is_worse(criterion: Criterion, expected: NumberRange, value: float | None) -> bool:
     """Return whether a verdict is worse than expected: lower, of a pitfall higher. An abstention is not."""
     if value is None:
         return False
@@ -403,7 +350,13 @@ def fault_report(
         examples: Verdicts on the examples themselves.
         min_catch: Least catch rate that passes.
     """
-    alarms = _alarms(bases, examples)
+    values = {(one.example, verdict.criterion): verdict for one in examples for verdict in one.verdicts}
+    alarms: dict[tuple[str, str], bool | None] = {}
+    for base in bases:
+        place = base.example.key, base.criterion.key
+        if (verdict := values.get(place)) is not None:
+            worse = _is_worse(base.criterion, base.expected, verdict.found)
+            alarms[place] = None if verdict.passed is None else worse
     parts = []
     for key in rubric.by_key:
         own = [one for one in found if one.criterion == key]
@@ -415,19 +368,12 @@ def fault_report(
     return FaultReport(criteria=tuple(parts), faults=tuple(found), min_catch=min_catch, **_rates(found, alarms))
 
 
-def _alarms(bases: Sequence[GoodExample], examples: Sequence[ExampleTest]) -> dict[_Place, bool | None]:
-    """Return whether the judge saw a fault in each base without one; None: not measured."""
-    values = {(one.example, verdict.criterion): verdict for one in examples for verdict in one.verdicts}
-    alarms: dict[_Place, bool | None] = {}
-    for base in bases:
-        if (verdict := values.get((base.example.key, base.criterion.key))) is not None:
-            worse = is_worse(base.criterion, base.expected, verdict.found)
-            alarms[base.example.key, base.criterion.key] = None if verdict.passed is None else worse
-    return alarms
+def _rates(found: Sequence[FaultTest], alarms: Mapping[tuple[str, str], bool | None]) -> dict[str, Rate]:
+    """Return the rates of faults that were caught, of those caught where no fault was seen before, and of alarms.
 
-
-def _rates(found: Sequence[FaultTest], alarms: Mapping[_Place, bool | None]) -> dict[str, Rate]:
-    """Return the rates of faults that were caught, of those caught where no fault was seen before, and of alarms."""
+    ``alarms``: whether the judge saw a fault in each base without one, by the keys of its example and its criterion;
+    None: not measured.
+    """
     caught = [one for one in found if one.caught is not None]
     unseen = [one for one in caught if alarms.get((one.example, one.criterion), False) is False]
     measured = [alarm for alarm in alarms.values() if alarm is not None]
@@ -436,61 +382,3 @@ def _rates(found: Sequence[FaultTest], alarms: Mapping[_Place, bool | None]) -> 
         "noticed": rate(sum(one.caught is True for one in unseen), len(unseen)),
         "false_alarms": rate(sum(measured), len(measured)),
     }
-
-
-Result = TypeVar("Result")
-Action = Callable[[Engine], Coroutine[Any, Any, Result]]
-
-
-class Ask(Protocol):
-    """Runs an action with the engine of a judge."""
-
-    def __call__(self, judge: Judge, action: Action[Result], /) -> Result:
-        """Return the result of the action."""
-
-
-Progress = Callable[[str, int], AbstractContextManager[OnDone]]
-"""Shows the progress of so many texts; what it gives is called after each."""
-
-
-@dataclass(frozen=True)
-class RubricTestRun:
-    """Tests one rubric by one judge; ``prompt`` is that of the rubric."""
-
-    rubric: Rubric
-    prompt: Prompt | None
-    judge: Judge
-    ask: Ask
-    progress: Progress
-
-    def run(self, *, faults: bool = False, min_catch: float | None = None) -> RubricTest:
-        """Ask the judge about the examples, then about faults; a criterion fails below ``min_catch``."""
-        check_testable(self.judge, self.rubric, self.prompt)
-        examples = self.rubric.examples or ()
-        tests = self._asked("examples", len(examples), lambda tester: tester.run_examples(examples))
-        return RubricTest(
-            judge=self.judge.name,
-            judge_digest=self.judge.digest,
-            rubric_digest=self.rubric.digest,
-            examples=tuple(tests),
-            faults=self._fault_report(tests, min_catch) if faults or min_catch is not None else None,
-        )
-
-    def _asked(
-        self, what: str, total: int, action: Callable[[RubricTester], Coroutine[Any, Any, list[Result]]]
-    ) -> list[Result]:
-        if not total:
-            return []
-        with self.progress(what, total) as on_done:
-
-            def run(engine: Engine) -> Coroutine[Any, Any, list[Result]]:
-                return action(RubricTester(engine, self.judge, self.rubric, self.prompt, on_done=on_done))
-
-            return self.ask(self.judge, run)
-
-    def _fault_report(self, tests: Sequence[ExampleTest], min_catch: float | None) -> FaultReport:
-        """Plant faults into the good examples, and ask the judge about them."""
-        bases = good_examples(self.rubric)
-        faults = [fault for base in bases for fault in faults_by_rule(self.rubric, base)]
-        caught = self._asked("faults", len(faults), lambda tester: catch_faults(tester, faults))
-        return fault_report(self.rubric, bases, caught, tests, min_catch=min_catch)

@@ -60,13 +60,9 @@ async def write_proposals(
         findings = lint(draft.rubric, task.prompt, empty_value=checks.value_of_empty)
         return Proposal(draft, findings=tuple(findings))
 
-    return _distinct(await asyncio.gather(*map(write, range(n))))
-
-
-def _distinct(given: Sequence[Proposal]) -> list[Proposal]:
     seen: dict[str, int] = {}
-    found = []
-    for number, one in enumerate(given, start=1):
+    found = list[Proposal]()
+    for number, one in enumerate(await asyncio.gather(*map(write, range(n))), start=1):
         first = seen.setdefault(one.draft.rubric.digest, number) if one.draft else number
         found.append(one if first == number else Proposal(reason=f"{DUPLICATE}: the same as candidate {first}"))
     return found

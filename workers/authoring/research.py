@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -27,7 +27,8 @@ from rubricsvc.core.rubric import Criterion, Ordinal, Rubric
 from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.lint.duplicates import content_words, named_words
 from workers.authoring.author import Author, Draft, GenerationError, rubric_reader, sha256_of
-from workers.authoring.templates import SMALL_MODELS, documents_of, shown, shown_all
+from workers.authoring.templates import SMALL_MODELS, documents_of, read, shown, shown_all
+from workers.engines.base import Question
 
 NO_COLLECTION = "no_collection"
 OTHER_COLLECTION = "other_collection"
@@ -41,19 +42,18 @@ async def grounded(author: Author, task: AuthoringTask) -> Draft:
         raise GenerationError(NO_RUBRIC, message)
     research = author.generation.research or Research(collection="")
     with _open(task, research) as collection:
-        _check_digest(collection, research)
         found = await investigate(author, task.prompt, collection, research)
     if not found.shown:
         queries = ", ".join(map(repr, found.notes.queries))
         raise GenerationError(NOTHING_FOUND, f"no document of {research.collection!r} has a word of {queries}")
     own = documents_of(task.prompt)
     values = {"prompt": shown("question", task.prompt.text), "pages": shown_all("document", found.shown | own)}
-    grounding = Grounding([task.prompt.text, *found.first_queries], [*found.readable.values(), *own.values()])
-    read = rubric_reader("grounded", found.readable | own)
+    subject, documents = [task.prompt.text, *found.first_queries], [*found.readable.values(), *own.values()]
+    parse = rubric_reader("grounded", found.readable | own)
 
     def reader(text: str, truncated: bool) -> Rubric:
-        rubric = read(text, truncated)
-        grounding.check(rubric)
+        rubric = parse(text, truncated)
+        check_grounded(rubric, subject, documents)
         return rubric
 
     draft = await author.write("grounded", values, found.readable | own, reader=reader)
@@ -63,23 +63,22 @@ async def grounded(author: Author, task: AuthoringTask) -> Draft:
 
 
 def _open(task: AuthoringTask, research: Research) -> Collection:
+    """Return the collection that the job was submitted for, or raise a GenerationError."""
     name = research.collection
     if task.collections_dir is None:
         raise GenerationError(NO_COLLECTION, "this worker has no folder of collections")
     try:
-        return open_collection(task.collections_dir, name)
+        collection = open_collection(task.collections_dir, name)
     except RubricsvcError as error:
         fix = f"add it on this worker: rubricsvc collections add {name} PATH; then retry the job"
         raise GenerationError(NO_COLLECTION, f"{error}; {fix}") from error
-
-
-def _check_digest(collection: Collection, research: Research) -> None:
-    """Raise a GenerationError unless the collection is the one that the job was submitted for."""
     if research.digest not in (None, collection.digest):
-        name, wanted = research.collection, (research.digest or "")[:12]
+        wanted = (research.digest or "")[:12]
         fix = f"add the job's documents: rubricsvc collections add {name} PATH --replace; then retry the job"
         message = f"collection {name!r} has the digest {collection.digest[:12]} on this worker, not {wanted}; {fix}"
-        raise GenerationError(OTHER_COLLECTION, message)
+        with collection:  # which closes it
+            raise GenerationError(OTHER_COLLECTION, message)
+    return collection
 
 
 ROUNDS = 3
@@ -102,49 +101,57 @@ class _Plan(BaseModel):
     open: list[str] = []
 
 
-@dataclass(frozen=True)
+@dataclass
 class Findings:
     """What was read.
 
     Attributes:
+        notes: What was looked for, and what was left out.
+        first_queries: The queries that were written before anything was read.
         shown: The documents as the generator sees them, with marks where parts are left out.
         readable: The same without the marks: what passages may be cited from.
-        first_queries: The queries that were written before anything was read.
     """
 
+    notes: ResearchNotes
+    first_queries: tuple[str, ...]
     shown: dict[str, str]
     readable: dict[str, str]
-    sources: tuple[SourceText, ...]
-    first_queries: tuple[str, ...]
-    notes: ResearchNotes
+    sources: list[SourceText]
 
 
 async def investigate(author: Author, prompt: Prompt, collection: Collection, research: Research) -> Findings:
     """Return what the model finds and reads in the collection."""
-    asked: dict[str, Sequence[SearchHit]] = {}
+    asked: dict[str, list[SearchHit]] = {}
     opened: dict[str, None] = {}
     first: tuple[str, ...] = ()
     for turn in range(ROUNDS):
         plan = await _plan(author, prompt, asked, opened, research)
         found = {hit.id for hits in asked.values() for hit in hits}
         opened |= dict.fromkeys(id_ for id_ in plan.open if id_ in found)
-        queries = [query for query in _distinct(plan.queries) if query not in asked][: research.queries - len(asked)]
+        written = dict.fromkeys(" ".join(query.split())[:MAX_QUERY_CHARS] for query in plan.queries)
+        queries = [query for query in written if query and query not in asked][: research.queries - len(asked)]
         if turn == 0:
             first = tuple(queries)
             queries = queries or [prompt.text]
         if not queries:
             break
-        asked |= {query: _safe(collection.search(query, HITS)) for query in queries}
-    chosen = list(opened or _best(asked.values()))[: research.documents]
-    read = _read(collection, chosen, " ".join(asked), research.characters)
+        for query in queries:  # ids and titles are shown too
+            hits = [one for one in collection.search(query, HITS) if not addresses_model(f"{one.id}\n{one.title}")]
+            asked[query] = hits
+    scores: defaultdict[str, float] = defaultdict(float)  # reciprocal rank fusion (Cormack et al. 2009)
+    for hits in asked.values():
+        for rank, hit in enumerate(hits):
+            scores[hit.id] += 1 / (60 + rank)
+    chosen = list(opened or sorted(scores, key=lambda id_: (-scores[id_], id_)))[: research.documents]
+    shown_texts, readable, sources, withheld = _read(collection, chosen, " ".join(asked), research.characters)
     notes = ResearchNotes(
         collection=research.collection,
         digest=collection.digest,
         queries=tuple(storable(_cut(query, MAX_QUERY_CHARS)) for query in asked),
-        left_out=tuple(id_ for id_ in chosen if id_ not in read.shown),
-        withheld=read.withheld,
+        left_out=tuple(id_ for id_ in chosen if id_ not in shown_texts),
+        withheld=withheld,
     )
-    return Findings(read.shown, read.readable, tuple(read.sources), first, notes)
+    return Findings(notes, first, shown_texts, readable, sources)
 
 
 async def _plan(
@@ -154,74 +161,43 @@ async def _plan(
     opened: Mapping[str, None],
     research: Research,
 ) -> _Plan:
+    """Return what the model wants to do next; nothing where its reply has no JSON object."""
     left = research.queries - len(asked)
     values = {
         "prompt": shown("question", prompt.text),
         "limits": f"You may write {left} more queries, and open {research.documents} documents in all.",
     }
     if asked:
-        hits = {hit.id: hit for found in asked.values() for hit in found}
+        snippets = {}
+        for hit in chain.from_iterable(asked.values()):
+            text = "(withheld)" if addresses_model(hit.text) else _cut(" ".join(hit.text.split()), SNIPPET_CHARS)
+            snippets[hit.id] = f"{hit.title}\n{text}"
         values["queries"] = shown("queries", "\n".join(asked))
-        values["results"] = shown_all("result", {id_: _snippet(hit) for id_, hit in hits.items()}) or "nothing"
+        values["results"] = shown_all("result", snippets) or "nothing"
     if opened:
         values["opened"] = shown("opened", "\n".join(opened))
-    return _read_plan(await author.ask("research", values))
-
-
-def _read_plan(reply: str) -> _Plan:
-    """Return the JSON object in a reply; nothing to do where there is none."""
-    found = re.search(r"\{.*\}", reply, re.DOTALL)
+    template = read("research")
+    reply = await author.ask(template, Question(template.question(values)))
+    found = re.search(r"\{.*\}", reply.text, re.DOTALL)
     try:
         return _Plan.model_validate(strict_json.parse(found[0])) if found else _Plan()
     except (ValidationError, ValueError):
         return _Plan()
 
 
-def _distinct(queries: Sequence[str]) -> list[str]:
-    short = (" ".join(query.split())[:MAX_QUERY_CHARS] for query in queries)
-    return [query for query in dict.fromkeys(short) if query]
-
-
-def _safe(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """Return the documents whose id and title do not address a model."""
-    return [hit for hit in hits if not addresses_model(f"{hit.id}\n{hit.title}")]
-
-
-def _snippet(hit: SearchHit) -> str:
-    text = "(withheld)" if addresses_model(hit.text) else _cut(" ".join(hit.text.split()), SNIPPET_CHARS)
-    return f"{hit.title}\n{text}"
-
-
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _best(found: Iterable[Sequence[SearchHit]]) -> list[str]:
-    """Return the documents of several result lists, best first, by reciprocal rank fusion (Cormack et al. 2009)."""
-    scores: defaultdict[str, float] = defaultdict(float)
-    for hits in found:
-        for rank, hit in enumerate(hits):
-            scores[hit.id] += 1 / (60 + rank)
-    return sorted(scores, key=lambda id_: (-scores[id_], id_))
+def _read(
+    collection: Collection, ids: Sequence[str], query: str, most: int
+) -> tuple[dict[str, str], dict[str, str], list[SourceText], int]:
+    """Return what is read of the documents: `Findings.shown`, ``readable``, ``sources``, and characters withheld.
 
-
-@dataclass
-class _Read:
-    """What is shown of the documents; see `Findings`."""
-
-    shown: dict[str, str] = field(default_factory=dict)
-    readable: dict[str, str] = field(default_factory=dict)
-    sources: list[SourceText] = field(default_factory=list)
-    withheld: int = 0
-
-
-def _read(collection: Collection, ids: Sequence[str], query: str, most: int) -> _Read:
-    """Return the parts of the documents that match the query best, up to ``most`` characters; of each one at least one.
-
-    Parts that address a model are left out. Only parts for which there is room are screened.
+    Those are the parts that match the query best, up to ``most`` characters; of each document at least one. Parts that
+    address a model are left out. Only parts for which there is room are screened.
     """
     ranked = collection.ranked_parts(query, ids)
-    by_document = {id_: [part for part in ranked if part.document == id_][:MAX_TRIED] for id_ in ids}
     withheld: set[Part] = set()
     chosen: set[Part] = set()
     room = most
@@ -236,100 +212,72 @@ def _read(collection: Collection, ids: Sequence[str], query: str, most: int) -> 
         return harmless
 
     for id_ in ids:
-        any(map(take, by_document[id_]))  # the best one
+        any(map(take, [part for part in ranked if part.document == id_][:MAX_TRIED]))  # the best one
     for part in ranked:
         take(part)
-    read = _Read(withheld=sum(len(part.text) for part in withheld))
+    shown_texts, readable, sources = dict[str, str](), dict[str, str](), list[SourceText]()
     for id_ in ids:
-        if parts := sorted((part for part in chosen if part.document == id_), key=lambda part: part.start):
-            text = collection.open(id_).text
-            omitted = len(text) - sum(len(part.text) for part in parts)
-            read.shown[id_] = _joined(parts, len(text))
-            read.readable[id_] = _GAP.join(_runs(parts))
-            read.sources.append(SourceText(name=id_, digest=sha256_of(text), omitted=omitted or None))
-    return read
-
-
-def _runs(parts: Sequence[Part]) -> list[str]:
-    """Return the texts of parts, adjacent ones joined."""
-    runs: list[str] = []
-    end = -1
-    for part in parts:
-        if part.start == end:
-            runs[-1] += part.text
-        else:
-            runs.append(part.text)
-        end = part.start + len(part.text)
-    return runs
-
-
-def _joined(parts: Sequence[Part], length: int) -> str:
-    """Return the texts of parts with a mark where characters of the document are left out."""
-    shown, end = "", 0
-    for part in parts:
-        shown += _mark(part.start - end) + part.text
-        end = part.start + len(part.text)
-    return (shown + _mark(length - end)).strip()
-
-
-def _mark(characters: int) -> str:
-    return f"\n[… {characters} characters left out …]\n" if characters else ""
+        parts = sorted((part for part in chosen if part.document == id_), key=lambda part: part.start)
+        if not parts:
+            continue
+        text, marked, passages, end = collection.open(id_).text, "", "", 0
+        for part in parts:
+            if part.start != end:
+                marked += f"\n[… {part.start - end} characters left out …]\n"
+                passages += _GAP if passages else ""
+            marked, passages, end = marked + part.text, passages + part.text, part.start + len(part.text)
+        omitted = len(text) - sum(len(part.text) for part in parts)
+        marked += f"\n[… {len(text) - end} characters left out …]\n" if end != len(text) else ""
+        shown_texts[id_], readable[id_] = marked.strip(), passages
+        sources.append(SourceText(name=id_, digest=sha256_of(text), omitted=omitted or None))
+    return shown_texts, readable, sources, sum(len(part.text) for part in withheld)
 
 
 _QUESTION_WORDS = frozenset(
-    {"what", "why", "how", "whom", "you", "your", "we", "our", "i", "me", "my", "please", "about", "before", "after"}
-    | {"between", "give", "compare"}
+    "what why how whom you your we our i me my please about before after between give compare".split()  # noqa: SIM905
 )
 _UNSPACED = re.compile("([\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")
+"""Characters of scripts that have no spaces between words: each is read as a word."""
 
 
-class Grounding:
-    """The rules, for a question and what was read about it.
+def check_grounded(rubric: Rubric, subject: Iterable[str], documents: Iterable[str]) -> None:
+    """Check a rubric by the rules for a question and what was read about it.
 
     - A criterion with a positive weight that no check decides cites a passage.
     - A passage has a word of the subject: the question, and the queries that were written before anything was read.
     - A criterion has a word of its passages.
     - What it names (names, numbers, code, terms of a check) is in its passages, in the subject, or in two of the
       documents. A fault may name what any passage of the rubric names, and any number.
+
+    Raises:
+        ValueError: A criterion breaks a rule.
     """
-
-    def __init__(self, subject: Iterable[str], documents: Iterable[str]) -> None:
-        self._subject = _words(subject) - _QUESTION_WORDS
-        counts = Counter(chain.from_iterable(_words([text]) for text in documents))
-        self._common = {word for word, count in counts.items() if count > 1}
-
-    def check(self, rubric: Rubric) -> None:
-        """Raise a ValueError at the first criterion that breaks a rule."""
-        cited = _words(passage for one in rubric.criteria for passage in _passages(one))
-        for number, criterion in enumerate(rubric.criteria):
-            if message := self._broken(criterion, cited):
-                raise ValueError(f"criteria.{number}: {message}")
-
-    def _broken(self, criterion: Criterion, cited: set[str]) -> str | None:
-        passages = list(_passages(criterion))
-        own = _words(passages)
+    asked = _words(subject) - _QUESTION_WORDS
+    counts = Counter(chain.from_iterable(_words([text]) for text in documents))
+    known = asked | {word for word, count in counts.items() if count > 1}
+    cited = [[source.passage for source in one.sources or () if source.passage] for one in rubric.criteria]
+    for number, (criterion, passages) in enumerate(zip(rubric.criteria, cited, strict=True)):
+        own, path = _words(passages), f"criteria.{number}"
         if criterion.weight > 0 and not criterion.check and not passages:
-            return "needs a source: the passage of a document that states the fact"
-        for passage in passages:
-            if not _words([passage]) & self._subject:
-                return f"the passage {cut(repr(passage), 80)} has no word of the question: quote one that is about it"
+            raise ValueError(f"{path}: needs a source: the passage of a document that states the fact")
+        if other := next((passage for passage in passages if not _words([passage]) & asked), None):
+            problem = "has no word of the question: quote one that is about it"
+            raise ValueError(f"{path}: the passage {cut(repr(other), 80)} {problem}")
         if passages and not _words([criterion.text]) & own:
-            return "the text and its passages have no word in common: cite the passage that states the fact"
-        named = set().union(*(_names(text) for text in _texts(criterion)))
+            problem = "the text and its passages have no word in common"
+            raise ValueError(f"{path}: {problem}: cite the passage that states the fact")
+        texts = (named_words(_UNSPACED.sub(r" \1 ", text)) for text in _judged_texts(criterion))
+        named = {name for name in chain.from_iterable(texts) if len(name) > 1 or name.isdigit()}
         if criterion.weight < 0:
             named = {name for name in named if not any(map(str.isdigit, name))}
         free = criterion.weight < 0 or criterion.check is not None
-        unsupported = sorted(named - self._subject - self._common - (cited if free else own))
-        if unsupported:
-            return f"names {unsupported[0]!r}, which is in no passage that it cites, nor in the question"
-        return None
+        allowed = known | (_words(chain.from_iterable(cited)) if free else own)
+        if unsupported := sorted(named - allowed):
+            problem = "which is in no passage that it cites, nor in the question"
+            raise ValueError(f"{path}: names {unsupported[0]!r}, {problem}")
 
 
-def _passages(criterion: Criterion) -> Iterator[str]:
-    return (source.passage for source in criterion.sources or () if source.passage)
-
-
-def _texts(criterion: Criterion) -> Iterator[str]:
+def _judged_texts(criterion: Criterion) -> Iterator[str]:
     """Yield the texts that a judge reads. The terms of a check are made to look like names."""
     yield criterion.text
     yield criterion.reference or ""
@@ -343,15 +291,5 @@ def _texts(criterion: Criterion) -> Iterator[str]:
             yield " ".join(f". {word.upper()}" for word in re.findall(r"[^\W\d_]{4,}", term))
 
 
-def _names(text: str) -> set[str]:
-    """Return what a text names; a single letter or character names nothing."""
-    return {name for name in named_words(_spaced(text)) if len(name) > 1 or name.isdigit()}
-
-
 def _words(texts: Iterable[str]) -> set[str]:
-    return {word for text in texts for word in content_words(_spaced(text))}
-
-
-def _spaced(text: str) -> str:
-    """Return the text with spaces between the characters of scripts that have none between words."""
-    return _UNSPACED.sub(r" \1 ", text)
+    return {word for text in texts for word in content_words(_UNSPACED.sub(r" \1 ", text))}

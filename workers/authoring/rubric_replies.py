@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.base import UnitInterval
-from rubricsvc.core.rubric import Binary, Check, Criterion, IsoDate, Level, Ordinal, Rubric, Scale, Source
+from rubricsvc.core.base import Value
+from rubricsvc.core.rubric import Binary, Check, Criterion, Level, Ordinal, Rubric, Source
 from rubricsvc.core.untrusted import QuoteIndex, clean
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, cut
@@ -37,47 +37,41 @@ _NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s+(?:\[([+-]?\d{1,3}(?:\.\d{1,6})?)\]\
 _CODE_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 
 
-class _Reply(BaseModel):
-    """Base of what a model writes. Unknown keys are errors."""
+class _Level(Level):
+    """A level whose texts are short."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class _Level(_Reply):
     label: Annotated[str, Field(min_length=1, max_length=80)]
-    value: UnitInterval
     text: Annotated[str, Field(max_length=400)] = ""
 
 
-class _Check(_Reply):
-    name: str
-    args: dict[str, JsonValue] = {}
+class _Source(Source):
+    """A source with a passage."""
 
-
-class _Source(_Reply):
     document: Annotated[str, Field(min_length=1, max_length=200)]
     passage: Annotated[str, Field(min_length=12, max_length=2000)]
-    as_of: IsoDate | None = None
-    expires: IsoDate | None = None
     clause: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
-class _Criterion(_Reply):
+class _Criterion(Value):
+    """A criterion as a model writes it: without what is a person's, such as the prompt of its own."""
+
     text: Annotated[str, Field(min_length=12, max_length=500)]
     weight: Annotated[float, Field(ge=-100, le=100)] = 1.0
     kind: Literal["hard rule", "principle"] = "principle"
     required: bool = False
-    levels: Annotated[list[_Level], Field(min_length=2, max_length=10)] | None = None
-    check: _Check | None = None
+    levels: Annotated[tuple[_Level, ...], Field(min_length=2, max_length=10)] | None = None
+    check: Check | None = None
     reference: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
-    sources: Annotated[list[_Source], Field(max_length=10)] | None = None
+    sources: Annotated[tuple[_Source, ...], Field(max_length=10)] | None = None
 
 
-class _Rubric(_Reply):
+class _Rubric(Value):
+    """A reply that is an object; it may also be the list alone."""
+
     criteria: list[_Criterion]
 
 
-_JSON: TypeAdapter[_Rubric | list[_Criterion]] = TypeAdapter(_Rubric | list[_Criterion])
+_LIST: TypeAdapter[list[_Criterion]] = TypeAdapter(list[_Criterion])
 
 
 def read_rubric(
@@ -104,9 +98,9 @@ def read_rubric(
         least: Minimum of different criteria.
         needs_positive: Whether one must have a positive weight.
     """
-    body = body_of(text)
+    body = _body_of(text)
     is_json = body.startswith(("[", "{"))
-    given = _from_json(body, truncated) if is_json else from_list(body, truncated=truncated)
+    given = _from_json(body, truncated) if is_json else _from_list(body, truncated=truncated)
     by_text: dict[str, _Criterion] = {}
     for one in given:
         by_text.setdefault(normalized(one.text), one)
@@ -120,9 +114,10 @@ def read_rubric(
         raise ValueError("expected weights other than 0, and at least one positive")
     if copied := by_text.keys() & examples:
         raise ValueError(f"a criterion is copied from the example: {copied.pop()!r}")
-    verified = _Sources(documents or {}, evidence or {})
+    indexes = {name: text_index(body) for name, body in {**(documents or {}), **(evidence or {})}.items()}
+    numbered = enumerate(distinct, start=1)
     try:
-        rubric = Rubric(criteria=tuple(_criterion(n, one, verified) for n, one in enumerate(distinct, start=1)))
+        rubric = Rubric(criteria=tuple(_criterion(n, one, indexes, evidence or {}) for n, one in numbered))
         checks.validate(rubric)
     except ValidationError as error:
         raise ValueError(": ".join(filter(None, first_error(error)))) from error
@@ -131,7 +126,7 @@ def read_rubric(
     return rubric
 
 
-def body_of(text: str) -> str:
+def _body_of(text: str) -> str:
     """Return what is in the first code fence of a reply, or the whole reply, cleaned."""
     text = clean(text).text.strip()
     fenced = _CODE_FENCE.search(text)
@@ -141,7 +136,7 @@ def body_of(text: str) -> str:
 def cleaning_note(text: str) -> str | None:
     """Return what is removed from a reply or disarmed in it when it is read; None: nothing."""
     try:
-        _, escaped = _parsed(body_of(text))
+        _, escaped = _parsed(_body_of(text))
     except ValueError:  # a list
         escaped = ""
     return "; ".join(filter(None, (clean(text).note, escaped))) or None
@@ -154,23 +149,21 @@ def normalized(text: str) -> str:
 
 def criteria_texts(text: str) -> frozenset[str]:
     """Return the normalized texts of the criteria in an example: a numbered list, or JSON after its first brace."""
-    found = [one.text for one in from_list(text[text.find("1. [") :], truncated=False)] if "1. [" in text else []
+    found = [one.text for one in _from_list(text[text.find("1. [") :], truncated=False)] if "1. [" in text else []
     found += re.findall(r'\{"text": "([^"]+)"', text)
     return frozenset(map(normalized, found))
 
 
 def _from_json(text: str, truncated: bool) -> list[_Criterion]:
+    """Return the criteria of a JSON object or list, or raise a ValueError with the place of what is wrong."""
     try:
-        value = _JSON.validate_python(_parsed(text)[0])
+        value = _parsed(text)[0]
+        return _LIST.validate_python(value) if text.startswith("[") else _Rubric.model_validate(value).criteria
     except ValidationError as error:
-        data_error = _of_object(text) or error
-        path, message = first_error(data_error, model=_Rubric)
-        raise ValueError(f"{path}: {message}" if path else message) from None
+        raise ValueError(": ".join(filter(None, first_error(error, model=_Rubric)))) from None
     except ValueError as error:
-        raise ValueError(
-            "the reply was cut off: write fewer or shorter criteria" if truncated else str(error)
-        ) from None
-    return value.criteria if isinstance(value, _Rubric) else value
+        problem = "the reply was cut off: write fewer or shorter criteria" if truncated else str(error)
+        raise ValueError(problem) from None
 
 
 def _parsed(text: str) -> tuple[Any, str]:
@@ -189,17 +182,7 @@ def _parsed(text: str) -> tuple[Any, str]:
     return root[0], clean("\n".join(strings)).note
 
 
-def _of_object(text: str) -> ValidationError | None:
-    """Return the error of the reply as an object or as a list, whichever it is: that of a union names both."""
-    model: TypeAdapter[object] = TypeAdapter(list[_Criterion] if text.startswith("[") else _Rubric)
-    try:
-        model.validate_python(_parsed(text)[0])
-    except ValidationError as error:
-        return error
-    return None
-
-
-def from_list(text: str, *, truncated: bool) -> list[_Criterion]:
+def _from_list(text: str, *, truncated: bool) -> list[_Criterion]:
     """Return the criteria of the lines that are numbered from 1, up to the first other line."""
     criteria: list[_Criterion] = []
     rows = text.splitlines()
@@ -218,50 +201,38 @@ def from_list(text: str, *, truncated: bool) -> list[_Criterion]:
     return criteria
 
 
-def _criterion(number: int, given: _Criterion, verified: _Sources) -> Criterion:
+def _criterion(number: int, given: _Criterion, indexes: Mapping[str, QuoteIndex], hidden: Documents) -> Criterion:
+    """Return the criterion, or raise a ValueError unless each passage stands in the text that it names.
+
+    The judge is not shown the passages of the ``hidden`` texts.
+    """
     path = f"criteria.{number - 1}"
     if given.check and given.levels:
         raise ValueError(f"{path}: a criterion has a check or levels, not both")
     if given.check and given.check.name not in ALLOWED_CHECKS:
         raise ValueError(f"{path}.check.name: expected one of {', '.join(sorted(ALLOWED_CHECKS))}")
-    scale: Scale = Binary()
-    if given.levels:
-        scale = Ordinal(levels=tuple(Level(label=one.label, value=one.value, text=one.text) for one in given.levels))
-    sources = tuple(verified.source(f"{path}.sources", one) for one in given.sources or ())
+    sources = tuple(Source(**one.model_dump()) for one in given.sources or ())
+    for one in given.sources or ():
+        if one.document not in indexes:
+            names = ", ".join(indexes) or "none: leave sources out"
+            problem = f"expected one of the given texts ({names}), found {one.document!r}"
+            raise ValueError(f"{path}.sources.document: {problem}")
+        if indexes[one.document].locate(one.passage).start is None:
+            quoted = cut(repr(one.passage), 80)
+            raise ValueError(f"{path}.sources.passage: {quoted} does not stand in {one.document!r}")
+    levels = tuple(Level(**one.model_dump()) for one in given.levels or ())
     return Criterion(
         key=f"c{number}",
         text=given.text,
         weight=given.weight,
-        scale=scale,
-        check=Check(name=given.check.name, args=given.check.args) if given.check else None,
+        scale=Ordinal(levels=levels) if levels else Binary(),
+        check=given.check,
         required=given.required,
         tags=(HARD_RULE if given.kind == "hard rule" else PRINCIPLE,),
         reference=given.reference,
-        passages=tuple(one.passage for one in sources if one.passage and not verified.hides(one)) or None,
+        passages=tuple(one.passage for one in sources if one.passage and one.document not in hidden) or None,
         sources=sources or None,
     )
-
-
-class _Sources:
-    """The texts that sources may cite, and the search for their passages."""
-
-    def __init__(self, documents: Documents, evidence: Documents) -> None:
-        given = {**documents, **evidence}
-        self._indexes = {name: text_index(text) for name, text in given.items()}
-        self._hidden = evidence.keys()
-
-    def hides(self, source: Source) -> bool:
-        """Return whether the judge is not shown the passage."""
-        return source.document in self._hidden
-
-    def source(self, path: str, given: _Source) -> Source:
-        """Return the source, or raise a ValueError unless its passage stands in its document."""
-        if given.document not in self._indexes:
-            names = ", ".join(self._indexes) or "none: leave sources out"
-            raise ValueError(f"{path}.document: expected one of the given texts ({names}), found {given.document!r}")
-        if self._indexes[given.document].locate(given.passage).start is None:
-            raise ValueError(f"{path}.passage: {cut(repr(given.passage), 80)} does not stand in {given.document!r}")
-        return Source(**given.model_dump())
 
 
 def text_index(text: str) -> QuoteIndex:

@@ -33,7 +33,7 @@ from rubricsvc.store.session import Database
 from workers.authoring.author import Author, GenerationError
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
-from workers.authoring.recording import RecordingEngine, ReplyLog
+from workers.authoring.recording import REPLIES, RecordingEngine
 from workers.engines.base import Engine, error_message
 from workers.queue.costs import Write
 from workers.queue.engine_pool import DrainEngines
@@ -152,13 +152,13 @@ class GenerationWork:
     async def run(self, engines: DrainEngines, write: Write) -> GeneratedItem:
         """Write the rubric and try it; every error is a reason."""
         try:
-            stored = ReplyLog(self.lease.item_id, self.known, write)
-            recording = RecordingEngine(engines.of(self.judge), self.judge, stored)
+            stored = self.lease.item_id, REPLIES.validate_python(self.known), write
+            recording = RecordingEngine(engines.of(self.judge), self.judge, *stored)
             author = Author(recording, self.judge, self.generation, retries=self.lease.retries)
             draft = await write_rubric(author, self.task)
             findings = None
             if self.generation.gate:
-                engine = RecordingEngine(engines.of(self.gate_judge), self.gate_judge, stored)
+                engine = RecordingEngine(engines.of(self.gate_judge), self.gate_judge, *stored)
                 findings = await try_rubric(engine, self.gate_judge, self.generation, draft.rubric, self.task)
         except GenerationError as error:
             reason = f"{error.reason}: {error.message}"

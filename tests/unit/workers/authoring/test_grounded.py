@@ -25,7 +25,7 @@ from workers.authoring import research as researching
 from workers.authoring import templates as showing
 from workers.authoring.author import Author, Draft, GenerationError
 from workers.authoring.methods import write_rubric
-from workers.authoring.research import Grounding
+from workers.authoring.research import check_grounded
 from workers.engines.base import EngineRequest, Failure, Reply
 
 QUESTION = Prompt.of("What does yield from do in a generator?")
@@ -145,7 +145,7 @@ def test_grounding_ties_criteria_to_question_and_passages(fields: dict[str, Any]
     rubric = Rubric(criteria=(Criterion(**given), cited))
     found = None
     try:
-        Grounding([QUESTION.text], [FACT]).check(rubric)
+        check_grounded(rubric, [QUESTION.text], [FACT])
     except ValueError as error:
         found = str(error)
     assert (found is None) == (message is None) and (message or "") in (found or "")
@@ -230,7 +230,7 @@ def reads_everything(text: str) -> bool:
 def test_poisoned_documents_do_not_leave_their_fences(poisoned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the screen and the rules: a model that obeys nothing but the structure of its prompt is not steered."""
     monkeypatch.setattr(researching, "addresses_model", lambda _text: None)
-    monkeypatch.setattr(Grounding, "check", lambda _self, _rubric: None)
+    monkeypatch.setattr(researching, "check_grounded", lambda *_: None)
     assert steered(poisoned, INJECTIONS | HELD_OUT, reads_structure) == set()
     monkeypatch.setattr(showing, "fence_all", lambda name, texts: [f"<{name}>\n{text}\n</{name}>" for text in texts])
     assert steered(poisoned, INJECTIONS, reads_structure) == INJECTIONS.keys() - {"hidden tags"}  # which are removed
@@ -245,7 +245,7 @@ def test_poisoned_documents_do_not_steer_a_model_that_obeys_them(
     monkeypatch.setattr(researching, "addresses_model", lambda _text: None)
     alone = steered(poisoned, injections, reads_everything)
     assert alone <= {"to the generator"}  # the rules alone: the question is about generators too
-    monkeypatch.setattr(Grounding, "check", lambda _self, _rubric: None)
+    monkeypatch.setattr(researching, "check_grounded", lambda *_: None)
     assert steered(poisoned, injections, reads_everything) >= injections.keys() - {"hidden tags"}  # only the fences
 
 
