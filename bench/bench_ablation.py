@@ -26,7 +26,7 @@ from typing import NoReturn
 import torch
 
 from recipes.embedded_judge.__main__ import RECIPE
-from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.passport import Ablation, Row
 from rubricsvc.formats.documents import load_passport
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--judge", type=Path, help="Folder of a trained judge, whose passport takes the figures.")
     options = parser.parse_args(arguments)
     config = shortened(load_config(options.config), options.steps)
-    fetch_if_embedded(config.judge)
+    fetch_embedded(config.judge)
     prepared = load_data(config, no_store)
     test = held_out(prepared, options.questions)
     with ProcessPoolExecutor(

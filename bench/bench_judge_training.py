@@ -30,7 +30,7 @@ from bench import judge_report
 from bench.judge_sets import LONGEST, UNLABELLED
 from bench.judge_tests import TESTS, JudgeTest, Recipe, Source, View
 from recipes.embedded_judge.__main__ import RECIPE
-from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Table
@@ -269,7 +269,7 @@ def main() -> None:
     """Measure a judge."""
     options = arguments().parse_args()
     judges = judges_of(options)
-    fetch_if_embedded(judges[TRAINED])
+    fetch_embedded(judges[TRAINED])
     source = Source(options.data, Recipe.of(load_config(options.config)), options.scale, options.longest)
     results = Results(judges[TRAINED])
     results.skipped.update(UNLABELLED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -18,16 +17,13 @@ from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.services.database import open_database, sqlite_file
 from rubricsvc.services.local import LocalService
-from rubricsvc.settings import Settings, read_settings
+from rubricsvc.settings import read_settings
 from workers.checks.sandbox.runner import ready
 from workers.engines.local.weights import adapter_folder, check_sha256, weights_sha256
 
 MIN_FREE_BYTES = 1_000_000_000
 _PACKAGES = {"train": ("torch", "transformers"), "judging": ("jsonschema", "nltk", "rapidfuzz", "sacrebleu", "sklearn")}
 """Packages that some judges and checks need, by the extra that installs them."""
-
-_Checks = dict[str, Callable[[], str | None]]
-"""Checks by name. Each returns a detail, or raises an error whose hint is the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,67 +51,50 @@ def diagnose() -> Iterator[Diagnosis]:
     """Run every check, in the order in which failures are best fixed."""
     from rubricsvc.broker import check_broker, shown  # loads Celery
 
+    def tried(check: str, run: Callable[[], str | None]) -> Diagnosis:
+        try:
+            return Diagnosis(True, check, run() or "reachable")
+        except RubricsvcError as error:
+            return Diagnosis(False, check, error.message, error.hint or "see the message")
+
     try:
         settings = read_settings()
     except RubricsvcError as error:
         yield Diagnosis(False, "settings", error.message, error.hint)
         return
+    yield Diagnosis(True, "settings", f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}")
     folders = {"model cache": settings.cache_dir}
-    with suppress(RubricsvcError):  # reported by the check of the database
-        if (file := sqlite_file(settings.database_url)) is not None:
-            folders["database folder"] = file.parent
-    checks: _Checks = {
-        "settings": lambda: f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}",
-        **_database_checks(settings),
-        "broker": lambda: check_broker(settings.broker_url),
-        **{f"packages of {extra}": partial(_packages, extra) for extra in _PACKAGES},
-        "sandbox": _sandbox,
-        **{f"disk of the {name}": partial(_free_space, folder) for name, folder in folders.items()},
-    }
-    for check, run in checks.items():
-        try:
-            yield Diagnosis(True, check, run() or "reachable")
-        except RubricsvcError as error:
-            yield Diagnosis(False, check, error.message, error.hint or "see the message")
-
-
-def _database_checks(settings: Settings) -> _Checks:
-    """Return the checks of the database, and of the workers and judges that it knows."""
+    judges: tuple[StoredJudge, ...] = ()
     try:
         file = sqlite_file(settings.database_url)
+        if file is not None:
+            folders["database folder"] = file.parent
         if file is not None and not file.exists():  # opening it would create it
-            return {"database": lambda: "does not exist yet; created on first use"}
-        with open_database(settings=settings) as db:
-            s = LocalService(db, validators=validators())
-            judges, queue = s.judges.page(limit=1000).data, s.workers.queue()
+            yield Diagnosis(True, "database", "does not exist yet; created on first use")
+        else:
+            with open_database(settings=settings) as db:
+                s = LocalService(db, validators=validators())
+                judges, queue = s.judges.page(limit=1000).data, s.workers.queue()
+            yield Diagnosis(True, "database", "reachable, schema up to date")
+            running = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"
+            ok = queue.workers > 0 or settings.broker_url.startswith("memory")  # there a command that scores starts one
+            yield Diagnosis(ok, "workers", running, "" if ok else "start one with `rubricsvc worker`")
     except RubricsvcError as error:
-        failed = error
-
-        def fail() -> str:
-            raise failed
-
-        return {"database": fail}
-
-    def workers() -> str:
-        found = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"
-        if not queue.workers and not settings.broker_url.startswith("memory"):  # there a command that scores starts one
-            raise UnavailableError(found, hint="start one with `rubricsvc worker`")
-        return found
-
-    found: _Checks = {"database": lambda: "reachable, schema up to date", "workers": workers}
-    return found | {f"judge {one.name}": partial(_judge, one) for one in judges}
-
-
-def _packages(extra: str) -> str:
-    missing = ", ".join(name for name in _PACKAGES[extra] if find_spec(name) is None)
-    return f"not installed: {missing} (optional: pip install 'rubricsvc[{extra}]')" if missing else "all installed"
-
-
-def _sandbox() -> str:
+        yield Diagnosis(False, "database", error.message, error.hint)
+    for one in judges:
+        yield tried(f"judge {one.name}", partial(_judge, one))
+    yield tried("broker", partial(check_broker, settings.broker_url))
+    for extra, names in _PACKAGES.items():
+        missing = ", ".join(name for name in names if find_spec(name) is None)
+        optional = f"not installed: {missing} (optional: pip install 'rubricsvc[{extra}]')"
+        yield Diagnosis(True, f"packages of {extra}", optional if missing else "all installed")
     try:
-        return "bubblewrap" if ready() == "bwrap" else "disabled: untrusted code runs without isolation"
+        sandbox = "bubblewrap" if ready() == "bwrap" else "disabled: untrusted code runs without isolation"
     except UnavailableError as error:
-        return f"{error.message}; checks that run code fail (optional: {error.hint})"
+        sandbox = f"{error.message}; checks that run code fail (optional: {error.hint})"
+    yield Diagnosis(True, "sandbox", sandbox)
+    for name, folder in folders.items():
+        yield tried(f"disk of the {name}", partial(_free_space, folder))
 
 
 def _judge(stored: StoredJudge) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.importing import SkipInvalid, input_file, report
-from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, estimate_cells, open_output, print_data, show
 from rubricsvc.cli.service import local_service, service
@@ -330,6 +330,6 @@ def start_worker(db: Database, judge: Judge, *, keep_models: bool = False) -> Ab
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
     from workers.queue.in_process import embedded_worker
 
-    fetch_if_embedded(judge)
+    fetch_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
     return embedded_worker(get_settings(), db, keep_models=keep_models)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,7 @@ from rubricsvc.cli.models import (
     ask,
     describe_embedded,
     embedded_judge,
-    fetch_if_embedded,
+    fetch_embedded,
     judge_from_options,
     served_judge,
     served_models,
@@ -30,7 +32,6 @@ from rubricsvc.cli.output import (
     continue_hint,
     echo,
     exit_with,
-    fields_of,
     group,
     open_output,
     progress_bar,
@@ -38,7 +39,7 @@ from rubricsvc.cli.output import (
     show,
 )
 from rubricsvc.cli.service import local_service, service
-from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS, Audit
+from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion
@@ -153,8 +154,9 @@ def add(
         added = [embedded_judge(name, mode, untrained=untrained)]
     elif adapter is not None:
         added = [judge_with_adapter(name, adapter, model, mode)]
-    elif (url or api_key_env) and model is None and mode is None and (moved := _moved(name, url, api_key_env)):
-        added = [moved]
+    elif (url or api_key_env) and model is None and mode is None and (known := _known(name)):
+        changes = {key: one for key, one in (("base_url", url), ("api_key_env", api_key_env)) if one is not None}
+        added = [judge_from_options(**known | {"endpoint": known["endpoint"] | changes})]
     elif url is None and model is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
     else:
@@ -184,17 +186,14 @@ def add(
         echo(f"what it can judge and what it cannot: rubricsvc judges show {added[0].name} --passport")
 
 
-def _moved(name: str, url: str | None, api_key_env: str | None) -> Judge | None:
-    """Return the stored judge of this name, whose address may be invalid, at another address; None if there is none."""
+def _known(name: str) -> dict[str, Any] | None:
+    """Return the fields of the stored judge of this name, whose address may be invalid; None if there is none."""
     with local_service() as s:
         fields = s.judges.content(name)
-    if fields is None:
-        return None
-    if fields["members"]:
+    if fields and fields["members"]:
         hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
         raise InvalidError(f"judge {name!r} is a {fields['mode']}: its members have the endpoints", hint=hint)
-    changes = {key: value for key, value in (("base_url", url), ("api_key_env", api_key_env)) if value is not None}
-    return judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
+    return fields
 
 
 def unused_settings(judge: Judge) -> list[tuple[str, str]]:
@@ -234,7 +233,7 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     from workers.engines.local.models import write_merged
     from workers.engines.local.weights import PASSPORT_FILE, ModelWeights
 
-    fetch_if_embedded(judge)
+    fetch_embedded(judge)
     with replaced(out, folder=True) as part:
         write_merged(part, ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256))
         if trained is not None:
@@ -273,18 +272,10 @@ def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
     from workers.audit.repeatability import COMPLETION, RUBRIC
     from workers.audit.repeatability import probe as ask_both
 
-    def impatient(leaf: Judge) -> Judge:
-        own = leaf.endpoint
-        limits = {"max_retries": min(own.max_retries, 1), "timeout_s": min(own.timeout_s, timeout_s)}
-        tokens = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS if leaf.model == EMBEDDED else 10**9)
-        sampling = leaf.sampling.model_copy(update={"max_tokens": tokens})
-        endpoint = own.model_copy(update={"outage_timeout_s": 0.0, **limits})
-        return leaf.model_copy(update={"endpoint": endpoint, "sampling": sampling})
-
     if all(leaf.engine == "none" for leaf in judge.leaf_judges):
         echo(f"{judge.name} has no model to ask: it only runs checks")
         return None
-    once = judge.map_leaves(impatient)
+    once = judge.map_leaves(partial(_once, timeout_s=timeout_s))
     limit = max((leaf.endpoint.timeout_s for leaf in once.leaf_judges if leaf.engine == "openai_http"), default=None)
     questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
     echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{f'; up to {limit:g} s a reply' if limit else ''}")
@@ -300,23 +291,33 @@ def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
         else f"{one.reason or one.outcome} ({name})"
         for name, one in (("met", result.met), ("not met", result.not_met))
     )
-    usage = result.usage
-    cost = "" if usage is None else f", {usage.prompt + usage.completion} tokens"
-    cost += f", ${usage.cost:.2g}" if usage is not None and judge.priced else ""
+    cost = f", {result.usage.prompt + result.usage.completion} tokens" if result.usage is not None else ""
+    cost += f", ${result.usage.cost:.2g}" if result.usage is not None and judge.priced else ""
     echo(f"{judge.name} answers: {values}; {result.seconds:.1f} s{cost}")
     for vote in {vote.by: vote for one in result.verdicts for vote in one.votes if vote.outcome == "failed"}.values():
         echo(f"warning: {vote.by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
-    if result.passed and not result.is_close:
-        return result
-    by_threshold = "distinguishes the criteria by its threshold alone"
-    lacks = by_threshold if result.is_close else "does not distinguish a met criterion from one that is not"
-    echo(f"warning: {judge.name} {lacks if unscored is None else f'answers without a verdict: {problem}'}: {values}")
-    if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.leaf_judges):
-        echo("hint: without an adapter the embedded model is hardly better than chance; score with a real model")
-    else:
+    if not result.passed or result.is_close:
+        lacks = "does not distinguish a met criterion from one that is not"
+        if unscored is not None:
+            lacks = f"answers without a verdict: {problem}"
+        elif result.is_close:
+            lacks = "distinguishes the criteria by its threshold alone"
+        echo(f"warning: {judge.name} {lacks}: {values}")
         known = FIXES[unscored.reason] if unscored is not None and unscored.reason else ""
+        if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.leaf_judges):
+            known = "without an adapter the embedded model is hardly better than chance; score with a real model"
         echo(f"hint: {known or 'use another mode or another model'}")
     return result
+
+
+def _once(leaf: Judge, timeout_s: float) -> Judge:
+    """Return a judge that waits for no outage, retries once at most, and writes little if it is the embedded model."""
+    own = leaf.endpoint
+    limits = {"max_retries": min(own.max_retries, 1), "timeout_s": min(own.timeout_s, timeout_s)}
+    tokens = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS if leaf.model == EMBEDDED else 10**9)
+    sampling = leaf.sampling.model_copy(update={"max_tokens": tokens})
+    endpoint = own.model_copy(update={"outage_timeout_s": 0.0, **limits})
+    return leaf.model_copy(update={"endpoint": endpoint, "sampling": sampling})
 
 
 def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
@@ -328,12 +329,9 @@ def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
             return "name a LoRA adapter in peft's format, and the base that it was trained on (docs/judges.md)"
         return "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models lack a chat template)"
     if judge.engine == "openai_http" and reason is Reason.REFUSED and not detail.startswith(("HTTP 401", "HTTP 403")):
-        try:
-            names = served_models(judge.endpoint)
-        except UnavailableError:  # not every server lists them
-            return FIXES[reason]
-        if judge.model not in names:
-            return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
+        with suppress(UnavailableError):  # not every server lists them
+            if judge.model not in (names := served_models(judge.endpoint)):
+                return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
     return FIXES[reason]
 
 
@@ -392,8 +390,7 @@ def audit(
     ] = None,
     per_attack: Annotated[int, typer.Option(min=0, help="Completions for each attack; 0: all.")] = DEFAULT_PER_ATTACK,
     data: Annotated[Path | None, typer.Option(help="Attack the labelled completions of this file instead.")] = None,
-    job: Annotated[int | None, typer.Option(help="Attack this job's tasks, with empty completions.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum completions of --data or --job.")] = DEFAULT_LIMIT,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum completions of --data.")] = DEFAULT_LIMIT,
     out: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -405,28 +402,28 @@ def audit(
     and `runs start` report it. An interrupted audit resumes. Exits with 4 if a suite is not passed.
     """
     from workers.audit import cases, runner, suites
-    from workers.audit.suites import AuditPlan
 
-    if data is not None and job is not None:
-        raise InvalidError("--data and --job exclude each other", hint="give one of them")
     with local_service() as s:
         stored = s.judges.value(judge)
-        runner.check_auditable(stored)
-        every = cases.built_in(stored.mode)
-        if data is not None:
-            every = cases.from_records(load(data), source=str(data))
-        elif job is not None:
-            every = cases.empty_completions(s.judges.tasks_of_job(job))
-    if not every:
-        raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
-    taken = every if data is None and job is None else cases.sample(every, limit)
+    runner.check_auditable(stored)
+    every = cases.built_in(stored.mode) if data is None else cases.from_records(load(data), source=str(data))
+    taken = every if data is None else cases.sample(every, limit)
     if len(taken) < len(every):
         echo(f"using {len(taken)} of {len(every)} completions; use more with --limit")
-    plan = AuditPlan(taken, suites.built_in(stored.mode), per_attack).adapted(stored)
-    result = _audited(stored, plan.only(suite) if suite else plan, _limits(plan, max_fpr or []))
-    options = {"--data": data and data.name, "--job": job, "--limit": limit if limit != DEFAULT_LIMIT else None}
-    options["--per-attack"] = per_attack if per_attack != DEFAULT_PER_ATTACK else None
-    given = [f"{option} {value}" for option, value in options.items() if value is not None]
+    plan = suites.AuditPlan(taken, suites.built_in(stored.mode), per_attack).adapted(stored)
+    limits = _limits(plan, max_fpr or [])
+    plan = plan.only(suite) if suite else plan
+    path = get_settings().cache_dir / "audits" / f"{stored.digest[:32]}-{plan.digest[:32]}.jsonl"
+    kept = continue_hint("the completions judged so far are kept")
+    with kept, runner.AuditJournal(path) as journal, progress_bar("audit") as bar:
+        if len(journal):
+            echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
+        options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
+        result = ask(stored, lambda engine: runner.run(engine, stored, plan, **options))
+        journal.delete()
+    given = [f"--data {data.name}"] if data is not None else []
+    given += [f"--limit {limit}"] * (limit != DEFAULT_LIMIT)
+    given += [f"--per-attack {per_attack}"] * (per_attack != DEFAULT_PER_ATTACK)
     given += [f"--max-fpr {one}" for one in max_fpr or []]
     result = result.model_copy(update={"non_default_options": " ".join(given)})
     if suite is None:
@@ -440,17 +437,15 @@ def audit(
         with open_output(out) as stream:
             stream.write(render("audit.html.j2", judge=stored, audit=result))
     with exit_with(OK if result.passed else NOT_PASSED):
-        record = {"judge": stored.name, "passed": result.passed}
         if as_json:
-            show(record | result.model_dump(mode="json"), as_json)
+            show({"judge": stored.name, "passed": result.passed} | result.model_dump(mode="json"), as_json)
             return
         columns = ("name", "attacks", "rate", "baseline", "mean_shift", "max_rate", "passed", "unscored", "reason")
-        show([fields_of(one, *columns) for one in result.suites])
-        rates = [(suite.name, kind, rate) for suite in result.suites for kind, rate in suite.families.items()]
+        show(result.suites, columns=columns)
+        rates = [(one.name, kind, rate) for one in result.suites for kind, rate in one.families.items()]
         kinds = [{"suite": name, "kind": kind, "rate": rate} for name, kind, rate in rates]
         show({"kinds": kinds, "worst": result.worst})
-        unusual = f" ({result.non_default_options})" if result.non_default_options else ""
-        echo(f"{stored.name}: {result.result}{unusual}")
+        echo(f"{stored.name}: {result.result}{f' ({result.non_default_options})' * bool(given)}")
 
 
 def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
@@ -468,21 +463,6 @@ def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
         limits |= {name: rate} if sign else dict.fromkeys(plan.false_positive_suites, rate)
     plan.check_names(limits)
     return limits
-
-
-def _audited(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
-    """Run an audit, or the rest of an interrupted one."""
-    from workers.audit import runner
-
-    path = get_settings().cache_dir / "audits" / f"{judge.digest[:32]}-{plan.digest[:32]}.jsonl"
-    kept = continue_hint("the completions judged so far are kept")
-    with kept, runner.AuditJournal(path) as journal, progress_bar("audit") as bar:
-        if len(journal):
-            echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
-        options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
-        result = ask(judge, lambda engine: runner.run(engine, judge, plan, **options))
-        journal.delete()
-    return result
 
 
 @app.command()

@@ -126,7 +126,7 @@ def rubricsvc(
 
 def run(args: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
-    from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
+    from typer._click.exceptions import NoArgsIsHelpError  # typer has no public name for it
 
     try:
         code = get_command(app).main(list(args), prog_name="rubricsvc", standalone_mode=False)
@@ -136,19 +136,14 @@ def run(args: Sequence[str]) -> int:
     except NoArgsIsHelpError as error:
         typer.echo(error.format_message())
         return BAD_INPUT
-    except UsageError as error:
-        path = error.ctx.command_path if error.ctx else "rubricsvc"
-        return _fail(error.format_message(), f"see `{path} --help`", BAD_INPUT)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", "", INTERRUPTED)
-    except Exception as error:
-        expected = _expected_error(error)
-        if expected is not None:
-            return _fail(*expected)
-        if "--debug" in args or os.environ.get("RUBRICSVC_DEBUG"):
+    except (Exception, KeyboardInterrupt) as error:
+        message, hint, status = _explain(error)
+        if status == INTERNAL_ERROR and ("--debug" in args or os.environ.get("RUBRICSVC_DEBUG")):
             raise
-        hint = "this is a bug: report it with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
-        return _fail(f"{type(error).__name__}: {cut(' '.join(str(error).split()), 500)}", hint, INTERNAL_ERROR)
+    echo(f"error: {message}")
+    if hint:
+        echo(f"hint: {hint}")
+    return status
 
 
 _DATABASE_HINTS = {
@@ -158,8 +153,14 @@ _DATABASE_HINTS = {
 """How to go on, by a part of the driver's message."""
 
 
-def _expected_error(error: Exception) -> tuple[str, str, int] | None:
-    """Return message, hint and exit code of an error that is not internal."""
+def _explain(error: BaseException) -> tuple[str, str, int]:
+    """Return message, hint and exit code of an error."""
+    from typer._click.exceptions import UsageError
+
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "interrupted", "", INTERRUPTED
+    if isinstance(error, UsageError):
+        return error.format_message(), f"see `{error.ctx.command_path if error.ctx else 'rubricsvc'} --help`", BAD_INPUT
     if isinstance(error, RubricsvcError):
         missing = isinstance(error, NotFoundError | UnavailableError)
         return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT
@@ -177,14 +178,8 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
         message = str(error.orig)  # type: ignore[attr-defined]
         hint = next((hint for part, hint in _DATABASE_HINTS.items() if part in message), "run `rubricsvc doctor`")
         return f"the database does not answer: {message}", hint, UNAVAILABLE
-    return None
-
-
-def _fail(message: str, hint: str, code: int) -> int:
-    echo(f"error: {message}")
-    if hint:
-        echo(f"hint: {hint}")
-    return code
+    hint = "this is a bug: report it with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
+    return f"{type(error).__name__}: {cut(' '.join(str(error).split()), 500)}", hint, INTERNAL_ERROR
 
 
 def main() -> None:

@@ -66,12 +66,11 @@ def embedded_judge(name: str, mode: str | None = None, *, untrained: bool = Fals
     A readout has the shipped adapter merged. Other modes, which it was not trained for, and ``untrained`` judges have
     the bare model.
     """
-    mode = mode or "readout"
-    if mode == "readout" and not untrained:
+    if mode in (None, "readout") and not untrained:
         return shipped_judge(name)
     if not untrained:
         echo(f"mode {mode} asks the bare model: the shipped adapter was trained for readouts")
-    judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode)
+    judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode or "readout")
     describe_embedded([judge])
     return judge
 
@@ -131,7 +130,7 @@ def without_outage(judge: Judge) -> Judge:
 def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -> Result:
     """Run an action with the judge's engine in this process."""
     telemetry.configure("WARNING", human=True)  # without a database, too: warnings of waits go to stderr
-    fetch_if_embedded(judge)
+    fetch_embedded(judge)
 
     async def run() -> Result:
         async with aclosing(make_engine(judge)) as engine:
@@ -140,15 +139,10 @@ def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -
     return asyncio.run(run())
 
 
-def fetch_if_embedded(judge: Judge) -> None:
-    """Fetch the embedded model if the judge or one of its members uses it."""
-    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
-        fetch_embedded()
-
-
-def fetch_embedded() -> None:
-    """Unpack the embedded model into the cache if it is missing."""
+def fetch_embedded(judge: Judge | None = None) -> None:
+    """Unpack the embedded model into the cache if it is missing and needed: by a judge or, without one, by a policy."""
+    needed = judge is None or any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
     cache = get_settings().cache_dir
-    if not (cache / NAME).is_dir():
+    if needed and not (cache / NAME).is_dir():
         echo("fetching the embedded model (93 MB, once)")
         embedded_model(cache)

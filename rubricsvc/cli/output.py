@@ -25,9 +25,6 @@ from rubricsvc.errors import ConflictError, NotFoundError
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-MOST_ROWS = 1_000_000_000
-Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of rows.")]
-After = Annotated[int, typer.Option(min=0, help="List only rows with a greater id.")]
 PromptFilter = Annotated[str | None, typer.Option("--prompt", help="Filter by prompt: id, or id in the file.")]
 MAX_SEED = 2**32 - 1
 """The largest seed that NumPy, scikit-learn and torch take."""
@@ -70,7 +67,7 @@ def echo(text: str) -> None:
     try:
         print(clean(text), file=sys.stderr, flush=True)  # noqa: T201
     except BrokenPipeError:
-        _discard(sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def print_data(text: str) -> None:
@@ -85,12 +82,7 @@ def ignore_broken_pipe() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard(sys.stdout)
-
-
-def _discard(stream: TextIO) -> None:
-    """Discard what is written to a stream from now on."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -137,35 +129,29 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
         columns: Fields to print where it is not JSON, also of inner values (``prompt.text``); by default all.
         empty: Message where a list has no rows.
     """
+    from pydantic import TypeAdapter
+
     from rubricsvc.schemas import Page
 
     is_list = isinstance(data, Page | list | tuple)
-    rows = list(data) if is_list else [data]
-    records = [_record(row, columns) for row in rows] if not as_json else []
-    if as_json:
-        for row in rows:
+    records: list[dict[str, Any]] = []
+    for row in data if is_list else [data]:
+        if as_json:
             print_json(row)
-    elif not is_list:
-        _print_record(records[0])
-    elif records:
-        _print_rows(records)
-    else:
+            continue
+        cells = {}
+        for path in columns:  # the name of an inner column is the last part of its path
+            value = row
+            for name in path.split("."):
+                value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+            cells[path.rpartition(".")[2]] = value
+        records.append(TypeAdapter(Any).dump_python(cells if columns else row))
+    if records:
+        _print_rows(records) if is_list else _print_record(records[0])
+    elif is_list and not as_json:
         echo(empty)
     if isinstance(data, Page) and data.next is not None:
         echo(f"more rows follow: continue with --after {data.next}, or raise --limit")
-
-
-def _record(row: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a record, or these columns; the name of an inner one is the last part of its path."""
-    from pydantic import TypeAdapter
-
-    record = {}
-    for path in columns:
-        value = row
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-        record[path.rpartition(".")[2]] = value
-    return TypeAdapter(Any).dump_python(record if columns else row)  # type: ignore[no-any-return]
 
 
 def _print_record(record: dict[str, Any], title: str = "") -> None:
@@ -256,9 +242,8 @@ def cell(value: Any) -> str:
         case float():
             return f"{value:z.4f}".rstrip("0").rstrip(".")
         case {"value": number, "low": low, "high": high}:
-            interval = [] if low is None else [f"[{cell(low)}, {cell(high)}]"]
-            reason = [f"({value['null_reason']})"] if value.get("null_reason") else []
-            return " ".join([cell(number), *interval, *reason])
+            interval = "" if low is None else f" [{cell(low)}, {cell(high)}]"
+            return f"{cell(number)}{interval}" + (f" ({value['null_reason']})" if value.get("null_reason") else "")
         case dict():
             return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
         case list() | tuple():
@@ -310,7 +295,7 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
     """Open stdout, a device or a pipe, or a file that is replaced as a whole when the block succeeds."""
     if out is None:
         yield sys.stdout
-    elif _is_special(out):
+    elif out.exists() and not out.is_file() and not out.is_dir():
         with out.open("w", encoding="utf-8", newline="") as stream:
             yield stream
     else:
@@ -321,7 +306,7 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
 @contextmanager
 def replaced(out: Path, *, folder: bool = False) -> Iterator[Path]:
     """Name a path to write a file (or a folder) at, which replaces ``out`` as a whole when the block succeeds."""
-    if _is_special(out) or (out.is_file() if folder else out.is_dir()):
+    if out.exists() and not (out.is_dir() if folder else out.is_file()):
         what = "folder" if folder else "file"
         raise ConflictError(f"{out} is no {what}", hint=f"name a {what}")
     if folder and out.is_dir() and any(out.iterdir()):
@@ -334,11 +319,6 @@ def replaced(out: Path, *, folder: bool = False) -> Iterator[Path]:
         yield part
         part.replace(out)
     echo(f"wrote {out}")
-
-
-def _is_special(path: Path) -> bool:
-    """Whether this is a device or a pipe, such as /dev/null: there is nothing to replace."""
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 class ProgressBar:

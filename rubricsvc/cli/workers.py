@@ -8,11 +8,6 @@ from rubricsvc.cli.service import local_service
 app = group("Workers that run jobs; run one with `rubricsvc worker`.")
 
 
-@app.callback()
-def _workers() -> None:
-    """Keep `list` a command of its own."""
-
-
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List running workers, and those that were lost within the last hour."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
@@ -14,7 +13,7 @@ from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import migrate
 from rubricsvc.store.session import Database, sqlite_file
 
-__all__ = ["SchemaStatus", "open_database", "schema_status", "sqlite_file", "upgrade_schema"]
+__all__ = ["open_database", "sqlite_file", "upgrade_schema"]
 
 
 @contextmanager
@@ -38,33 +37,10 @@ def open_database(
         yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaStatus:
-    """The schema of a database, None where it is absent or empty, and the newest one."""
-
-    database: str
-    schema: str | None
-    newest: str
-    up_to_date: bool
-    hint: str
-
-
-def schema_status(url: str) -> SchemaStatus:
-    """Compare the schema of a database with the newest one, without creating an absent SQLite file."""
+def upgrade_schema(url: str) -> tuple[str | None, str]:
+    """Upgrade a database to the newest schema; return the one before (None: there was none) and the newest."""
     with closing(Database(url)) as db:
         file = sqlite_file(db.url)
-        schema = None if file is not None and not file.exists() else migrate.current(db)
-    newest, hint = migrate.head(), ""
-    if schema is not None and not migrate.is_known(schema):
-        hint = "a newer rubricsvc has upgraded it; install that version or a later one"
-    elif schema != newest:
-        hint = "run `rubricsvc db upgrade`"
-    return SchemaStatus(make_url(url).render_as_string(), schema, newest, schema == newest, hint)
-
-
-def upgrade_schema(url: str) -> SchemaStatus:
-    """Upgrade a database to the newest schema; return what it was before."""
-    before = schema_status(url)
-    with closing(Database(url)) as db:
+        before = None if file is not None and not file.exists() else migrate.current(db)
         migrate.upgrade(db)
-    return before
+    return before, migrate.head()

@@ -166,11 +166,6 @@ class Judges:
         with self.db.write() as session:
             judges.set_repeatability(session, judges.get(session, ref).id, measured)
 
-    def tasks_of_job(self, job_id: int) -> list[tuple[Prompt, Rubric]]:
-        """Return the prompts and rubrics of a scoring job, each pair once."""
-        with self.db.read() as session:
-            return judges.audit_tasks_of_job(session, jobs.scoring(session, job_id).id)
-
     def sample_of_job(
         self, job_id: int, limit: int, *, whole_groups: bool, seed: int = 0
     ) -> list[tuple[Rubric, Prompt, Completion]]:

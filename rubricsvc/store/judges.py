@@ -127,15 +127,6 @@ def newest_audit(session: Session, judge_ids: Collection[int]) -> dict[int, Audi
     return {row.judge_id: row for row in rows}
 
 
-def audit_tasks_of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubric]]:
-    """Return the prompts and rubrics of a job's items, each pair once."""
-    places = select(CompletionRow.prompt_id, ItemRow.rubric_id).join(ItemRow, ItemRow.completion_id == CompletionRow.id)
-    pairs = places.where(ItemRow.job_id == job_id).distinct().subquery()
-    query = select(PromptRow, RubricRow).join(pairs, pairs.c.prompt_id == PromptRow.id)
-    query = query.join(RubricRow, RubricRow.id == pairs.c.rubric_id).order_by(PromptRow.id, RubricRow.id)
-    return [(prompt.value, rubric.value) for prompt, rubric in session.execute(query)]
-
-
 def audit_sample_of_job(
     session: Session, job_id: int, limit: int, *, whole_groups: bool = False, seed: int = 0
 ) -> list[tuple[Rubric, Prompt, Completion]]:

@@ -121,7 +121,7 @@ OVER_BUDGET = {
     "rubricsvc/schemas": 1_660,
     "rubricsvc/services": 6_080,
     "rubricsvc/client": 907,
-    "rubricsvc/cli": 5_090,
+    "rubricsvc/cli": 4_980,
     "rubricsvc": 36_110,
     "workers/engines": 2_785,
     "workers/checks": 2_750,
@@ -138,8 +138,8 @@ MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
 MAX_STORE_IMPORTS = 7
 MAX_PRINTING_CALLS = 2
-MAX_COMMANDS = 77  # towards 60
-MAX_OPTIONS = 352
+MAX_COMMANDS = 76  # towards 60
+MAX_OPTIONS = 350
 
 
 def lines_of(path: Path) -> int:

@@ -99,15 +99,6 @@ def _labelled(record: Record) -> AuditCase | None:
     return case if case.labelled else None
 
 
-def empty_completions(pairs: Iterable[tuple[Prompt, Rubric]]) -> tuple[AuditCase, ...]:
-    """Return a case with the empty completion, which meets no positive judged criterion, for each distinct pair."""
-    return tuple(
-        AuditCase(prompt, rubric, "", unmet=keys)
-        for prompt, rubric in dict.fromkeys(pairs)
-        if (keys := _judged(rubric))
-    )
-
-
 def _judged(rubric: Rubric) -> tuple[str, ...]:
     """Return the keys of the positive criteria without a check."""
     return tuple(c.key for c in rubric.criteria if c.check is None and c.weight > 0)

@@ -238,7 +238,7 @@ class AuditPlan:
         """Return the plan for this judge. A comparative one is shown each bad completion beside a good one."""
         if judge.mode == "trajectory":
             if not all(case.messages for case in self.cases):
-                hint = "audit it on the built-in trajectories: leave out --data and --job"
+                hint = "audit it on the built-in trajectories: leave out --data"
                 raise InvalidError(
                     "a trajectory judge is asked about steps, and these completions have none", hint=hint
                 )

@@ -86,8 +86,6 @@ def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.Mo
         (("wise", "--max-fpr", "much"), 2),
         (("wise", "--max-fpr", "injection=1.5"), 2),
         (("wise", "--max-fpr", "x=0.5"), 2),
-        (("wise", "--data", "a", "--job", "1"), 2),
-        (("wise", "--job", "7"), 3),
         (("wise", "--data", "none.jsonl"), 2),
     ],
 )
