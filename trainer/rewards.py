@@ -30,7 +30,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward, reward_or_null, rubric_of_checks
 from rubricsvc.core.states import RunState
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
 from rubricsvc.services.database import open_database
@@ -558,7 +558,7 @@ class StepScorer:
             return False
         if not result.verdicts:
             return scored_by(self._rewards) == CELERY
-        return any(verdict.reason is not None and verdict.reason.transient for verdict in result.verdicts)
+        return any(verdict.reason in TRANSIENT for verdict in result.verdicts)
 
 
 class Rewards:

@@ -43,7 +43,7 @@ from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPE
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.verdict import Reason
+from rubricsvc.core.verdict import TRANSIENT, Reason
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
@@ -73,8 +73,7 @@ ADD_TIMEOUT_S = 30.0
 """Seconds that `judges add` waits for a reply."""
 _EMBEDDED_TOKENS = 96
 """Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
-_NOT_REACHED = {reason for reason in Reason if reason.transient}
-_NOT_REACHED |= {Reason.REFUSED, Reason.ENGINE_ERROR, Reason.NO_LOGPROBS}
+_NOT_REACHED = TRANSIENT | {Reason.REFUSED, Reason.ENGINE_ERROR, Reason.NO_LOGPROBS}
 """Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 
 
@@ -201,7 +200,7 @@ def unused_settings(judge: Judge) -> list[tuple[str, str]]:
     if judge.members:
         return []
     comparison = judge.effective_comparison
-    written_by_mode = {"written": True, "comparative": comparison.is_written}
+    written_by_mode = {"written": True, "comparative": comparison.written or comparison.kind == "groupwise"}
     writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
     single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
     changed = judge.model_dump(exclude_defaults=True)

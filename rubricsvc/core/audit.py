@@ -112,15 +112,6 @@ class Audit(Value):
             failures.append(f"{suite.name} ({suite.reason}{note})")
         return f"not passed: {', '.join(failures)}" if failures else "passed" if self.passed else "not measured"
 
-    @property
-    def worst_by_heading(self) -> dict[str, tuple[Hit, ...]]:
-        """The worst hits under a heading each for attacks and for unchanged completions, without empty ones."""
-        groups = {
-            "successful attacks": tuple(hit for hit in self.worst if hit.attack),
-            "wrong without an attack": tuple(hit for hit in self.worst if not hit.attack),
-        }
-        return {heading: hits for heading, hits in groups.items() if hits}
-
 
 class StoredAudit(Value):
     """An audit as stored with its judge."""

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from rubricsvc.core.base import Name, UnitInterval, Value, numbered_names
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.formulas import absolute_weights, formula_for
+from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -203,7 +203,7 @@ def check_evolvable(base: Rubric) -> None:
     extended = base.model_copy(update={"criteria": (*base.criteria, *added)})
     try:
         check_formula(extended)
-        summed = formula_for(extended, base.formula).weights is absolute_weights
+        summed = formula_for(extended, base.formula).weighting == "absolute"
     except ValueError:
         summed = False
     if not summed or base.groups or base.expression:

@@ -17,8 +17,8 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from typing import Any, TypeVar
+from functools import lru_cache, partial, reduce
+from typing import Any, Literal, TypeVar
 
 from rubricsvc.core.rubric import GroupPath, Numeric, Rubric, on_scale, scale_values
 from rubricsvc.core.templates import UndefinedError, evaluate_expression
@@ -31,7 +31,6 @@ RawReward = tuple[float, Values]
 
 Compute = Callable[[Rubric, Values], RawReward | Values]
 ComputeT = TypeVar("ComputeT", bound=Compute)
-Weights = Callable[[Rubric], Values]
 
 
 class FormulaError(ValueError):
@@ -42,32 +41,37 @@ class UndefinedRewardError(FormulaError):
     """A formula without a value for these verdicts, such as a division by zero; other verdicts may have one."""
 
 
-def absolute_weights(rubric: Rubric) -> Values:
-    """Return the absolute weight of each criterion."""
-    return {criterion.key: abs(criterion.weight) for criterion in rubric.criteria}
-
-
-def unweighted(rubric: Rubric) -> Values:
-    """Return weight 1 for each criterion."""
-    return dict.fromkeys(rubric.by_key, 1.0)
-
-
 @dataclass(frozen=True)
 class Formula:
     """A registered formula.
 
-    ``weights`` gives the weight of each criterion in the coverage. With ``complete``, every criterion must be judged.
-    With ``groups``, the formula uses `Rubric.groups`; any other formula rejects rubrics that declare some. Without
-    ``pitfalls``, it rejects negative weights.
+    ``weighting`` says what a criterion counts in the coverage: its ``absolute`` weight, all ``equal``, or its share of
+    the root of a ``tree``. With ``complete``, every criterion must be judged. With ``groups``, the formula uses
+    `Rubric.groups`; any other formula rejects rubrics that declare some. Without ``pitfalls``, it rejects negative
+    weights.
     """
 
     name: str
     compute: Compute
     clip: tuple[float, float] | None = None
-    weights: Weights = absolute_weights
+    weighting: Literal["absolute", "equal", "tree"] = "absolute"
     complete: bool = False
     groups: bool = False
     pitfalls: bool = True
+
+    def weights(self, rubric: Rubric) -> Values:
+        """Return the weight of each criterion in the coverage.
+
+        In a tree it is the leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every
+        leaf.
+        """
+        match self.weighting:
+            case "absolute":
+                return {criterion.key: abs(criterion.weight) for criterion in rubric.criteria}
+            case "equal":
+                return dict.fromkeys(rubric.by_key, 1.0)
+        shares = _tree(rubric)[1]
+        return {key: shares[key] for key in rubric.by_key}
 
 
 FORMULAS: dict[str, Formula] = {}
@@ -99,56 +103,48 @@ def formula_for(rubric: Rubric, name: str) -> Formula:
     return how
 
 
-_Node = GroupPath | str
-"""An inner node by its path, or a leaf by its key."""
-
-_Children = dict[GroupPath, dict[_Node, float]]
-"""The children of each inner node with their weights, in the rubric's order."""
-
-
-@lru_cache(maxsize=16)
-def root_shares(rubric: Rubric) -> dict[str, float]:
-    """Return each leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every leaf.
-
-    The result is shared: do not change it.
-    """
-    children = _children(rubric)
-    shares: dict[_Node, float] = {(): 1.0}
-    for path in sorted(children, key=len):
-        total = _sum(map(abs, children[path].values()))
-        for child, weight in children[path].items():
-            shares[child] = shares[path] * abs(weight) / total if total else 0.0
-    return {key: shares[key] for key in rubric.by_key}
-
-
-@lru_cache(maxsize=16)  # the gain of each leaf grades the same tree again
-def _children(rubric: Rubric) -> _Children:
-    weights = {group.path: group.weight for group in rubric.groups}
-    children: _Children = {(): {}}
-    for leaf in rubric.criteria:
-        for depth in range(len(leaf.group)):
-            path = leaf.group[: depth + 1]
-            children.setdefault(leaf.group[:depth], {})[path] = weights.get(path, 1.0)
-        children.setdefault(leaf.group, {})[leaf.key] = leaf.weight
-    return children
-
-
-def _sum(numbers: Iterable[float]) -> float:
-    """Add from left to right; the builtin ``sum`` corrects its rounding from Python 3.12 on, giving other floats."""
-    return reduce(operator.add, numbers, 0.0)
-
-
-def _weighted(rubric: Rubric, values: Values) -> Values:
-    return {key: rubric.by_key[key].weight * value for key, value in values.items()}
-
-
 def _divide(contributions: Values, total: float) -> RawReward:
     """Divide once, after the sum, so that the reward of a completion that meets everything is exactly 1."""
     return math.fsum(contributions.values()) / total, {key: part / total for key, part in contributions.items()}
 
 
-def _positive_sum(rubric: Rubric, values: Values) -> float:
-    return math.fsum(rubric.by_key[key].weight for key in values if rubric.by_key[key].weight > 0)
+Divisor = Literal["one", "positive", "floored", "absolute", "signed"]
+
+
+def weighted(rubric: Rubric, values: Values, over: Divisor, times: float = 1.0) -> RawReward:
+    """Compute ``times`` Σ w·v over a sum of the weights of the judged criteria.
+
+    The divisor is ``one`` (a plain sum), the ``positive`` sum Σ_{w>0} w (HealthBench, arXiv 2505.08775), ``floored``:
+    max(Σ_{w>0} w, 1) (DR Tulu, arXiv 2511.19399), the ``absolute`` sum Σ|w| (open-instruct), or the ``signed`` sum Σ w
+    (Rubrics as Rewards, arXiv 2507.17746). Nothing is clipped, so that it may be negative. With the divisors ``one``
+    and ``floored`` all criteria must be judged: a missing one would count as 0.
+    """
+    weights = [rubric.by_key[key].weight for key in values]
+    positive, absolute = math.fsum(weight for weight in weights if weight > 0), math.fsum(map(abs, weights))
+    total = math.fsum(weights)
+    if over == "positive" and not positive:
+        raise FormulaError("weighted_mean and healthbench need a judged criterion with a positive weight")
+    if over == "signed" and total <= 1e-9 * absolute:  # a negative divisor would invert the reward
+        raise FormulaError(f"the weights of the judged criteria sum to {total:g}; this formula divides by their sum")
+    divisors = {"one": 1.0, "positive": positive, "floored": max(positive, 1.0), "absolute": absolute, "signed": total}
+    contributions = {key: weight * value for weight, (key, value) in zip(weights, values.items(), strict=True)}
+    reward, parts = _divide(contributions, divisors[over])
+    return times * reward, {key: times * part for key, part in parts.items()}
+
+
+_WEIGHTED: tuple[tuple[str, Divisor, dict[str, Any]], ...] = (
+    ("ldc_raw verifiers_legacy", "one", {"complete": True}),
+    ("healthbench researchrubrics", "positive", {}),
+    ("dr_tulu", "floored", {"complete": True}),
+    ("open_instruct", "absolute", {}),
+    ("rar_explicit rlcf openjudge multichallenge_weighted", "signed", {}),
+    ("gandalf", "signed", {"complete": True}),
+    ("verifiers", "signed", {"pitfalls": False}),
+    ("finance_agent_v2", "signed", {"pitfalls": False, "complete": True}),
+)
+for _names, _over, _options in _WEIGHTED:
+    formula(*_names.split(), **_options)(partial(weighted, over=_over))
+formula("open_instruct_reward")(partial(weighted, over="absolute", times=10.0))  # its verification_reward
 
 
 @formula("weighted_mean", "ldc", "autorubric", clip=(0.0, 1.0))
@@ -159,33 +155,9 @@ def weighted_mean(rubric: Rubric, values: Values) -> RawReward:
     was judged, the absence of pitfalls must not become full marks.
     """
     if any(criterion.weight > 0 for criterion in rubric.criteria):
-        return healthbench(rubric, values)
+        return weighted(rubric, values, "positive")
     weights = {key: abs(rubric.by_key[key].weight) for key in values}
     return _divide({key: weight * (1.0 - values[key]) for key, weight in weights.items()}, math.fsum(weights.values()))
-
-
-@formula("ldc_raw", "verifiers_legacy", complete=True)
-def weighted_sum(rubric: Rubric, values: Values) -> Values:
-    """Compute Σ w·v. All criteria must be judged: in a plain sum, a missing one would count as 0."""
-    return _weighted(rubric, values)
-
-
-@formula("healthbench", "researchrubrics")
-def healthbench(rubric: Rubric, values: Values) -> RawReward:
-    """Compute Σ w·v / Σ_{w>0} w without a clip, so that it may be negative (HealthBench, arXiv 2505.08775)."""
-    positive = _positive_sum(rubric, values)
-    if not positive:
-        raise FormulaError("weighted_mean and healthbench need a judged criterion with a positive weight")
-    return _divide(_weighted(rubric, values), positive)
-
-
-@formula("dr_tulu", complete=True)
-def dr_tulu(rubric: Rubric, values: Values) -> RawReward:
-    """Compute Σ w·v / max(Σ_{w>0} w, 1) (DR Tulu, arXiv 2511.19399).
-
-    All criteria must be judged: over the floor of 1, a missing one would count as 0.
-    """
-    return _divide(_weighted(rubric, values), max(_positive_sum(rubric, values), 1.0))
 
 
 _DR_TULU_SHARES = {"citation": 0.2, "format": 0.2, "search_turns": 0.1}
@@ -196,7 +168,7 @@ _DR_TULU_SHARES = {"citation": 0.2, "format": 0.2, "search_turns": 0.1}
 def dr_tulu_blend(rubric: Rubric, values: Values) -> RawReward:
     """Compute 0.5·rubric + 0.2·citations + 0.2·format + 0.1·search turns, DR Tulu's reward (arXiv 2511.19399).
 
-    The rubric's term is `dr_tulu`; each other term is one criterion, such as a check, with the tag of that name.
+    The rubric's term is ``dr_tulu``; each other term is one criterion, such as a check, with the tag of that name.
     """
     tagged = [(c, tag) for c in rubric.criteria for tag in c.tags if tag in _DR_TULU_SHARES]
     terms = {c.key: _DR_TULU_SHARES[tag] * values[c.key] for c, tag in tagged}
@@ -207,39 +179,43 @@ def dr_tulu_blend(rubric: Rubric, values: Values) -> RawReward:
         raise FormulaError(
             f"dr_tulu_blend takes one criterion, without a negative weight, for each of the tags {names}; and others"
         )
-    base, parts = dr_tulu(rubric, rest)
+    base, parts = weighted(rubric, rest, "floored")
     halves = {key: 0.5 * part for key, part in parts.items()}
     return math.fsum((0.5 * base, *terms.values())), {key: (halves | terms)[key] for key in values}
 
 
-@formula("open_instruct")
-def open_instruct(rubric: Rubric, values: Values) -> RawReward:
-    """Compute Σ w·v / Σ|w|."""
-    return _divide(_weighted(rubric, values), math.fsum(abs(rubric.by_key[key].weight) for key in values))
+_Node = GroupPath | str
+"""An inner node by its path, or a leaf by its key."""
+
+_Children = dict[GroupPath, dict[_Node, float]]
+"""The children of each inner node with their weights, in the rubric's order."""
 
 
-@formula("open_instruct_reward")
-def open_instruct_reward(rubric: Rubric, values: Values) -> RawReward:
-    """Compute `open_instruct` times its ``verification_reward`` of 10."""
-    value, parts = open_instruct(rubric, values)
-    return 10.0 * value, {key: 10.0 * part for key, part in parts.items()}
+def _sum(numbers: Iterable[float]) -> float:
+    """Add from left to right; the builtin ``sum`` corrects its rounding from Python 3.12 on, giving other floats."""
+    return reduce(operator.add, numbers, 0.0)
 
 
-@formula("rar_explicit", "rlcf", "openjudge", "multichallenge_weighted")
-@formula("gandalf", complete=True)
-@formula("verifiers", pitfalls=False)
-@formula("finance_agent_v2", pitfalls=False, complete=True)
-def signed_mean(rubric: Rubric, values: Values) -> RawReward:
-    """Compute Σ w·v / Σ w, with signed weights in both sums (Rubrics as Rewards, arXiv 2507.17746)."""
-    weights = [rubric.by_key[key].weight for key in values]
-    total = math.fsum(weights)
-    if total <= 1e-9 * math.fsum(map(abs, weights)):  # a negative divisor would invert the reward
-        raise FormulaError(f"the weights of the judged criteria sum to {total:g}; this formula divides by their sum")
-    return _divide(_weighted(rubric, values), total)
+@lru_cache(maxsize=16)  # the gain of each leaf grades the same tree again
+def _tree(rubric: Rubric) -> tuple[_Children, dict[_Node, float]]:
+    """Return the children of each inner node, and each node's share of the root by absolute weight; do not change."""
+    weights = {group.path: group.weight for group in rubric.groups}
+    children: _Children = {(): {}}
+    for leaf in rubric.criteria:
+        for depth in range(len(leaf.group)):
+            path = leaf.group[: depth + 1]
+            children.setdefault(leaf.group[:depth], {})[path] = weights.get(path, 1.0)
+        children.setdefault(leaf.group, {})[leaf.key] = leaf.weight
+    shares: dict[_Node, float] = {(): 1.0}
+    for path in sorted(children, key=len):
+        total = _sum(map(abs, children[path].values()))
+        for child, weight in children[path].items():
+            shares[child] = shares[path] * abs(weight) / total if total else 0.0
+    return children, shares
 
 
-@formula("tree", "paperbench", "race", pitfalls=False, weights=root_shares, groups=True)
-@formula("tree_pitfalls", clip=(0.0, 1.0), weights=root_shares, groups=True)
+@formula("tree", "paperbench", "race", pitfalls=False, weighting="tree", groups=True)
+@formula("tree_pitfalls", clip=(0.0, 1.0), weighting="tree", groups=True)
 def tree(rubric: Rubric, values: Values) -> RawReward:
     """Compute parent = max(0, Σ w·child / Σ_{w>0} w) from the leaves to the root (PaperBench, arXiv 2504.01848).
 
@@ -248,7 +224,7 @@ def tree(rubric: Rubric, values: Values) -> RawReward:
     of zero only is 0. A node whose positive weights all belong to leaves that were not judged was not judged either.
     Leaves under a node at the floor contribute 0.
     """
-    children = _children(rubric)
+    children, shares = _tree(rubric)
     scores: dict[_Node, float] = dict(values.items())
     parts: dict[GroupPath, dict[_Node, float]] = {}
     for path in sorted(children, key=len, reverse=True):
@@ -267,7 +243,6 @@ def tree(rubric: Rubric, values: Values) -> RawReward:
             parts[path] = {child: part / total for child, part in absent.items()}
         elif judged and path and not any(children[path].values()):
             scores[path], parts[path] = 0.0, {}
-    shares = root_shares(rubric)
     if () not in scores or not any(shares[key] for key in values):
         raise FormulaError("no judged criterion counts: a weight of 0 lies between each of them and the root")
     contributions: dict[_Node, float] = {(): 1.0}
@@ -277,13 +252,40 @@ def tree(rubric: Rubric, values: Values) -> RawReward:
     return scores[()], {key: contributions.get(key, 0.0) for key in values}
 
 
-@formula("mean", "inspect", "multichallenge_mean", weights=unweighted, pitfalls=False)
-def mean(_rubric: Rubric, values: Values) -> RawReward:
-    """Compute Σ v / n; weights are not used."""
-    return _divide(values, len(values))
+Pick = Literal["mean", "geometric", "min", "max", "all", "any"]
 
 
-@formula("tinker", weights=unweighted, pitfalls=False)
+def unweighted(_rubric: Rubric, values: Values, pick: Pick) -> RawReward | Values:
+    """Compute a figure of the values alone; weights are not used.
+
+    It is the ``mean`` Σ v / n, the ``geometric`` mean (Π v)^(1/n), contributed in equal parts, or the ``min`` or
+    ``max``, contributed by its criterion. ``all`` and ``any`` are 1 where every or any value is at least 0.99, else 0
+    (NeMo Gym, MultiChallenge).
+    """
+    if pick == "mean":
+        return _divide(values, len(values))
+    if pick == "geometric":
+        value = math.prod(value ** (1.0 / len(values)) for value in values.values())
+        return value, dict.fromkeys(values, value / len(values))
+    if pick in ("all", "any"):
+        values = {key: float(value >= 0.99) for key, value in values.items()}
+    extreme = (min if pick in ("min", "all") else max)(values, key=values.__getitem__)
+    return dict.fromkeys(values, 0.0) | {extreme: values[extreme]}
+
+
+_UNWEIGHTED: tuple[tuple[str, Pick], ...] = (
+    ("mean inspect multichallenge_mean", "mean"),
+    ("geometric_mean", "geometric"),
+    ("min multichallenge_min", "min"),
+    ("max multichallenge_max", "max"),
+    ("multichallenge_all", "all"),
+    ("multichallenge_any", "any"),
+)
+for _names, _pick in _UNWEIGHTED:
+    formula(*_names.split(), weighting="equal", pitfalls=False)(partial(unweighted, pick=_pick))
+
+
+@formula("tinker", weighting="equal", pitfalls=False)
 def tinker(rubric: Rubric, values: Values) -> RawReward:
     """Compute the mean of the criteria, + 0.1·(v − 1) for each that is tagged ``format`` (tinker-cookbook)."""
     penalties = {key: 0.1 * (value - 1.0) for key, value in values.items() if "format" in rubric.by_key[key].tags}
@@ -294,40 +296,7 @@ def tinker(rubric: Rubric, values: Values) -> RawReward:
     return base + math.fsum(penalties.values()), parts | penalties
 
 
-@formula("geometric_mean", weights=unweighted, pitfalls=False)
-def geometric_mean(_rubric: Rubric, values: Values) -> RawReward:
-    """Compute (Π v)^(1/n), contributed in equal parts; weights are not used."""
-    value = math.prod(value ** (1.0 / len(values)) for value in values.values())
-    return value, dict.fromkeys(values, value / len(values))
-
-
-@formula("min", "multichallenge_min", weights=unweighted, pitfalls=False)
-def minimum(_rubric: Rubric, values: Values) -> Values:
-    """Return the lowest value, contributed by its criterion; weights are not used."""
-    lowest = min(values, key=values.__getitem__)
-    return dict.fromkeys(values, 0.0) | {lowest: values[lowest]}
-
-
-@formula("max", "multichallenge_max", weights=unweighted, pitfalls=False)
-def maximum(_rubric: Rubric, values: Values) -> Values:
-    """Return the highest value, contributed by its criterion; weights are not used."""
-    highest = max(values, key=values.__getitem__)
-    return dict.fromkeys(values, 0.0) | {highest: values[highest]}
-
-
-@formula("multichallenge_all", weights=unweighted, pitfalls=False)
-def all_met(rubric: Rubric, values: Values) -> Values:
-    """Return 1 where every value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
-    return minimum(rubric, {key: float(value >= 0.99) for key, value in values.items()})
-
-
-@formula("multichallenge_any", weights=unweighted, pitfalls=False)
-def any_met(rubric: Rubric, values: Values) -> Values:
-    """Return 1 where any value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
-    return maximum(rubric, {key: float(value >= 0.99) for key, value in values.items()})
-
-
-@formula("calculate_output", weights=unweighted, complete=True)
+@formula("calculate_output", weighting="equal", complete=True)
 def calculate_output(rubric: Rubric, values: Values) -> RawReward:
     """Evaluate the rubric's expression over its criteria, each a number on its own scale (OpenAI's graders).
 
@@ -357,18 +326,16 @@ _RATINGS: dict[str, dict[tuple[float, ...], Numeric]] = {
 """Systems whose judge gives a completion one number: by the criterion's scale, the range of the reward."""
 
 
-def _register_rating(name: str, ranges: dict[tuple[float, ...], Numeric]) -> None:
-    @formula(name, weights=unweighted, pitfalls=False)
-    def rating(rubric: Rubric, values: Values) -> Values:
-        """Return the number of the only criterion; its weight is not used."""
-        scale = rubric.criteria[0].scale
-        ends = (scale.low, scale.high) if isinstance(scale, Numeric) else scale_values(scale)
-        reward_range = ranges.get(ends) if len(rubric.criteria) == 1 else None
-        if reward_range is None:
-            scales = " or ".join(dict.fromkeys(f"{points[0]:g} to {points[-1]:g}" for points in ranges))
-            raise FormulaError(f"{name} takes one criterion, on a scale of {scales}")
-        return {key: on_scale(reward_range, value) for key, value in values.items()}
+def rating(rubric: Rubric, values: Values, name: str) -> Values:
+    """Return the number of the only criterion on the scale that the system ``name`` has; its weight is not used."""
+    scale, ranges = rubric.criteria[0].scale, _RATINGS[name]
+    ends = (scale.low, scale.high) if isinstance(scale, Numeric) else scale_values(scale)
+    reward_range = ranges.get(ends) if len(rubric.criteria) == 1 else None
+    if reward_range is None:
+        scales = " or ".join(dict.fromkeys(f"{points[0]:g} to {points[-1]:g}" for points in ranges))
+        raise FormulaError(f"{name} takes one criterion, on a scale of {scales}")
+    return {key: on_scale(reward_range, value) for key, value in values.items()}
 
 
-for _name, _ranges in _RATINGS.items():
-    _register_rating(_name, _ranges)
+for _name in _RATINGS:
+    formula(_name, weighting="equal", pitfalls=False)(partial(rating, name=_name))

@@ -62,17 +62,14 @@ class Curve(Value):
         if self.method == "none":
             return probability
         if self.method == "isotonic":
-            return self._interpolate(probability)
+            after = bisect_right(self.knots, probability, key=lambda knot: knot[0])
+            if after in (0, len(self.knots)):
+                return self.knots[max(after - 1, 0)][1]
+            (x, y), (next_x, next_y) = self.knots[after - 1 : after + 1]
+            return y + (next_y - y) * (probability - x) / (next_x - x)
         p = min(max(probability, MIN_DISTANCE), 1.0 - MIN_DISTANCE)
         score = self.slope * math.log(p / (1.0 - p)) + self.offset
         return 1.0 / (1.0 + math.exp(-score)) if score >= 0 else 1.0 - 1.0 / (1.0 + math.exp(score))
-
-    def _interpolate(self, probability: float) -> float:
-        after = bisect_right(self.knots, probability, key=lambda knot: knot[0])
-        if after in (0, len(self.knots)):
-            return self.knots[max(after - 1, 0)][1]
-        (x, y), (next_x, next_y) = self.knots[after - 1 : after + 1]
-        return y + (next_y - y) * (probability - x) / (next_x - x)
 
 
 class Calibration(Value):
@@ -175,11 +172,6 @@ class Comparison(Value):
             raise ValueError("opponents and written need kind: pairwise")
         return self
 
-    @property
-    def is_written(self) -> bool:
-        """Whether replies are written, not one token."""
-        return self.written or self.kind == "groupwise"
-
 
 class TrajectoryOptions(Value):
     """How a trajectory is judged: after each ``segment`` steps, the judge is asked about the last of them."""
@@ -196,18 +188,16 @@ class Price(Value):
     cached: float | None = Field(None, ge=0.0, le=1e6, description="Price of cached prompt tokens, if it is another.")
     completion: float = Field(0.0, ge=0.0, le=1e6, description="Price of completion tokens.")
 
-    def cost(self, prompt: float, completion: float, cached: float = 0.0) -> float:
-        """Return the cost in US dollars; ``cached`` is a part of ``prompt``."""
+    def cost(self, usage: Usage) -> float:
+        """Return the cost of a call in US dollars."""
+        cached = usage.cached or 0
         cached_price = self.prompt if self.cached is None else self.cached
-        return ((prompt - cached) * self.prompt + cached * cached_price + completion * self.completion) / 1e6
+        prompt = (usage.prompt - cached) * self.prompt + cached * cached_price
+        return (prompt + usage.completion * self.completion) / 1e6
 
     def max_cost(self, prompt: float, completion: float) -> float:
-        """Return the highest cost over any share of cached tokens."""
-        return max(self.cost(prompt, completion), self.cost(prompt, completion, prompt))
-
-    def cost_of(self, usage: Usage) -> float:
-        """Return the cost of a call in US dollars."""
-        return self.cost(usage.prompt, usage.completion, usage.cached or 0)
+        """Return the highest cost of so many tokens over any share of cached ones."""
+        return (prompt * max(self.prompt, self.cached or 0.0) + completion * self.completion) / 1e6
 
 
 class Endpoint(Value):
@@ -284,7 +274,9 @@ class Judge(Value):
         for option, modes in _MODES_OF_OPTION.items():
             if getattr(self, option) and self.mode not in modes:
                 raise ValueError(f"{option} needs mode: {' or '.join(modes)}, found {self.mode}")
-        written = {"comparative": self.effective_comparison.is_written, "trajectory": self.effective_trajectory.written}
+        comparison = self.effective_comparison
+        written = {"comparative": comparison.written or comparison.kind == "groupwise"}
+        written["trajectory"] = self.effective_trajectory.written
         if (self.thinking or self.require_evidence) and not written.get(self.mode, True):
             raise ValueError("thinking and require_evidence need written: true in comparison or trajectory")
         if self.require_evidence and self.mode == "comparative" and not self.pairwise:
@@ -318,12 +310,6 @@ class Judge(Value):
         if not self.members:
             return change(self)
         return self.model_copy(update={"members": tuple(member.map_leaves(change) for member in self.members)})
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the same question gets the same reply: no leaf judge samples without a seed."""
-        sampled = (leaf.sampling for leaf in self.leaf_judges if leaf.mode != "readout")
-        return all(sampling.temperature == 0 or sampling.seed is not None for sampling in sampled)
 
     @property
     def priced(self) -> bool:

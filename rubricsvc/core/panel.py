@@ -44,28 +44,33 @@ def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) ->
     scored = [verdict for verdict in given if verdict.outcome == "scored"]
     abstained = [verdict for verdict in given if verdict.outcome == "abstained"]
     failed = [verdict for verdict in given if verdict.outcome == "failed"]
-    common = {
+    fields: dict[str, object] = {
         "votes": as_votes(votes),
         "usage": total_usage(verdict.usage for verdict in given),
         "latency_s": max((v.latency_s for v in given if v.latency_s is not None), default=None),
         "answer_mass": mean_known(verdict.answer_mass for verdict in given),
-        "detail": "; ".join(dict.fromkeys(verdict.detail for verdict in given if verdict.detail)) or None,
     }
+    detail = "; ".join(dict.fromkeys(verdict.detail for verdict in given if verdict.detail)) or None
     if 2 * len(scored) >= len(given):
         values = [verdict.value for verdict in scored if verdict.value is not None]
         probabilities = [verdict.probability for verdict in scored if verdict.probability is not None]
         value = combine(values, rule, criterion.scale)
         nearest = min(zip(values, scored, strict=True), key=lambda vote: abs(vote[0] - value))[1]
+        fields |= {"outcome": "scored", "value": value, "spread": pstdev(values)}
         if len(probabilities) == len(scored):
-            common["probability"] = fmean(probabilities)
+            fields["probability"] = fmean(probabilities)
             if any(verdict.calibrated is not None for verdict in scored):
-                common["calibrated"] = mean_known(verdict.best_probability for verdict in scored)
-        return Verdict.scored(criterion.key, value, spread=pstdev(values), **_texts(nearest), **common)
-    if 2 * len(abstained) >= len(given):
-        return Verdict.abstained(criterion.key, **_texts(abstained[0]), **common)
-    reason = Counter(verdict.reason for verdict in failed).most_common(1)[0][0] or Reason.ENGINE_ERROR
-    common["detail"] = f"{len(scored)} of {len(given)} votes are scored; {common['detail'] or reason}"
-    return Verdict.failed(criterion.key, reason, raw=failed[0].raw, **_texts(failed[0]), **common)
+                fields["calibrated"] = mean_known(verdict.best_probability for verdict in scored)
+    elif 2 * len(abstained) >= len(given):
+        nearest = abstained[0]
+        fields["outcome"] = "abstained"
+    else:
+        nearest = failed[0]
+        reason = Counter(verdict.reason for verdict in failed).most_common(1)[0][0] or Reason.ENGINE_ERROR
+        detail = f"{len(scored)} of {len(given)} votes are scored; {detail or reason}"
+        fields |= {"outcome": "failed", "reason": reason, "raw": nearest.raw}
+    fields |= {name: getattr(nearest, name) for name in ("rationale", "evidence", "thinking")}
+    return Verdict.model_validate({"criterion": criterion.key, "detail": detail, **fields})
 
 
 def is_confident(verdict: Verdict, band: tuple[float, float]) -> bool:
@@ -212,7 +217,7 @@ def saved_share(votes: Iterable[Sequence[Vote]], members: Sequence[Judge]) -> fl
     if len(rates) < len(prices):
         rates = [Price(prompt=1e6, completion=1e6)] * len(prices)
     calls = ([(rate, vote.usage) for rate, vote in zip(rates, each, strict=False)] for each in votes)
-    costs = [[rate.cost_of(usage) for rate, usage in each if usage] for each in calls if all(u for _, u in each)]
+    costs = [[rate.cost(usage) for rate, usage in each if usage] for each in calls if all(u for _, u in each)]
     last = [cost[-1] for cost in costs if len(cost) == len(members)]
     return 1 - sum(map(sum, costs)) / (fmean(last) * len(costs)) if sum(last) else None
 
@@ -253,7 +258,3 @@ def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
         completion=sum(usage.completion for usage in known),
         cost=sum(usage.cost for usage in known),
     )
-
-
-def _texts(verdict: Verdict) -> dict[str, object]:
-    return {"rationale": verdict.rationale, "evidence": verdict.evidence, "thinking": verdict.thinking}

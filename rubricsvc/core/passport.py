@@ -65,21 +65,7 @@ class Table(Value):
     @property
     def trained(self) -> Row | None:
         """The row of the judge on the whole set."""
-        return self._row_of(TRAINED)
-
-    @property
-    def untrained(self) -> Row | None:
-        """The row of the judge's base on the whole set."""
-        return self._row_of(UNTRAINED)
-
-    @property
-    def parts(self) -> list[Table]:
-        """The parts of the set, each as a table of its own."""
-        rows: dict[str, list[Row]] = {}
-        for row in self.rows:
-            if row.part:
-                rows.setdefault(row.part, []).append(row.model_copy(update={"part": ""}))
-        return [Table(name=name, measure=self.measure, rows=tuple(ones)) for name, ones in rows.items()]
+        return next((row for row in self.whole if row.scorer == TRAINED), None)
 
     @property
     def best_baseline(self) -> Row | None:
@@ -95,14 +81,10 @@ class Table(Value):
     @property
     def beats_baselines(self) -> bool | None:
         """Whether the judge is better than the best baseline; None where one of the two was not measured."""
-        trained, best = self.trained, self.best_baseline
-        value, baseline = (row[self.measure].value if row else None for row in (trained, best))
+        value, baseline = (row[self.measure].value if row else None for row in (self.trained, self.best_baseline))
         if value is None or baseline is None:
             return None
         return value < baseline if self.measure in LESS_IS_BETTER else value > baseline
-
-    def _row_of(self, scorer: str) -> Row | None:
-        return next((row for row in self.whole if row.scorer == scorer), None)
 
 
 class BaseWeights(Value):
@@ -200,14 +182,6 @@ class Ablation(Value):
     measure: Measure = Field(default="auroc", description="What was measured.")
     complete: Figure = Field(description="Figure with all data.")
     without: Figure = Field(description="Figure without the part.")
-
-    @property
-    def gain(self) -> float | None:
-        """What the part adds; positive is better."""
-        if self.complete.value is None or self.without.value is None:
-            return None
-        gain = self.complete.value - self.without.value
-        return -gain if self.measure in LESS_IS_BETTER else gain
 
 
 class Passport(Value):

@@ -14,7 +14,6 @@ from rubricsvc.core.formulas import (
     RawReward,
     UndefinedRewardError,
     Values,
-    absolute_weights,
     formula_for,
 )
 from rubricsvc.core.rubric import ROUNDING, Criterion, Rubric, scale_values
@@ -162,9 +161,9 @@ def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage:
     try:
         return reward(rubric, verdicts, min_coverage=min_coverage)
     except FormulaError as error:
-        weights = absolute_weights(rubric)
-        judged = math.fsum(weights[verdict.criterion] for verdict in verdicts if verdict.value is not None)
-        return Reward(None, judged / math.fsum(weights.values()), rubric.formula, null_reason=str(error))
+        judged = math.fsum(abs(rubric.by_key[one.criterion].weight) for one in verdicts if one.value is not None)
+        total = math.fsum(abs(criterion.weight) for criterion in rubric.criteria)
+        return Reward(None, judged / total, rubric.formula, null_reason=str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,14 +137,16 @@ class Numeric(Value):
 
     @model_validator(mode="after")
     def _ordered(self) -> Numeric:
-        check_bounds(self.low, self.high)
+        check_bounds((self.low, self.high))
         return self
 
 
-def check_bounds(low: float, high: float) -> None:
-    """Raise a ValueError unless ``low`` is below ``high``, by a finite difference."""
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return the bounds; raise a ValueError unless the lower one comes first, by a finite difference."""
+    low, high = bounds
     if not 0 < high - low < math.inf:
         raise ValueError(f"low ({low:g}) must be below high ({high:g}), by a finite difference")
+    return bounds
 
 
 Scale = Annotated[Binary | Ordinal | Numeric, Field(discriminator="kind")]

@@ -46,17 +46,6 @@ class PlaceholderError(ValueError):
         self.reason = reason
 
 
-def _safe(text: str) -> str:
-    count = sum(bool(_steps(mark)) for mark in _MARKS.finditer(text))
-    if count > MAX_PLACEHOLDERS:
-        raise ValueError(f"a template has at most {MAX_PLACEHOLDERS} placeholders, found {count}")
-    return text
-
-
-TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe)]
-"""A text with placeholders. Anything but a path in ``{{ }}``, and an unclosed path, is invalid."""
-
-
 def _steps(mark: re.Match[str]) -> tuple[str, ...]:
     """Return ``item.rows[0]`` as ("item", "rows", "0"), and () for braces that are plain text."""
     if not mark[2]:
@@ -71,6 +60,17 @@ def _steps(mark: re.Match[str]) -> tuple[str, ...]:
     if steps[0] == "sample" and steps[1] not in _SAMPLE:
         raise ValueError(f"unsafe template {cut(mark[0], 80)}: expected one of {', '.join(_SAMPLE)}")
     return steps
+
+
+def _safe(text: str) -> str:
+    count = sum(bool(_steps(mark)) for mark in _MARKS.finditer(text))
+    if count > MAX_PLACEHOLDERS:
+        raise ValueError(f"a template has at most {MAX_PLACEHOLDERS} placeholders, found {count}")
+    return text
+
+
+TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe)]
+"""A text with placeholders. Anything but a path in ``{{ }}``, and an unclosed path, is invalid."""
 
 
 def fill(template: str, data: Mapping[str, JsonValue]) -> str:
@@ -100,27 +100,20 @@ def fill(template: str, data: Mapping[str, JsonValue]) -> str:
 
 
 def template_data(prompt: Prompt, completion: Completion) -> dict[str, JsonValue]:
-    """Return what a grader's templates refer to: the prompt's item, and the completion as OpenAI's sample."""
-    return {"item": prompt.item or {}, "sample": openai_sample(completion)}
-
-
-def openai_sample(completion: Completion) -> dict[str, JsonValue]:
-    """Return the completion as OpenAI's sample.
+    """Return what a grader's templates refer to: the prompt's item, and the completion as OpenAI's sample.
 
     ``output_json`` is None where the text is not JSON; ``output_tools`` are the calls of the last assistant message.
     """
     last = next((message for message in reversed(completion.messages) if message.role == "assistant"), None)
-    tools: list[JsonValue] = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in (last and last.tool_calls) or ()
-    ]
+    tools: list[JsonValue] = last.openai.get("tool_calls", []) if last else []
     message: dict[str, JsonValue] = {"role": "assistant", "content": completion.text, "tool_calls": tools}
     choice: JsonValue = {"index": 0, "finish_reason": "tool_calls" if tools else "stop", "message": message}
+    sample: dict[str, JsonValue] = {"output_text": completion.text, "output_tools": tools, "choices": [choice]}
     try:
-        output_json = strict_json.parse(completion.text)
+        sample["output_json"] = strict_json.parse(completion.text)
     except strict_json.JsonError:
-        output_json = None
-    return {"output_text": completion.text, "output_json": output_json, "output_tools": tools, "choices": [choice]}
+        sample["output_json"] = None
+    return {"item": prompt.item or {}, "sample": sample}
 
 
 _MAX_EXPRESSION = 4000
@@ -161,9 +154,15 @@ class UndefinedError(ValueError):
     """The expression has no value for these numbers, such as a division by zero."""
 
 
-def check_expression(text: str, names: Collection[str]) -> None:
-    """Raise an ExpressionError unless ``text`` is an expression over ``names``."""
-    _compile(_parse(text), names)
+def check_expression(text: str, names: Collection[str]) -> Evaluate:
+    """Return the function of ``text``; raise an ExpressionError unless it is an expression over ``names``."""
+    if len(text) > _MAX_EXPRESSION:
+        raise ExpressionError(f"the expression has {len(text)} characters; at most {_MAX_EXPRESSION} are allowed")
+    try:
+        parsed = ast.parse(" ".join(text.split()).replace("^", "**"), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ExpressionError(f"syntax error in {text[:80]!r}; {_SYNTAX}") from None
+    return _compile(parsed, names)
 
 
 def evaluate_expression(text: str, values: Mapping[str, float]) -> float:
@@ -173,20 +172,11 @@ def evaluate_expression(text: str, values: Mapping[str, float]) -> float:
         ExpressionError: It is not an expression over these names.
         UndefinedError: It, or a part of it, has no finite value.
     """
-    expression = _compile(_parse(text), values)
+    expression = check_expression(text, values)
     try:
         return expression(values)
     except (ArithmeticError, ValueError) as error:
         raise UndefinedError(f"{text!r} has no value: {error}") from None
-
-
-def _parse(text: str) -> ast.expr:
-    if len(text) > _MAX_EXPRESSION:
-        raise ExpressionError(f"the expression has {len(text)} characters; at most {_MAX_EXPRESSION} are allowed")
-    try:
-        return ast.parse(" ".join(text.split()).replace("^", "**"), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f"syntax error in {text[:80]!r}; {_SYNTAX}") from None
 
 
 def _compile(node: ast.expr, names: Collection[str], depth: int = 0) -> Evaluate:

@@ -9,8 +9,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -87,68 +85,62 @@ def is_error(result: object) -> bool:
     return isinstance(result, dict) and bool(result.get("error"))
 
 
-@dataclass(frozen=True, slots=True)
-class Cycle:
+class Cycle(NamedTuple):
     """The same ``period`` steps, ``rounds`` times in a row, from step ``first`` (counted from 1)."""
 
     first: int
     period: int
     rounds: int
 
-    @property
-    def text(self) -> str:
-        """A description for people."""
-        what = "the same step" if self.period == 1 else f"the same {self.period} steps"
-        return f"{what} {self.rounds} times in a row from step {self.first}"
+
+class Repetitions(NamedTuple):
+    """What repeats in a trajectory.
+
+    Attributes:
+        calls: All tool calls, in order, with their arguments.
+        cycles: Sequences of up to `MAX_PERIOD` steps that occur `MIN_ROUNDS` times or more in a row.
+        share: Share of the steps that belong to a cycle, its first round not counted.
+        text: All repetitions of steps, calls and words, for people; empty if there are none.
+    """
+
+    calls: list[str]
+    cycles: list[Cycle]
+    share: float
+    text: str
 
 
-@dataclass(frozen=True)
-class LoopDetector:
-    """Repeated steps, calls and words of a trajectory."""
+def repetitions(steps: Sequence[Step]) -> Repetitions:
+    """Return what repeats in these steps.
 
-    steps: tuple[Step, ...]
-
-    @cached_property
-    def calls(self) -> list[str]:
-        """All tool calls, in order, with their arguments."""
-        return [call.text for step in self.steps for message in step for call in message.tool_calls or ()]
-
-    @cached_property
-    def cycles(self) -> list[Cycle]:
-        """Sequences of up to `MAX_PERIOD` steps that occur `MIN_ROUNDS` times or more in a row.
-
-        Steps are equal if their words, calls and results are: polling until another result comes is no cycle. Of
-        overlapping cycles the one with the shortest period counts.
-        """
-        states = [tuple((m.role, m.text) for m in step) for step in self.steps]
-        cycles: list[Cycle] = []
-        at = 0
-        while at < len(states):
-            for period in range(1, MAX_PERIOD + 1):
-                rounds, rest = 1, states[at:]
-                while rest[rounds * period : (rounds + 1) * period] == rest[:period]:
-                    rounds += 1
-                if rounds >= MIN_ROUNDS:
-                    cycles.append(Cycle(at + 1, period, rounds))
-                    at += period * rounds
-                    break
-            else:
-                at += 1
-        return cycles
-
-    @property
-    def share(self) -> float:
-        """The share of steps that belong to a cycle, its first round not counted."""
-        return sum(cycle.period * (cycle.rounds - 1) for cycle in self.cycles) / len(self.steps)
-
-    @property
-    def text(self) -> str:
-        """A description of all repetitions for people; empty if there are none."""
-        calls = [f"{call} called {count} times" for call, count in Counter(self.calls).items() if count > 1]
-        spoken = "\n".join(m.content for step in self.steps for m in step if m.role == "assistant")
-        repeated = 1 - distinct_share(re.findall(r"\w+", spoken.lower()), 4)
-        words = [f"{repeated:.0%} of its words repeat"] if repeated >= REPETITION_THRESHOLD else []
-        return "; ".join([*(cycle.text for cycle in self.cycles), *calls, *words])
+    Steps are equal if their words, calls and results are: polling until another result comes is no cycle. Of
+    overlapping cycles the one with the shortest period counts.
+    """
+    states = [tuple((m.role, m.text) for m in step) for step in steps]
+    cycles: list[Cycle] = []
+    at = 0
+    while at < len(states):
+        for period in range(1, MAX_PERIOD + 1):
+            rounds, rest = 1, states[at:]
+            while rest[rounds * period : (rounds + 1) * period] == rest[:period]:
+                rounds += 1
+            if rounds >= MIN_ROUNDS:
+                cycles.append(Cycle(at + 1, period, rounds))
+                at += period * rounds
+                break
+        else:
+            at += 1
+    texts = []
+    for first, period, rounds in cycles:
+        what = "the same step" if period == 1 else f"the same {period} steps"
+        texts.append(f"{what} {rounds} times in a row from step {first}")
+    calls = [call.text for step in steps for message in step for call in message.tool_calls or ()]
+    texts += [f"{call} called {count} times" for call, count in Counter(calls).items() if count > 1]
+    spoken = "\n".join(m.content for step in steps for m in step if m.role == "assistant")
+    repeated = 1 - distinct_share(re.findall(r"\w+", spoken.lower()), 4)
+    if repeated >= REPETITION_THRESHOLD:
+        texts.append(f"{repeated:.0%} of its words repeat")
+    share = sum(cycle.period * (cycle.rounds - 1) for cycle in cycles) / len(steps)
+    return Repetitions(calls, cycles, share, "; ".join(texts))
 
 
 def distinct_share(words: Sequence[str], n: int) -> float:

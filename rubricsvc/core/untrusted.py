@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, chain, count
 
 from rubricsvc.core.verdict import Evidence
 
@@ -97,11 +97,8 @@ def fence(name: str, text: str) -> str:
     The number depends on this text alone, so that all questions about a completion, and all completions of a prompt,
     share the same bytes. A writer cannot know it, since writing it down would change it.
     """
-    number = _number(text)
-    attempt = 0
-    while number in text:
-        attempt += 1
-        number = _number(f"{attempt}\n{text}")
+    seeds = chain([text], (f"{attempt}\n{text}" for attempt in count(1)))
+    number = next(number for seed in seeds if (number := sha256(seed.encode()).hexdigest()[:8]) not in text)
     return f"<{name}-{number}>\n{text}\n</{name}-{number}>"
 
 
@@ -121,17 +118,13 @@ def fence_all(name: str, texts: Sequence[str]) -> list[str]:
     The numbers are derived from all texts in any order: the writer of one cannot know the marks.
     """
     everything = "\n".join(sorted(texts))
-    attempt = 0
-    while True:
-        numbers = [_number(f"{place} {attempt}\n{everything}") for place in range(len(texts))]
+    for attempt in count():
+        seeds = [f"{place} {attempt}\n{everything}" for place in range(len(texts))]
+        numbers = [sha256(seed.encode()).hexdigest()[:8] for seed in seeds]
         if len(set(numbers)) == len(texts) and not any(number in everything for number in numbers):
-            marked = zip(numbers, texts, strict=True)
-            return [f"<{name}-{number}>\n{text}\n</{name}-{number}>" for number, text in marked]
-        attempt += 1
-
-
-def _number(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:8]
+            break
+    marked = zip(numbers, texts, strict=True)
+    return [f"<{name}-{number}>\n{text}\n</{name}-{number}>" for number, text in marked]
 
 
 class QuoteIndex:
@@ -154,10 +147,9 @@ class QuoteIndex:
         at = self._text.find(words) if words else -1
         if at < 0:
             return Evidence(quote=quote)
-        return Evidence(quote=quote, start=self._original(at), end=self._original(at + len(words) - 1) + 1)
-
-    def _original(self, at: int) -> int:
-        """Return the offset in the original of the character at ``at`` in the joined text."""
-        word = bisect_right(self._joined, at) - 1
-        shown = self._starts[word] + at - self._joined[word]
-        return shown + bisect_right(self._hidden, shown)
+        ends = []
+        for place in (at, at + len(words) - 1):  # of the first and the last character
+            word = bisect_right(self._joined, place) - 1
+            shown = self._starts[word] + place - self._joined[word]
+            ends.append(shown + bisect_right(self._hidden, shown))
+        return Evidence(quote=quote, start=ends[0], end=ends[1] + 1)

@@ -38,18 +38,8 @@ class Reason(StrEnum):
     NO_SANDBOX = "no_sandbox"  # no sandbox on that machine, so no code was run
     ENGINE_ERROR = "engine_error"  # the judge cannot be asked this, or its engine has an internal error
 
-    @property
-    def transient(self) -> bool:
-        """Whether the cause may have passed when the same question is asked again."""
-        return self in _TRANSIENT
 
-    @property
-    def of_reply(self) -> bool:
-        """Whether the model replied, with a reply that is no verdict; another sample may be one."""
-        return self in _OF_REPLY
-
-
-_TRANSIENT = frozenset(
+TRANSIENT = frozenset(
     {
         Reason.TIMEOUT,
         Reason.UNREACHABLE,
@@ -59,7 +49,9 @@ _TRANSIENT = frozenset(
         Reason.BUDGET,  # a retry needs a larger one
     }
 )
-_OF_REPLY = frozenset(
+"""Reasons whose cause may have passed when the same question is asked again."""
+
+OF_REPLY = frozenset(
     {
         Reason.TRUNCATED,
         Reason.UNPARSEABLE,
@@ -71,6 +63,7 @@ _OF_REPLY = frozenset(
         Reason.NO_EVIDENCE,
     }
 )
+"""Reasons of a reply that is no verdict; another sample may be one."""
 
 
 StorableText = Annotated[str, AfterValidator(storable)]
@@ -176,10 +169,6 @@ class Verdict(Value):
     def best_probability(self) -> float | None:
         """The calibrated probability, or the judge's own without a calibration."""
         return self.probability if self.calibrated is None else self.calibrated
-
-    def on(self, criterion: str) -> Verdict:
-        """Return the verdict as one on a criterion that asks the same question."""
-        return self if criterion == self.criterion else self.model_copy(update={"criterion": criterion})
 
     @classmethod
     def scored(cls, criterion: str, value: float, **fields: object) -> Verdict:

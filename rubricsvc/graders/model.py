@@ -28,12 +28,7 @@ from rubricsvc.core.validation_messages import first_error
 NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
-def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
-    check_bounds(*bounds)
-    return bounds
-
-
-Range = Annotated[tuple[float, float], AfterValidator(_ordered)]
+Range = Annotated[tuple[float, float], AfterValidator(check_bounds)]
 MAX_PARTS = 100
 """Graders in a multi grader."""
 

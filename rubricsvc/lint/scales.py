@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rubricsvc.core.formulas import FORMULAS, absolute_weights
+from rubricsvc.core.formulas import FORMULAS
 from rubricsvc.core.rubric import Binary, Criterion, Numeric, Ordinal
 from rubricsvc.lint.registry import LintHit, Subject, pattern, rule
 from rubricsvc.lint.wording import requirement
@@ -130,7 +130,7 @@ def _zero_weight(subject: Subject) -> Iterator[LintHit]:
 def counts_for_nothing(subject: Subject, criterion: Criterion) -> bool:
     """Return whether no verdict on the criterion changes the reward."""
     formula = FORMULAS.get(subject.rubric.formula)
-    weighted = formula is not None and formula.weights is absolute_weights and subject.rubric.expression is None
+    weighted = formula is not None and formula.weighting == "absolute" and subject.rubric.expression is None
     return weighted and criterion.weight == 0.0 and not criterion.required
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import RETIRED
-from rubricsvc.core.verdict import Reason
+from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError, cut
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
@@ -305,9 +305,11 @@ _THEN = {
 def split(reasons: Mapping[str, int], judge: Judge) -> tuple[dict[Reason, int], dict[Reason, int]]:
     """Return the failures that may succeed when asked again, and those that would fail again."""
     counts = {Reason(name): count for name, count in reasons.items()}
-    again = {
-        reason: n for reason, n in counts.items() if reason.transient or (reason.of_reply and not judge.repeatable)
-    }
+    sampled = (leaf.sampling for leaf in judge.leaf_judges if leaf.mode != "readout")
+    retried = (
+        TRANSIENT if all(one.temperature == 0 or one.seed is not None for one in sampled) else TRANSIENT | OF_REPLY
+    )
+    again = {reason: count for reason, count in counts.items() if reason in retried}
     return again, {reason: count for reason, count in counts.items() if reason not in again}
 
 

@@ -111,10 +111,10 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 4_405,
+    "rubricsvc/core": 4_288,
     "rubricsvc/stats": 2_930,
     "rubricsvc/formats": 3_000,
-    "rubricsvc/graders": 512,
+    "rubricsvc/graders": 507,
     "rubricsvc/lint": 742,
     "rubricsvc/collections": 1_510,
     "rubricsvc/store": 4_650,

@@ -19,7 +19,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Reason
+from rubricsvc.core.verdict import TRANSIENT
 from rubricsvc.stats.ranking import preference_agreement
 from workers.authoring.author import GenerationError
 from workers.engines.base import Engine
@@ -80,7 +80,7 @@ async def try_rubric(
     async def reward(completion: Completion) -> Reward:
         verdicts = await score(engine, judge, rubric, task.prompt, completion)
         for verdict in verdicts:
-            if verdict.reason is not None and Reason(verdict.reason).transient:
+            if verdict.reason in TRANSIENT:
                 raise GenerationError(verdict.reason, f"the gate's judge did not answer: {verdict.detail}")
         return reward_or_null(rubric, verdicts)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import TemplateText, fill, openai_sample, template_data
+from rubricsvc.core.templates import TemplateText, fill, template_data
 from rubricsvc.graders.model import Program, Range
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
@@ -230,8 +230,7 @@ class Grader(Args):
 def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
     """Return the number of ``grade``, mapped from ``range`` to [0, 1]."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
-    item = args.item if args.item is not None else prompt.item or {}
-    given = json.dumps({"sample": openai_sample(completion), "item": item})
+    given = json.dumps(template_data(prompt, completion) | ({"item": args.item} if args.item is not None else {}))
     result, (low, high) = run_module("grader", args.source, GRADE, given, limits=limits), args.range
     if not result.ok:
         raise GradeError(f"grade(sample, item) failed: {result.error}")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.trajectory import LoopDetector, distinct_share, steps_of
+from rubricsvc.core.trajectory import distinct_share, repetitions, steps_of
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
 
@@ -139,8 +139,8 @@ class Loops(Args):
 @check("loops", Loops)
 def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
     """Return 1 less the share of steps in loops; with ``calls``, of repeated calls where that is more."""
-    detector = LoopDetector(tuple(steps_of(completion)))
-    share = detector.share
-    if args.calls and detector.calls:
-        share = max(share, 1 - len(set(detector.calls)) / len(detector.calls))
-    return CheckResult(1 - share, detector.text[:1000] or "nothing repeats")
+    found = repetitions(steps_of(completion))
+    share = found.share
+    if args.calls and found.calls:
+        share = max(share, 1 - len(set(found.calls)) / len(found.calls))
+    return CheckResult(1 - share, found.text[:1000] or "nothing repeats")

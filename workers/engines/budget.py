@@ -78,7 +78,7 @@ async def charge(send: Send, max_cost: float, price: Price | None) -> Outcome:
         if not isinstance(outcome, RequestFailed):
             share = max_cost / len(outcome)
             outcome = [
-                replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))
+                replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost(reply.usage)}))
                 if isinstance(reply, Reply) and reply.usage
                 else reply
                 for reply in outcome

@@ -122,7 +122,10 @@ def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[V
     by_fingerprint: dict[str, Verdict] = {}
     for key, verdict in [*known.items(), *((verdict.criterion, verdict) for verdict in new)]:
         by_fingerprint.setdefault(questions.fingerprints[key], verdict)
-    return [known.get(key) or by_fingerprint[name].on(key) for key, name in questions.fingerprints.items()]
+    return [
+        known.get(key) or by_fingerprint[name].model_copy(update={"criterion": key})
+        for key, name in questions.fingerprints.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import aggregate, resolve_cascade
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.trajectory import LoopDetector, steps_of
+from rubricsvc.core.trajectory import repetitions, steps_of
 from rubricsvc.core.verdict import Reason, Verdict
 from workers import judges
 from workers.checks.citations import PART_SEPARATOR, sources
@@ -138,7 +138,7 @@ async def score_trajectory(
             if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
                 last = await plan.ask(engine, shown)
             by_step[name] = last
-    rule, repetition = judge.effective_trajectory.value, LoopDetector(tuple(steps)).text[:_MAX_CHARS]
+    rule, repetition = judge.effective_trajectory.value, repetitions(steps).text[:_MAX_CHARS]
     whole = []
     for number, key in enumerate(verdict.criterion for verdict in last):
         votes = {name: verdicts[number] for name, verdicts in by_step.items()}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Message, ToolCall
-from rubricsvc.core.trajectory import Cycle, LoopDetector, Turn, distinct_share, steps_of, turns_of
+from rubricsvc.core.trajectory import Cycle, Turn, distinct_share, repetitions, steps_of, turns_of
 
 
 def said(text: str) -> Message:
@@ -52,7 +52,7 @@ def test_turns_of_pairs_calls_with_results_and_keeps_both_without_the_other() ->
 
 
 def cycles(letters: str) -> list[Cycle]:
-    return LoopDetector(tuple(steps_of(trace(*(said(letter) for letter in letters))))).cycles
+    return repetitions(steps_of(trace(*(said(letter) for letter in letters)))).cycles
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def cycles(letters: str) -> list[Cycle]:
     ],
 )
 def test_cycles_of_examples(letters: str, found: list[Cycle]) -> None:
-    assert cycles(letters) == found if letters else LoopDetector(((said(""),),)).cycles == []
+    assert cycles(letters) == found if letters else repetitions(((said(""),),)).cycles == []
 
 
 @given(st.text("ab", min_size=1, max_size=30))
@@ -85,13 +85,13 @@ def test_cycles_never_overlap_and_repeat_exactly(letters: str) -> None:
 
 
 def test_cycles_exclude_polling_with_changing_results() -> None:
-    polling = LoopDetector(tuple(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here")))))
+    polling = repetitions(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here"))))
     assert (polling.cycles, polling.share) == ([], 0.0)
     assert polling.calls == ['search({"q": "a"})'] * 3
-    stuck = LoopDetector(tuple(steps_of(trace(*called("a") * 4))))
+    stuck = repetitions(steps_of(trace(*called("a") * 4)))
     assert stuck.share == 0.75
     assert 'search({"q": "a"})' in stuck.text
-    assert LoopDetector(tuple(steps_of(trace(*called("a"), *called("b"))))).text == ""
+    assert repetitions(steps_of(trace(*called("a"), *called("b")))).text == ""
 
 
 def test_distinct_share_is_the_share_of_different_ngrams() -> None:
