@@ -127,7 +127,7 @@ async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> l
 def measure(judge: Judge, rows: Sequence[JudgedLabel]) -> dict[str, Any]:
     """The figures of one set. ``ece`` and ``brier`` are of all, ``before`` and ``after`` of the held-out prompts."""
     group = agreement_report(judge, rows).pooled
-    names = ("accuracy", "balanced_accuracy", "kappa", "auroc", "ece", "brier")
+    names = ("accuracy", "weighted_kappa", "auroc", "ece", "brier")
     try:
         (fitted,) = calibrate(rows)
     except InvalidError as error:
@@ -153,7 +153,7 @@ def line(name: str, found: dict[str, Any]) -> str:
         before, after = found["before"], found["after"]
         return f"{before[key]:.3f} → {after[key]:.3f}" if before and after else "n/a"
 
-    cells = [name, found["n"], f"{found['met']:.2f}", figure("accuracy"), figure("balanced_accuracy"), figure("auroc")]
+    cells = [name, found["n"], f"{found['met']:.2f}", figure("accuracy"), figure("weighted_kappa"), figure("auroc")]
     return "| " + " | ".join(map(str, [*cells, change("ece"), change("brier"), found["method"]])) + " |"
 
 
@@ -167,7 +167,7 @@ def main() -> None:
     engine = "openai_http" if options.url else "transformers_local"
     endpoint = Endpoint(base_url=options.url)
     judge = Judge(name=options.model, engine=engine, model=options.model, endpoint=endpoint)
-    print("| data set, label | n | met | accuracy | balanced | AUROC | ECE, held out | Brier, held out | method |")
+    print("| data set, label | n | met | accuracy | kappa | AUROC | ECE, held out | Brier, held out | method |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|---|")
     report: dict[str, Any] = {}
     for name in options.only:

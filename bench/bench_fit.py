@@ -45,7 +45,7 @@ VARIANTS: dict[str, tuple[Sequence[str], str]] = {
     "Q0-Q8": (llm_rubric.QUESTIONS, "keep"),
     "Q0-Q8, any sign": (llm_rubric.QUESTIONS, "free"),
 }
-METRICS = ("pearson", "spearman", "kendall")
+METRICS = ("pearson", "spearman")
 
 
 def store(db: Database, dialogues: llm_rubric.Dialogues, keys: Sequence[str]) -> None:
@@ -86,7 +86,6 @@ def raw(dialogues: llm_rubric.Dialogues) -> dict[str, float]:
     return {
         "pearson": float(stats.pearsonr(dialogues.raw, dialogues.scores).statistic),
         "spearman": float(stats.spearmanr(dialogues.raw, dialogues.scores).statistic),
-        "kendall": float(stats.kendalltau(dialogues.raw, dialogues.scores).statistic),
     }
 
 

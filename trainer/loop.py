@@ -36,7 +36,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.runs import RolloutGroup
 from rubricsvc.stats.divergence import first_divergence
-from rubricsvc.stats.run_alarms import new_alarms, new_held_out_alarms
+from rubricsvc.stats.run_alarms import monitor_alarms
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo, supervised
 from trainer.config import DemonstrationsConfig, TrainConfig
@@ -180,8 +180,9 @@ def train(
                 step, groups = _step(state, tasks, scorer, done)
                 done += 1
                 line = history.add({"step": done, **step, **constants})
-                for alarm in new_alarms(history.steps):
-                    log.warning("step %d: %s", done, alarm.text)
+                for alarm in monitor_alarms(history.steps):
+                    if alarm.step == done:
+                        log.warning("step %d: %s", done, alarm.text)
                 tracking.step(line)
                 if recorder is not None:
                     recorder.step(line, groups)
@@ -229,8 +230,9 @@ def _watch(
         tracking.evaluation(each)
     if line is None:
         return saved
-    for alarm in new_held_out_alarms(lines):
-        log.warning("%s", alarm.text)
+    for alarm in monitor_alarms((), lines):
+        if alarm.step == done:
+            log.warning("%s", alarm.text)
     if (found := first_divergence(lines)) is None or found.step != done:
         return saved
     log.warning("%s", found.text)

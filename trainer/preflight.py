@@ -460,16 +460,15 @@ def _correlations(seen: Preview) -> Iterator[PreflightCheck]:
 
 def _gold_check(seen: Preview) -> PreflightCheck:
     """Check that choosing by the reward does not lower the gold score."""
-    last, first, gain = seen.curve[-1], seen.curve[0], seen.gold_gain
+    gain = seen.gold_gain
     limit = "the interval of the change of gold is not below 0"
-    reward = f"best of {last.n}: reward {last.reward - first.reward:+.3f}"
+    reward = f"best of {seen.best_of}: reward {seen.reward_gain:+.3f}"
     if gain is None or gain.value is None:
         advice = "name a judge that is not trained on, or checks, in [eval]"
         return _check("gold", f"{reward}, no gold", limit, None, advice)
     interval = f" [{gain.low:.3f}, {gain.high:.3f}]" if gain.low is not None and gain.high is not None else ""
-    turn = f", falling from best of {seen.gold_turns_at} on" if seen.gold_turns_at else ""
     advice = "what the reward prefers, gold does not: change the rubric or the judge"
-    value = f"{reward}, gold {gain.value:+.3f}{interval}{turn}"
+    value = f"{reward}, gold {gain.value:+.3f}{interval}"
     return _check("gold", value, limit, gain.high is None or gain.high >= 0, advice, refuses=True)
 
 

@@ -226,7 +226,7 @@ def compare(
         print_data("")
     record = output.fields_of(found, "differs", "paired", "paired_by", "prompts")
     record["left_out"] = ", ".join(f"{row.count} {row.reason} in {row.job_ids}" for row in found.left_out)
-    for name in ("mean_difference", "kendall_tau", "spearman", "kendall_tau_within_prompts"):
+    for name in ("mean_difference", "spearman", "kendall_tau_within_prompts"):
         record[name] = " ".join(estimate_cells(getattr(found, name), digits=4))
     show(record)
     for heading, rows in (("Criteria", found.criteria[:MOST_ROWS]), ("Moved most", found.moved)):

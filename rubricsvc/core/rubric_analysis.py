@@ -35,7 +35,7 @@ class CriterionStatistics(Value):
     failed: float = Field(description="Share of the completions whose verdict failed.")
     abstained: float = Field(description="Share of the completions on which the judge abstained.")
     mean: Estimate = Field(description="Mean value, with the cluster-robust t interval over prompts.")
-    met: Estimate = Field(description="Share of values of 0.5 or more, with Wilson's interval of the effective size.")
+    met: Estimate = Field(description="Share of values of 0.5 or more, with Wilson's interval over prompts.")
     saturated: Literal["met", "not met"] | None = Field(description="Whether 95 % of its values are met, or not met.")
     variance_within: float | None = Field(description="Variance among the completions of one prompt, pooled.")
     varying_groups: float | None = Field(description="Share of the groups in which the value varies.")
@@ -106,12 +106,10 @@ class FittedWeight(Value):
 class HeldOut(Value):
     """How well one weighting predicts people on prompts that it was not fitted to.
 
-    ``equal`` has the signs of the weights only; ``mean`` is the mean score of the other prompts, or chance. Scores are
-    Σ weight · value, before veto and clip; for the root mean squared error and the log loss they are scaled on the
-    other prompts.
+    ``equal`` has the signs of the weights only. Scores are Σ weight · value, before veto and clip.
     """
 
-    weights: Literal["fitted", "current", "equal", "mean"]
+    weights: Literal["fitted", "current", "equal"]
     metrics: dict[str, Estimate]
 
 

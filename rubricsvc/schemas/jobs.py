@@ -267,7 +267,6 @@ class JobComparison(Value):
     prompts: int
     left_out: tuple[LeftOut, ...]
     mean_difference: Estimate = Field(description="With the t interval over prompts, from 5 prompts on.")
-    kendall_tau: Estimate = Field(description="Tau-b over all; the interval draws whole prompts.")
     spearman: Estimate
     kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")
     criteria: tuple[CriterionComparison, ...] = Field(description="By falling number of flips.")

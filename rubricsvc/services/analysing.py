@@ -176,7 +176,7 @@ def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: Fi
     import numpy as np
 
     from rubricsvc.stats.paired import differences, preference_pairs
-    from rubricsvc.stats.weight_fit import PreferenceProblem, ScoreProblem
+    from rubricsvc.stats.weight_fit import Problem
 
     place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
     scored = [(place[id_], person, score) for id_, person, score in labels]
@@ -187,11 +187,11 @@ def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: Fi
         values = differences(matrix.values, pairs)
         complete = ~np.isnan(values).any(1)
         clusters = matrix.independent[pairs[:, 0]][complete]
-        return PreferenceProblem(values[complete], clusters, sign), int((~complete).sum())
+        return Problem(values[complete], clusters, sign), int((~complete).sum())
     rows = np.array([row for row, _, _ in scored], np.int64)
     complete = ~np.isnan(matrix.values[rows]).any(1)
     kept = [scored[place] for place in np.flatnonzero(complete).tolist()]
-    problem = ScoreProblem(
+    problem = Problem(
         values=matrix.values[rows[complete]],
         scores=np.array([score for _, _, score in kept]),
         people=[person for _, person, _ in kept],

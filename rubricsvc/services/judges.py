@@ -200,13 +200,13 @@ class Judges:
         return rows
 
     def agreement(
-        self, ref: int | str, *, job: int | None = None, criterion: str | None = None, resamples: int, seed: int = 0
+        self, ref: int | str, *, job: int | None = None, criterion: str | None = None, resamples: int
     ) -> AgreementReport:
         """Compare a judge's verdicts with people's labels."""
         from rubricsvc.stats.agreement import agreement_report
 
         judge, rows = self.value(ref), self.judged_labels(ref, job, criterion)
-        return agreement_report(judge, rows, resamples=resamples, seed=seed)
+        return agreement_report(judge, rows, resamples=resamples)
 
     def calibrate(
         self, ref: int | str, name: str | None = None, *, job: int | None = None, held_out: float, seed: int = 0

@@ -10,19 +10,16 @@ favour a judge that only repeats how often each is met. If several people labell
 round, give the inter-annotator metrics (alpha is computed over all of them), the most that can be expected of a judge.
 Labels without a value and criteria that failed, were abstained on or not judged are counted and excluded.
 
-Metrics of classes are functions of ``counts``, the confusion [levels of one rater, levels of the other]; the levels are
-ascending and include those that neither used. They are fast enough for thousands of bootstrap draws; tests compare each
-with scikit-learn, SciPy or krippendorff.
+Metrics are fast enough for thousands of bootstrap draws; tests compare each with scikit-learn or SciPy.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from statistics import fmean
-from typing import Any, get_args
 
 import krippendorff
 import numpy as np
@@ -32,45 +29,13 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
-from rubricsvc.stats import MIN_PAIRS, RESAMPLES, OnProgress
+from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
-from rubricsvc.stats.paired import Correlation, correlation
+from rubricsvc.stats.paired import correlation
 from rubricsvc.stats.ranking import concordance
 
 TENTHS = tuple(step / 10 for step in range(11))
-
-
 BINS = 10
-
-
-def class_metric(name: str, counts: Ints) -> float:
-    """Return one of the `CLASS_METRICS` of a confusion; means over classes are over those that the first rater used.
-
-    ``kappa`` is Cohen's, ``weighted_kappa`` by the squared distance of the levels; ``alpha`` is Krippendorff's of two
-    raters without missing ratings, nominal for two levels, else ordinal.
-    """
-    hits, size, total = np.diag(counts), len(counts), counts.sum()
-    first, second = counts.sum(1), counts.sum(0)
-    used = first > 0
-    match name:
-        case "accuracy":
-            found = hits.sum() / total
-        case "balanced_accuracy":
-            found = (hits[used] / first[used]).mean()
-        case "macro_f1":
-            found = (2 * hits / np.maximum(first + second, 1))[used].mean()
-        case "alpha":
-            coincidences, totals = counts + counts.T, first + second
-            ranks = np.cumsum(totals) - totals / 2
-            distances = np.subtract.outer(ranks, ranks) ** 2 if size > 2 else 1 - np.eye(2)
-            expected = (np.outer(totals, totals) * distances).sum()
-            found = 1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected
-        case _:
-            levels = np.arange(size)
-            weighted = name == "weighted_kappa"
-            distances = np.subtract.outer(levels, levels) ** 2 if weighted else 1 - np.eye(size)
-            found = 1 - (distances * counts).sum() / (distances * np.outer(first, second) / total).sum()
-    return float(found)
 
 
 def auroc(scores: Floats, labels: Floats) -> float:
@@ -98,78 +63,6 @@ def expected_calibration_error(probability: Floats, outcome: Floats) -> float:
     return float(np.abs(gap).sum() / len(probability))
 
 
-def brier(probability: Floats, outcome: Floats) -> float:
-    """Return the mean squared difference; outcomes may lie between 0 and 1."""
-    return float(np.mean((probability - outcome) ** 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """A judge's values beside people's. ``levels`` are those of the scale, ascending.
-
-    ``net_concordant`` and ``different`` count pairs of completions of one prompt, as of `ranking.concordance`:
-    ``different`` are those with different labels.
-    """
-
-    judge: Floats
-    people: Floats
-    judge_class: Ints
-    people_class: Ints
-    levels: tuple[float, ...]
-    net_concordant: int = 0
-    different: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        judge: Sequence[float],
-        people: Sequence[float],
-        levels: Sequence[float],
-        decided: Sequence[float] | None = None,
-    ) -> Pairs:
-        """Return pairs of values; a judge with its own threshold is classified by ``decided``."""
-        ascending = tuple(sorted(levels))
-        a, b = np.asarray(judge, float), np.asarray(people, float)
-        classified = a if decided is None else np.asarray(decided, float)
-        return cls(a, b, nearest_level(classified, ascending), nearest_level(b, ascending), ascending)
-
-    def confusion(self) -> Ints:
-        """Return counts [levels of people, levels of the judge]."""
-        size = len(self.levels)
-        return np.bincount(self.people_class * size + self.judge_class, minlength=size**2).reshape(size, size)
-
-    def between_levels(self) -> int:
-        """Return how many labels are not at a level of the scale."""
-        return int((np.abs(np.asarray(self.levels)[self.people_class] - self.people) > 1e-9).sum())
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Pairs with the prompt of each. ``counts`` are ``net_concordant`` and ``different`` by prompt."""
-
-    pairs: Pairs
-    prompts: Ints
-    counts: Mapping[int, tuple[int, int]]
-
-    @classmethod
-    def of(cls, pairs: Pairs, prompts: Sequence[int], counts: Mapping[int, tuple[int, int]] | None = None) -> Sample:
-        """Return the sample of these pairs."""
-        counts = counts or {}
-        net_concordant, different = (sum(one[n] for one in counts.values()) for n in (0, 1))
-        return cls(
-            replace(pairs, net_concordant=net_concordant, different=different), np.asarray(prompts, np.int64), counts
-        )
-
-    def drawn(self, times: Mapping[int, int]) -> Pairs:
-        """Return the pairs with those of each prompt as often as it was drawn."""
-        repeats = [times.get(prompt, 0) for prompt in self.prompts.tolist()]
-        rows = np.repeat(np.arange(len(self.prompts)), repeats)
-        net_concordant, different = (sum(times.get(p, 0) * one[n] for p, one in self.counts.items()) for n in (0, 1))
-        a = self.pairs
-        classes = (a.judge_class[rows], a.people_class[rows])
-        return Pairs(a.judge[rows], a.people[rows], *classes, a.levels, net_concordant, different)
-
-
 def levels_of(scale: Scale) -> tuple[float, ...]:
     """Return the levels of a scale in [0, 1], ascending; of a numeric one its whole steps, or eleven points."""
     if not isinstance(scale, Numeric):
@@ -179,110 +72,174 @@ def levels_of(scale: Scale) -> tuple[float, ...]:
     return tuple(step / steps for step in range(steps + 1))
 
 
-def nearest_level(values: Floats, levels: Sequence[float]) -> Ints:
-    """Return the index of the level closest to each value; halfway rounds up."""
+def nearest_level(values: Floats | Sequence[float], levels: Sequence[float]) -> Ints:
+    """Return the index of the level closest to each value; halfway rounds up. Levels ascend."""
     middles = (np.asarray(levels)[1:] + np.asarray(levels)[:-1]) / 2
-    return np.searchsorted(middles, values, side="right").astype(np.int64)
+    return np.searchsorted(middles, np.asarray(values, float), side="right").astype(np.int64)
 
 
-CLASS_METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "kappa", "weighted_kappa", "alpha")
-CORRELATIONS: tuple[Correlation, ...] = get_args(Correlation)
+def pair_counts(
+    values: Iterable[tuple[int, Hashable, Hashable, float, float]],
+) -> dict[int, tuple[int, int]]:
+    """Return (net concordant, different) pairs of completions by prompt: ``different`` have different labels.
+
+    ``values`` has prompt, question, completion, the judge's value and the label. A pair has one question. If several
+    people labelled a completion, their mean is its label.
+    """
+    groups: dict[tuple[int, Hashable], dict[Hashable, list[tuple[float, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for prompt, question, completion, value, label in values:
+        groups[prompt, question][completion].append((value, label))
+    counts: dict[int, tuple[int, int]] = {}
+    for (prompt, _), by_completion in groups.items():
+        labels = [(each[0][0], round(fmean(label for _, label in each), 12)) for each in by_completion.values()]
+        net_concordant, _, different = concordance(labels)
+        before = counts.get(prompt, (0, 0))
+        counts[prompt] = (before[0] + net_concordant, before[1] + different)
+    return counts
 
 
-METRICS = ("pairwise_accuracy", "auroc", *CLASS_METRICS, "ece", "brier", *CORRELATIONS)
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A judge's values beside people's, with the prompt of each.
+
+    ``levels`` are those of the scale, ascending; ``judge_class`` and ``people_class`` the closest ones. ``counts`` are
+    the pairs of completions by prompt, as of `pair_counts`.
+    """
+
+    judge: Floats
+    people: Floats
+    judge_class: Ints
+    people_class: Ints
+    levels: tuple[float, ...]
+    prompts: Ints
+    counts: Mapping[int, tuple[int, int]]
+
+    @classmethod
+    def of(
+        cls,
+        judge: Sequence[float],
+        people: Sequence[float],
+        prompts: Sequence[int],
+        levels: Sequence[float] = (0.0, 1.0),
+        *,
+        decided: Sequence[float] | None = None,
+        counts: Mapping[int, tuple[int, int]] | None = None,
+    ) -> Sample:
+        """Return the sample of these values; a judge with its own threshold is classified by ``decided``."""
+        ascending = tuple(sorted(levels))
+        classes = nearest_level(judge if decided is None else decided, ascending), nearest_level(people, ascending)
+        values = np.asarray(judge, float), np.asarray(people, float)
+        return cls(*values, *classes, ascending, np.asarray(prompts, np.int64), counts or {})
+
+    def drawn(self, times: Mapping[int, int]) -> Sample:
+        """Return the sample with the pairs of each prompt as often as it was drawn."""
+        rows = np.repeat(np.arange(len(self.prompts)), [times.get(prompt, 0) for prompt in self.prompts.tolist()])
+        values, classes = (self.judge[rows], self.people[rows]), (self.judge_class[rows], self.people_class[rows])
+        counts = {
+            prompt: (times.get(prompt, 0) * net, times.get(prompt, 0) * n) for prompt, (net, n) in self.counts.items()
+        }
+        return Sample(*values, *classes, self.levels, self.prompts[rows], counts)
+
+    def confusion(self) -> Ints:
+        """Return counts [levels of people, levels of the judge], also of levels that neither used."""
+        size = len(self.levels)
+        return np.bincount(self.people_class * size + self.judge_class, minlength=size**2).reshape(size, size)
 
 
-def metric(name: str, pairs: Pairs) -> float:
-    """Return one of the `METRICS` of pairs, which must allow it (`null_reason`).
+CLASS_METRICS = ("accuracy", "weighted_kappa")
+METRICS = ("pairwise_accuracy", "auroc", *CLASS_METRICS, "ece", "brier", "spearman")
+
+
+def metric(name: str, sample: Sample) -> float:
+    """Return one of the `METRICS` of a sample, which must allow it (`null_reason`).
 
     ``pairwise_accuracy``: over the pairs of completions of one prompt with different labels, the share that the judge
-    orders as people do; ties count half. ``auroc`` is the same over all pairs.
+    orders as people do; ties count half. ``auroc`` is the same over all pairs. ``weighted_kappa`` is Cohen's, weighted
+    by the squared distance of the levels.
     """
-    if name == "pairwise_accuracy":
-        return (1 + pairs.net_concordant / pairs.different) / 2
-    if name in CLASS_METRICS:
-        return class_metric(name, pairs.confusion())
-    if name in CORRELATIONS:
-        return correlation(name, pairs.judge, pairs.people)
-    measure = {"auroc": auroc, "ece": expected_calibration_error, "brier": brier}[name]
-    return measure(pairs.judge, pairs.people)
+    judge, people = sample.judge, sample.people
+    match name:
+        case "pairwise_accuracy":
+            net_concordant, different = (sum(one[n] for one in sample.counts.values()) for n in (0, 1))
+            return (1 + net_concordant / different) / 2
+        case "accuracy":
+            return float((sample.judge_class == sample.people_class).mean())
+        case "weighted_kappa":
+            counts, levels = sample.confusion(), np.arange(len(sample.levels))
+            distances = np.subtract.outer(levels, levels) ** 2
+            by_chance = np.outer(counts.sum(1), counts.sum(0)) / counts.sum()
+            return float(1 - (distances * counts).sum() / (distances * by_chance).sum())
+        case "auroc":
+            return auroc(judge, people)
+        case "ece":
+            return expected_calibration_error(judge, people)
+        case "brier":
+            return float(np.mean((judge - people) ** 2))
+        case _:
+            return correlation("spearman", judge, people)
 
 
-OVERALL_METRICS = ("pairwise_accuracy", *CORRELATIONS)
+OVERALL_METRICS = ("pairwise_accuracy", "spearman")
 """Metrics of values without classes."""
 _CONSTANT_LABELS = "all labels are the same"
-_REQUIREMENTS: tuple[tuple[tuple[str, ...], Callable[[Pairs], bool], str], ...] = (
-    (("ece", "brier"), lambda p: len(p.levels) == 2, "only on a scale of two levels"),
-    (
-        CORRELATIONS,
-        lambda p: len(p.levels) > 2 or len(np.unique(p.people)) > 2,
-        "only for labels of more than two values",
-    ),
-    (("auroc", *CLASS_METRICS[1:], *CORRELATIONS), lambda p: bool(np.ptp(p.people)), _CONSTANT_LABELS),
-    (CLASS_METRICS[1:], lambda p: bool(np.ptp(p.people_class)), "all labels are closest to the same level"),
-    (CORRELATIONS, lambda p: bool(np.ptp(p.judge)), "all values of the judge are the same"),
-    (
-        ("pairwise_accuracy",),
-        lambda p: p.different >= MIN_PAIRS,
-        f"fewer than {MIN_PAIRS} pairs of completions of one prompt have different labels",
-    ),
-)
-"""Names of metrics, what they require of the pairs, and why there is none otherwise."""
 
 
-def null_reason(name: str, pairs: Pairs) -> str | None:
-    """Return why these pairs have no such metric; None if they have."""
-    if len(pairs.judge) < MIN_PAIRS:
-        return f"{len(pairs.judge)} pairs; an estimate needs {MIN_PAIRS}"
-    return next((reason for names, met, reason in _REQUIREMENTS if name in names and not met(pairs)), None)
+def null_reason(name: str, sample: Sample) -> str | None:
+    """Return why a sample has no such metric; None if it has."""
+    two_values = len(sample.levels) == 2
+    if len(sample.judge) < MIN_PAIRS:
+        return f"{len(sample.judge)} pairs; an estimate needs {MIN_PAIRS}"
+    if name in ("ece", "brier") and not two_values:
+        return "only on a scale of two levels"
+    if name == "spearman" and two_values and len(np.unique(sample.people)) <= 2:
+        return "only for labels of more than two values"
+    if name in ("auroc", "weighted_kappa", "spearman") and not np.ptp(sample.people):
+        return _CONSTANT_LABELS
+    if name == "weighted_kappa" and not np.ptp(sample.people_class):
+        return "all labels are closest to the same level"
+    if name == "spearman" and not np.ptp(sample.judge):
+        return "all values of the judge are the same"
+    if name == "pairwise_accuracy" and sum(different for _, different in sample.counts.values()) < MIN_PAIRS:
+        return f"fewer than {MIN_PAIRS} pairs of completions of one prompt have different labels"
+    return None
 
 
 def estimate_metrics(
-    sample: Sample, names: Sequence[str] = METRICS, *, resamples: int = RESAMPLES, seed: int = 0
+    samples: Sequence[Sample], names: Sequence[str] = METRICS, *, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """Return the metrics by name, each with its interval; without intervals if ``resamples`` is 0."""
-    estimates, _ = mean_metrics([sample], names, resamples=resamples, seed=seed)
-    for name in names:
-        if (reason := null_reason(name, sample.pairs)) is not None:
-            estimates[name] = Estimate(None, null_reason=reason)
-    return estimates
+    """Return by name the mean of each metric over the samples that have it, with its interval; each counts alike.
 
-
-def mean_metrics(
-    samples: Sequence[Sample],
-    names: Sequence[str] = METRICS,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> tuple[dict[str, Estimate], dict[str, int]]:
-    """Return the mean of each metric over the samples that have it, and over how many; each sample counts alike.
-
-    The bootstrap draws prompts for all samples together.
+    The bootstrap draws prompts for all samples together; there are no intervals if ``resamples`` is 0.
     """
-    having = {name: [n for n, one in enumerate(samples) if null_reason(name, one.pairs) is None] for name in names}
+    having = {name: [n for n, one in enumerate(samples) if null_reason(name, one) is None] for name in names}
     used = sorted({n for numbers in having.values() for n in numbers})
     prompts = np.unique(np.concatenate([samples[n].prompts for n in used])) if used else np.array([], np.int64)
 
-    def measure(drawn: Ints) -> dict[str, float]:
-        times, found = Counter(prompts[drawn].tolist()), dict[str, float]()
-        pairs = {n: samples[n].drawn(times) for n in used}
+    def measure(rows: Ints) -> dict[str, float]:
+        times, found = Counter(prompts[rows].tolist()), dict[str, float]()
+        drawn = {n: samples[n].drawn(times) for n in used}
         for name, numbers in having.items():
-            values = [metric(name, pairs[n]) for n in numbers if null_reason(name, pairs[n]) is None]
+            values = [metric(name, drawn[n]) for n in numbers if null_reason(name, drawn[n]) is None]
             if values:
-                found[name] = sum(values) / len(values)
+                found[name] = fmean(values)
         return found
 
-    none = Estimate(None, null_reason="no criterion has an estimate")
-    estimates = bootstrap(measure, prompts, resamples=resamples, seed=seed)
-    return {name: estimates.get(name, none) for name in names}, {name: len(numbers) for name, numbers in having.items()}
+    estimates = bootstrap(measure, prompts, resamples=resamples)
+    for name in names:
+        reason = null_reason(name, samples[0]) if len(samples) == 1 else "no criterion has an estimate"
+        estimates.setdefault(name, Estimate(None, null_reason=reason))
+    return {name: estimates[name] for name in names}
 
 
 def inter_annotator_alpha(
-    values: Floats, levels: Sequence[float], clusters: Sequence[int], *, resamples: int = RESAMPLES, seed: int = 0
+    values: Floats, levels: Sequence[float], clusters: Sequence[int], *, resamples: int = RESAMPLES
 ) -> Estimate:
     """Return Krippendorff's alpha of ``values`` [people, things], NaN where a person did not label a thing.
 
-    ``clusters`` [things] is the prompt of each. Things with fewer than two labels are left out.
+    It is nominal for two levels, else ordinal. ``clusters`` [things] is the prompt of each. Things with fewer than two
+    labels are left out.
     """
     shared = np.flatnonzero((~np.isnan(values)).sum(0) > 1)
     known, among = values[:, shared], np.asarray(clusters)[shared]
@@ -299,20 +256,20 @@ def inter_annotator_alpha(
         scale = "nominal" if len(levels) == 2 else "ordinal"
         return {"alpha": float(krippendorff.alpha(drawn, level_of_measurement=scale, value_domain=domain))}
 
-    return bootstrap(alpha, among, resamples=resamples, seed=seed)["alpha"]
+    return bootstrap(alpha, among, resamples=resamples)["alpha"]
 
 
 MAX_DISAGREEMENTS = 20
 POOLED = "all criteria, pooled"
-_NOT_BETWEEN_PEOPLE = ("pairwise_accuracy", "auroc", "ece", "brier", "alpha")
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionAgreement:
     """The metrics of one criterion, of all pooled, or of the reward.
 
-    ``excluded`` counts labels by reason. ``confusion`` counts [people's level, judge's level]; ``between_levels`` the
-    labels that are not at a level of the scale and count there as the closest one. ``text`` is the criterion's.
+    ``excluded`` counts labels by reason. ``confusion`` counts
+    [people's level, judge's level]; ``between_levels`` the labels that are not at a level of the scale and count there
+    as the closest one. ``text`` is the criterion's.
     """
 
     name: str
@@ -389,51 +346,49 @@ def judge_value(judge: Judge, row: JudgedLabel) -> tuple[float | None, str | Non
     return calibration.value(row.criterion, verdict.probability) if calibration else verdict.probability, reason
 
 
-def agreement_report(
-    judge: Judge,
-    rows: Sequence[JudgedLabel],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    on_progress: OnProgress = lambda done, total, note: None,
-) -> AgreementReport:
-    """Return the judge's agreement with these labels."""
+def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: int = RESAMPLES) -> AgreementReport:
+    """Return the judge's agreement with these labels; the criteria with the most labels come first."""
     on_criteria = [row for row in rows if row.criterion is not None]
     by_question: dict[str, list[JudgedLabel]] = defaultdict(list)
     for row in on_criteria:
         by_question[row.question].append(row)
     ordered = sorted(by_question.values(), key=lambda members: (-len(members), members[0].label.criterion))
-    draws = {"resamples": resamples, "seed": seed}
+    pooled, _ = criterion_agreement(judge, on_criteria, name=POOLED, resamples=resamples)
     groups, samples = [], []
-    for done, members in enumerate([on_criteria, *ordered]):
-        name = members[0].label.criterion if done else POOLED
-        on_progress(done, len(ordered) + 2, name)
-        group, both = criterion_agreement(judge, members, METRICS, name=name, **draws)
-        groups.append(replace(group, text=members[0].criterion.text if done and members[0].criterion else None))
+    for members in ordered:
+        group, both = criterion_agreement(judge, members, resamples=resamples)
+        groups.append(replace(group, text=members[0].criterion.text if members[0].criterion else None))
         samples.append(both)
-    on_progress(len(ordered) + 1, len(ordered) + 2, "mean over criteria")
-    between = [name for name in METRICS if name not in _NOT_BETWEEN_PEOPLE]
-    of_judge, counts = mean_metrics([one for one, _ in samples[1:]], METRICS, **draws)
-    of_people, _ = mean_metrics([one for _, one in samples[1:]], between, **draws)
-    known = {name: one for name, one in of_people.items() if one.value is not None}
+    of_judge, of_people = ([one[side] for one in samples] for side in (0, 1))
+    among = estimate_metrics(of_people, BETWEEN_PEOPLE, resamples=resamples) if samples else {}
     overall = [row for row in rows if row.label.criterion == OVERALL]
-    reward = criterion_agreement(judge, overall, OVERALL_METRICS, name="reward", **draws)[0] if overall else None
-    on_progress(len(ordered) + 2, len(ordered) + 2, "")
+    reward = (
+        criterion_agreement(judge, overall, OVERALL_METRICS, name="reward", resamples=resamples)[0] if overall else None
+    )
     return AgreementReport(
         judge=judge.name,
         calibrated=judge.calibrated,
         labels=len(rows),
         annotators=len({row.label.annotator for row in rows}),
-        mean=MeanAgreement(of_judge, counts, known),
-        pooled=groups[0],
-        criteria=groups[1:],
+        mean=MeanAgreement(
+            estimate_metrics(of_judge, resamples=resamples),
+            {name: sum(null_reason(name, one) is None for one in of_judge) for name in METRICS},
+            {name: one for name, one in among.items() if one.value is not None},
+        ),
+        pooled=pooled,
+        criteria=groups,
         worst=_largest_disagreements(judge, on_criteria),
         reward=reward,
     )
 
 
 def criterion_agreement(
-    judge: Judge, rows: Sequence[JudgedLabel], metrics: Sequence[str], *, name: str = "", **draws: int
+    judge: Judge,
+    rows: Sequence[JudgedLabel],
+    metrics: Sequence[str] = METRICS,
+    *,
+    name: str = "",
+    resamples: int = RESAMPLES,
 ) -> tuple[CriterionAgreement, tuple[Sample, Sample]]:
     """Return the judge's agreement with labels on one question, its pairs, and those of people among themselves.
 
@@ -442,9 +397,9 @@ def criterion_agreement(
         rows: The labels; with `OVERALL_METRICS`, overall ones, which are compared with rewards.
         metrics: Some of the `METRICS`.
         name: By default that of the criterion.
-        draws: ``resamples`` and ``seed`` of the bootstrap.
+        resamples: Draws of the bootstrap.
     """
-    if metrics is OVERALL_METRICS:
+    if is_overall := metrics is OVERALL_METRICS:
         values = [row.reward for row in rows]
         excluded = Counter("no reward" for row in rows if row.reward is None or row.label.value is None)
     else:
@@ -452,69 +407,64 @@ def criterion_agreement(
         excluded = Counter(reason for row in rows if (reason := judge_value(judge, row)[1]) is not None)
     scales = {levels_of(row.criterion.scale) for row in rows if row.criterion is not None}
     levels = scales.pop() if len(scales) == 1 else (0.0, 1.0)  # different scales: met or not met
-    levels = TENTHS if metrics is OVERALL_METRICS else levels
-    used = [(row, value) for row, value in zip(rows, values, strict=True) if None not in (value, row.label.value)]
-    judged, people = [value or 0.0 for _, value in used], [row.label.value or 0.0 for row, _ in used]
-    decided = [row.verdict.value if row.verdict else None for row, _ in used]
-    classified = [value if own is None else own for value, own in zip(judged, decided, strict=True)]
-    pairs = Pairs.of(judged, people, levels, classified)
-    sample = Sample.of(pairs, [row.prompt_id for row, _ in used], _pair_counts(used))
-    by_thing: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
-    for row in rows:
-        if row.label.value is not None:
-            by_thing[row.completion_id, row.question].append(row)
-    shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
-    annotators, inter_annotator = _inter_annotator(shared, levels, metrics, **draws)
-    classes = used and metrics is not OVERALL_METRICS
+    levels = TENTHS if is_overall else levels
+    used = [
+        (row, value, row.label.value)
+        for row, value in zip(rows, values, strict=True)
+        if value is not None and row.label.value is not None
+    ]
+    own = [row.verdict.value if row.verdict else None for row, *_ in used]
+    sample = Sample.of(
+        [value for _, value, _ in used],
+        [label for *_, label in used],
+        [row.prompt_id for row, *_ in used],
+        levels,
+        decided=[value if decided is None else decided for (_, value, _), decided in zip(used, own, strict=True)],
+        counts=pair_counts(
+            (row.prompt_id, row.question, row.completion_id, value, label) for row, value, label in used
+        ),
+    )
+    annotators, inter_annotator = _inter_annotator(rows, levels, metrics, resamples=resamples)
+    has_classes = used and not is_overall
+    off_level = np.abs(np.asarray(sample.levels)[sample.people_class] - sample.people) > 1e-9
     group = CriterionAgreement(
         name=name or rows[0].label.criterion,
         pairs=len(used),
         excluded=dict(excluded),
-        metrics=estimate_metrics(sample, metrics, **draws),
-        levels=pairs.levels,
-        confusion=pairs.confusion().tolist() if classes else [],
-        between_levels=pairs.between_levels() if classes else 0,
+        metrics=estimate_metrics([sample], metrics, resamples=resamples),
+        levels=sample.levels,
+        confusion=sample.confusion().tolist() if has_classes else [],
+        between_levels=int(off_level.sum()) if has_classes else 0,
         annotator_pairs=len(annotators.prompts) // 2,
         inter_annotator=inter_annotator,
     )
     return group, (sample, annotators)
 
 
-def _pair_counts(used: Iterable[tuple[JudgedLabel, Any]]) -> dict[int, tuple[int, int]]:
-    """Return (net_concordant, different) pairs of completions by prompt, as of `Pairs`.
-
-    A pair has one question. If several people labelled a completion, their mean is its label.
-    """
-    groups: dict[tuple[int, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for row, value in used:
-        groups[row.prompt_id, row.question][row.completion_id].append((value, row.label.value or 0.0))
-    counts: dict[int, tuple[int, int]] = {}
-    for (prompt_id, _), by_completion in groups.items():
-        labels = [(each[0][0], round(fmean(label for _, label in each), 12)) for each in by_completion.values()]
-        net_concordant, _, different = concordance(labels)
-        before = counts.get(prompt_id, (0, 0))
-        counts[prompt_id] = (before[0] + net_concordant, before[1] + different)
-    return counts
+BETWEEN_PEOPLE = (*CLASS_METRICS, "spearman")
 
 
 def _inter_annotator(
-    shared: Sequence[Sequence[JudgedLabel]], levels: Sequence[float], metrics: Sequence[str], **draws: int
+    rows: Sequence[JudgedLabel], levels: Sequence[float], metrics: Sequence[str], resamples: int = RESAMPLES
 ) -> tuple[Sample, dict[str, Estimate]]:
     """Return each two labels of one thing, both ways round, and their metrics."""
-    both = [(a, b) for labelled in shared for a, b in permutations(labelled, 2)]
-    pairs = Pairs.of([a.label.value or 0.0 for a, _ in both], [b.label.value or 0.0 for _, b in both], levels)
-    sample = Sample.of(pairs, [a.prompt_id for a, _ in both])
+    by_thing: dict[tuple[int, str], list[tuple[JudgedLabel, float]]] = defaultdict(list)
+    for row in rows:
+        if row.label.value is not None:
+            by_thing[row.completion_id, row.question].append((row, row.label.value))
+    shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
+    both = [(row.prompt_id, a, b) for labelled in shared for (row, a), (_, b) in permutations(labelled, 2)]
+    sample = Sample.of([a for _, a, _ in both], [b for *_, b in both], [prompt for prompt, *_ in both], levels)
     if not shared:
         return sample, {}
-    names = [name for name in metrics if name not in _NOT_BETWEEN_PEOPLE]
-    estimates = estimate_metrics(sample, names, **draws)
-    people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row in each}))}
+    estimates = estimate_metrics([sample], [name for name in metrics if name in BETWEEN_PEOPLE], resamples=resamples)
+    people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row, _ in each}))}
     matrix = np.full((len(people), len(shared)), np.nan)
     for thing, labelled in enumerate(shared):
-        for row in labelled:
-            matrix[people[row.label.annotator], thing] = row.label.value
-    prompts = [labelled[0].prompt_id for labelled in shared]
-    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **draws)}
+        for row, value in labelled:
+            matrix[people[row.label.annotator], thing] = value
+    prompts = [labelled[0][0].prompt_id for labelled in shared]
+    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, resamples=resamples)}
 
 
 def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:
@@ -524,7 +474,7 @@ def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Di
         (value, _), label, verdict = judge_value(judge, row), row.label, row.verdict
         if value is None or label.value is None or verdict is None or row.criterion is None:
             continue
-        levels = nearest_level(np.array([verdict.value, label.value], float), levels_of(row.criterion.scale))
+        levels = nearest_level([verdict.value or 0.0, label.value], levels_of(row.criterion.scale))
         if levels[0] != levels[1]:
             texts = (label.note, verdict.rationale)
             names = (row.completion_id, row.completion_external_id, label.criterion, label.annotator)

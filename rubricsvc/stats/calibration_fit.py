@@ -19,7 +19,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from rubricsvc.core.judge import MIN_DISTANCE, Curve, Method, family
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import brier, expected_calibration_error
+from rubricsvc.stats.agreement import expected_calibration_error
 from rubricsvc.stats.intervals import Floats, Ints
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
@@ -49,7 +49,7 @@ class CalibrationLoss:
     def of(cls, probability: Floats, outcome: Floats) -> CalibrationLoss:
         """Return the losses of probabilities [N] and outcomes [N]."""
         ece = expected_calibration_error(probability, outcome)
-        return cls(len(outcome), ece, brier(probability, outcome), log_loss(probability, outcome))
+        return cls(len(outcome), ece, float(np.mean((probability - outcome) ** 2)), log_loss(probability, outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,39 +107,35 @@ def split(prompts: Sequence[int], held_out: float, seed: int) -> tuple[Ints, Int
     return fit, test
 
 
-def _fit_family(name: str, fit: Rows, held_out: Rows, methods: Sequence[Method]) -> FittedFamily:
+def _fit_family(name: str, fit: Rows, held_out: Rows) -> FittedFamily:
     labels, reason = len(fit) + len(held_out), None
+    probability, outcome = fit["probability"], fit["outcome"]
     if labels < MIN_LABELS or len(np.unique(fit["prompt"])) < _FOLDS or not len(held_out):
         reason = f"{labels} labels are too few, or on too few prompts; {MIN_LABELS} are needed"
-    elif np.ptp(fit["outcome"]) == 0:
+    elif np.ptp(outcome) == 0:
         reason = "all labels are the same"
     if reason:
         return FittedFamily(name, labels, null_reason=reason)
-    losses = {method: _cross_validated(method, fit) for method in methods}
-    curve = fit_curve(min(methods, key=lambda method: losses[method]), fit["probability"], fit["outcome"])
+
+    def applied(curve: Curve, rows: Floats) -> Floats:
+        return np.array([curve(float(p)) for p in rows])
+
+    losses: dict[Method, float] = {}
+    for method in METHODS:
+        predicted = np.empty_like(probability)
+        for train, test in GroupKFold(_FOLDS).split(predicted, groups=fit["prompt"]):
+            predicted[test] = applied(fit_curve(method, probability[train], outcome[train]), probability[test])
+        losses[method] = log_loss(predicted, outcome)
+    curve = fit_curve(min(METHODS, key=lambda method: losses[method]), probability, outcome)
     if curve(0.99) - curve(0.01) < _MIN_RISE:
         reason = f"the probabilities are unrelated to the labels: every answer would get {curve(0.5):.2f}"
         return FittedFamily(name, labels, null_reason=reason)
     before = CalibrationLoss.of(held_out["probability"], held_out["outcome"])
-    after = CalibrationLoss.of(_apply(curve, held_out["probability"]), held_out["outcome"])
+    after = CalibrationLoss.of(applied(curve, held_out["probability"]), held_out["outcome"])
     return FittedFamily(name, labels, curve, before, after, {str(method): loss for method, loss in losses.items()})
 
 
-def _apply(curve: Curve, probability: Floats) -> Floats:
-    return np.array([curve(float(p)) for p in probability])
-
-
-def _cross_validated(method: Method, rows: Rows) -> float:
-    probability, outcome = rows["probability"], rows["outcome"]
-    predicted = np.empty_like(probability)
-    for fit, test in GroupKFold(_FOLDS).split(predicted, groups=rows["prompt"]):
-        predicted[test] = _apply(fit_curve(method, probability[fit], outcome[fit]), probability[test])
-    return log_loss(predicted, outcome)
-
-
-def calibrate(
-    rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int = 0, methods: Sequence[Method] = METHODS
-) -> list[FittedFamily]:
+def calibrate(rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int = 0) -> list[FittedFamily]:
     """Fit a curve for each family of criteria with enough labels, from a readout's own probabilities."""
     used = [
         (family(row.criterion), row.verdict.probability, row.label.value, row.prompt_id)
@@ -151,6 +147,6 @@ def calibrate(
     table: Rows = np.array(used, columns)
     fit, test = (table[numbers] for numbers in split(table["prompt"].tolist(), held_out, seed))
     return [
-        _fit_family(name, fit[fit["family"] == name], test[test["family"] == name], methods)
+        _fit_family(name, fit[fit["family"] == name], test[test["family"] == name])
         for name in sorted(set(table["family"]))
     ]

@@ -1,26 +1,29 @@
 """Figures of criteria over completions, on plain arrays. Needs the extra ``judging``.
 
 ``values`` is [N, C]: the value of each of C criteria on each of N completions, in [0, 1], NaN where a verdict has none.
-``clusters`` [N] is what is independent: the prompt of each completion, or each completion where all have one prompt.
+``groups`` [N] is the prompt of each completion, ``clusters`` [N] what is independent: the prompts, or each completion
+where all have one prompt.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval, t_quantile
-from rubricsvc.core.formulas import formula_for
+from rubricsvc.core.estimate import Estimate, mean_estimate
+from rubricsvc.core.formulas import FormulaError, formula_for
+from rubricsvc.core.reward import raw_reward
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.stats.intervals import Floats, Ints, wilson
-from rubricsvc.stats.reward_variance import contribution_matrix
 
 MIN_COMPLETIONS = 30
 """Correlations need as many completions."""
 _EQUAL = 1e-9
+_PROBES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,95 +63,48 @@ class VerdictMatrix:
         return padded[rows]
 
 
-class Groups:
-    """Rows sorted into groups, so that sums over groups are one call for all columns."""
-
-    def __init__(self, clusters: NDArray[Any]) -> None:
-        self.names, self.of_row = np.unique(clusters, return_inverse=True)
-        self._order = np.argsort(self.of_row, kind="stable")
-        self.sizes = np.bincount(self.of_row, minlength=len(self.names))
-        self._starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def reduce(self, how: np.ufunc, rows: Floats) -> Floats:
-        """Return the reduction of ``rows`` [N, C] by group, [G, C]."""
-        reduced: Floats = how.reduceat(rows[self._order], self._starts, axis=0)
-        return reduced
-
-    def centred(self, rows: Floats) -> Floats:
-        """Return ``rows`` [N, C] less the mean of their group, without the missing values."""
-        known = ~np.isnan(rows)
-        sums = self.reduce(np.add, np.where(known, rows, 0.0))
-        counts = self.reduce(np.add, known.astype(float))
-        return np.asarray(rows - (sums / np.maximum(counts, 1.0))[self.of_row], float)
+def group_sums(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats, Ints]:
+    """Return by group the sums of its known values [G, C] and their numbers [G, C], and the group of each row [N]."""
+    names, of_row = np.unique(groups, return_inverse=True)
+    sums, counts = (np.zeros((len(names), values.shape[1])) for _ in range(2))
+    np.add.at(sums, of_row, np.nan_to_num(values))
+    np.add.at(counts, of_row, ~np.isnan(values))
+    return sums, counts, of_row
 
 
-class Within(NamedTuple):
-    """``variance`` [C] is pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); NaN without groups.
+def centred(values: Floats, groups: NDArray[Any]) -> Floats:
+    """Return the values less the mean of those that are known of their group."""
+    sums, counts, of_row = group_sums(values, groups)
+    return np.asarray(values - (sums / np.maximum(counts, 1.0))[of_row], float)
 
-    ``varying`` [C] is the share of the groups with two or more values in which they are not all the same.
+
+def within_groups(values: Floats, groups: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return how far values vary among the completions of one prompt: what a policy can learn from.
+
+    Returns:
+        The variance [C], pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); and the share [C] of the groups
+        with two or more values in which they are not all the same. Both are NaN without such groups.
     """
-
-    variance: Floats
-    varying: Floats
-
-
-def within_groups(values: Floats, groups: Groups) -> Within:
-    """Return how far values vary among the completions of one prompt: what a policy can learn from."""
-    known = ~np.isnan(values)
-    counts = groups.reduce(np.add, known.astype(float))
-    squares = groups.reduce(np.add, np.nan_to_num(groups.centred(values)) ** 2)
-    several = counts > 1
-    freedom = np.where(several, counts - 1, 0).sum(0)
-    highest = groups.reduce(np.maximum, np.where(known, values, -np.inf))
-    lowest = groups.reduce(np.minimum, np.where(known, values, np.inf))
-    vary = (several & (highest - np.where(several, lowest, 0.0) > _EQUAL)).sum(0)
+    squares, counts, _ = group_sums(centred(values, groups) ** 2, groups)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Within(np.where(several, squares, 0.0).sum(0) / freedom, vary / several.sum(0))
+        variance = squares.sum(0) / np.maximum(counts - 1, 0).sum(0)
+        return variance, (squares > _EQUAL**2).sum(0) / (counts > 1).sum(0)
 
 
-def mean_estimates(values: Floats, groups: Groups) -> list[Estimate]:
-    """Return the mean of each column with its cluster-robust t interval, as `core.estimate.mean_estimate`."""
-    found = []
-    for mean, variance, count, n in zip(*_means(values, groups), strict=True):
-        half = t_quantile(int(count) - 1) * float(np.sqrt(variance)) if count >= MIN_CLUSTERS else None
-        if not n:
-            found.append(Estimate(None, null_reason="no values"))
-        elif half is None:
-            found.append(Estimate(float(mean), null_reason=no_interval(int(count))))
-        else:
-            found.append(Estimate(float(mean), float(mean) - half, float(mean) + half))
-    return found
+def mean_estimates(values: Floats, clusters: NDArray[Any], *, share: bool = False) -> list[Estimate]:
+    """Return the `core.estimate.mean_estimate` of the known values of each column.
 
-
-def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
-    """Return the share of values of 0.5 or more in each column, with Wilson's interval.
-
-    Its size is the effective one: p(1-p) over the cluster-robust variance of p, at most the number of values; where no
-    value differs, the number of clusters.
+    With ``share`` values are 0 or 1, and Wilson's interval is that of as many rows as there are clusters.
     """
-    met = np.where(np.isnan(values), np.nan, values >= 0.5)
     found = []
-    for share, variance, clusters, n in zip(*_means(met, groups), strict=True):
-        if not n:
-            found.append(Estimate(None, null_reason="no values"))
-            continue
-        size = min(n, share * (1 - share) / variance) if variance > 0 else clusters
-        found.append(Estimate(float(share), *wilson(float(share), float(size))))
+    for column in values.T:
+        rows = np.flatnonzero(~np.isnan(column))
+        known, of = column[rows], clusters[rows]
+        if share and len(rows):
+            found.append(Estimate(float(known.mean()), *wilson(float(known.mean()), len(np.unique(of)))))
+        else:
+            found.append(mean_estimate(known.tolist(), of.tolist()))
     return found
-
-
-def _means(values: Floats, groups: Groups) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return by column the mean, its CR1 variance, the number of clusters, and that of values."""
-    known = ~np.isnan(values)
-    n = known.sum(0).astype(float)
-    mean = np.where(known, values, 0.0).sum(0) / np.maximum(n, 1)
-    residuals = groups.reduce(np.add, np.where(known, values - mean, 0.0))
-    clusters = (groups.reduce(np.add, known.astype(float)) > 0).sum(0).astype(float)
-    correction = clusters / np.maximum(clusters - 1, 1)
-    return mean, correction * (residuals**2).sum(0) / np.maximum(n, 1) ** 2, clusters, n
 
 
 def correlations(values: Floats) -> tuple[Floats, Ints]:
@@ -161,39 +117,77 @@ def correlations(values: Floats) -> tuple[Floats, Ints]:
     known = ~np.isnan(values)
     mask = known.astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        centred = np.where(known, values - np.where(known, values, 0).sum(0) / mask.sum(0), 0.0)
+        shifted = np.where(known, values - np.where(known, values, 0).sum(0) / mask.sum(0), 0.0)
         n = mask.T @ mask
-        means = centred.T @ mask / n
-        variance = (centred**2).T @ mask / n - means**2
-        covariance = centred.T @ centred / n - means * means.T
+        means = shifted.T @ mask / n
+        variance = (shifted**2).T @ mask / n - means**2
+        covariance = shifted.T @ shifted / n - means * means.T
         found = covariance / np.sqrt(variance * variance.T)
     found[(variance <= _EQUAL**2) | (variance.T <= _EQUAL**2)] = np.nan
     return np.clip(found, -1.0, 1.0), n.astype(np.int64)
 
 
-def length_correlations(values: Floats, lengths: Floats, groups: Groups) -> Floats:
+def length_correlations(values: Floats, lengths: Floats, groups: NDArray[Any]) -> Floats:
     """Return the correlation [C] of each criterion with the logarithm of the length, both less their group's mean.
 
     Where no group has two completions, over all completions. NaN with fewer than `MIN_COMPLETIONS`.
     """
     logs = np.log1p(lengths)
     found = np.full(values.shape[1], np.nan)
-    if len(values) < MIN_COMPLETIONS:
-        return found
     for column in range(values.shape[1]):
         rows = np.stack([values[:, column], np.where(np.isnan(values[:, column]), np.nan, logs)], 1)
-        both = groups.centred(rows) if groups.sizes.max(initial=0) > 1 else rows
+        both = centred(rows, groups) if len(np.unique(groups)) < len(groups) else rows
         both = both[~np.isnan(both[:, 0])]
         if len(both) >= MIN_COMPLETIONS and (both.std(0) > _EQUAL).all():
             found[column] = np.corrcoef(both, rowvar=False)[0, 1]
     return found
 
 
-def reward_vector(rubric: Rubric, values: Floats) -> Floats:
-    """Return the rewards [N] of `core.reward.reward`, NaN where there is none.
+def contribution_matrix(rubric: Rubric, values: Floats) -> Floats:
+    """Return each criterion's contribution to each reward [N, C], before veto and clip; rows sum to that reward.
 
-    ``values`` [N, C] are NaN where a criterion was not judged.
+    A criterion that was not judged contributes 0. A row is NaN where the formula has no value.
     """
+    keys, formula = [one.key for one in rubric.criteria], formula_for(rubric, rubric.formula)
+    judged = ~np.isnan(values)
+    if len(values) > _PROBES + 2 and judged.all() and (found := affine(rubric)) is not None:
+        base, slopes = found
+        return np.asarray(base + slopes * values, float)
+    distinct, row_of = np.unique(np.where(judged, values, -1.0), axis=0, return_inverse=True)
+    each = np.full(distinct.shape, np.nan)
+    for number, row in enumerate(distinct.tolist()):
+        known = {key: value for key, value in zip(keys, row, strict=True) if value >= 0}
+        with suppress(FormulaError):
+            parts = raw_reward(rubric, known, formula)[1] if known else {}
+            each[number] = [parts.get(key, 0.0) for key in keys] if known else np.nan
+    return np.asarray(each[row_of.reshape(-1)], float)
+
+
+def affine(rubric: Rubric) -> tuple[Floats, Floats] | None:
+    """Return (base, slopes) if each contribution is base + slope · its own value, else None; found by probing."""
+    size = len(rubric.criteria)
+    probes = np.vstack([np.zeros(size), np.ones(size), np.random.default_rng(0).random((_PROBES, size))])
+    parts = contribution_matrix(rubric, probes)
+    base, slopes = parts[0], parts[1] - parts[0]
+    same = np.allclose(parts, base + slopes * probes, rtol=1e-9, atol=1e-12)
+    return (base, slopes) if same else None
+
+
+def variance_shares(contributions: Floats) -> Floats:
+    """Return cov(contribution, reward) / var(reward) [C], of contributions [N, C] whose rows sum to the reward.
+
+    The shares sum to 1. One is negative where a criterion lowers the rewards that others raise. NaN without a variance.
+    """
+    shifted = contributions - contributions.mean(0) if len(contributions) else contributions
+    rewards = shifted.sum(1)
+    variance = float(rewards @ rewards)
+    if variance <= 1e-18 * max(float(np.square(contributions).sum()), 1e-300):
+        return np.full(contributions.shape[1], np.nan)
+    return np.asarray(rewards @ shifted / variance, float)
+
+
+def reward_vector(rubric: Rubric, values: Floats) -> Floats:
+    """Return the rewards [N] of `core.reward.reward`, NaN where there is none."""
     how = formula_for(rubric, rubric.formula)
     judged = ~np.isnan(values)
     weights = np.array([how.weights(rubric)[criterion.key] for criterion in rubric.criteria])
@@ -205,7 +199,6 @@ def reward_vector(rubric: Rubric, values: Floats) -> Floats:
     rewards = np.where(vetoed, np.minimum(rewards, 0.0), rewards)
     if how.clip is not None:
         rewards = np.clip(rewards, *how.clip)
-    whole = judged.all(1)
     least = (covered >= rubric.min_coverage - 1e-12) & (covered > 0)
-    known = whole | (least & (not how.complete) & ~(required & ~judged).any(1))
+    known = judged.all(1) | (least & (not how.complete) & ~(required & ~judged).any(1))
     return np.asarray(np.where(known, rewards, np.nan), float)

@@ -14,27 +14,15 @@ prompt whose gold is near `CEILING` no more is expected than is left up to there
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import fsum, inf
+from operator import mul
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, p_above_zero
 from rubricsvc.schemas.runs import REWARD
-
-
-@lru_cache(maxsize=64)
-def _slope_factors(x: tuple[float, ...]) -> list[float]:
-    mean = fmean(x)
-    total = fsum((one - mean) ** 2 for one in x)
-    return [(one - mean) / total for one in x]
-
-
-def slope(x: tuple[float, ...], y: Sequence[float]) -> float:
-    """Return the slope of the line through points of which not all have the same x."""
-    return fsum(a * b for a, b in zip(_slope_factors(x), y, strict=True))
-
 
 ALPHA = 0.05
 """Probability of a false alarm in a whole run."""
@@ -79,13 +67,8 @@ def first_divergence(lines: Sequence[Mapping[str, Any]]) -> Divergence | None:
 
     None as well where gold is the training reward, and where evaluations lack one of the two (other trainers' may).
     """
-    return next(divergences(lines), None)
-
-
-def divergences(lines: Sequence[Mapping[str, Any]]) -> Iterator[Divergence]:
-    """Yield the divergences in the evaluations of a run, ascending by step, at most one for each."""
     if not lines or (gold := lines[-1]["gold"]) == REWARD:
-        return
+        return None
     prompts = len(lines[-1]["values"][gold]["mean"])
     counts = [[len(line["values"].get(name, {"mean": ()})["mean"]) for name in (REWARD, gold)] for line in lines]
     known = [line for line, of_line in zip(lines, counts, strict=True) if of_line == [prompts, prompts]]
@@ -100,8 +83,16 @@ def divergences(lines: Sequence[Mapping[str, Any]]) -> Iterator[Divergence]:
             behind = [min(FOLLOWS * one.proxy, max(0.0, top - one.mean_gold)) - one.gold for one in trends]
             if all(p_above_zero(values) <= level for values in ([one.proxy for one in trends], behind)):
                 proxy, by_gold = (fmean(one[place] for one in trends) for place in (0, 1))
-                yield Divergence(known[start]["step"], known[m]["step"], proxy, by_gold, gold)
-                break
+                return Divergence(known[start]["step"], known[m]["step"], proxy, by_gold, gold)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _slope_factors(x: tuple[float, ...]) -> list[float]:
+    """Return what values at x are multiplied by for the slope of their least-squares line; not all x are the same."""
+    mean = fmean(x)
+    total = fsum((one - mean) ** 2 for one in x)
+    return [(one - mean) / total for one in x]
 
 
 def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[_Trend]:
@@ -113,5 +104,7 @@ def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[_Trend]:
         known = [(line["step"], *pair) for line, pair in zip(lines, pairs, strict=True) if None not in pair]
         if len(known) >= max(2, MIN_SHARE * len(lines)):
             steps, proxy, scores = zip(*known, strict=True)
-            found.append(_Trend(span * slope(steps, proxy), span * slope(steps, scores), fmean(scores)))
+            factors = _slope_factors(steps)
+            rise, of_gold = (span * fsum(map(mul, factors, values)) for values in (proxy, scores))
+            found.append(_Trend(rise, of_gold, fmean(scores)))
     return found

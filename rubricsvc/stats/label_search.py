@@ -25,13 +25,11 @@ from rubricsvc.core.evolution import HeldOutResult, Objective
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.criteria import Groups, mean_estimates, reward_vector
+from rubricsvc.stats.criteria import mean_estimates, reward_vector
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.paired import differences
 from rubricsvc.stats.weight_fit import (
-    PreferenceProblem,
-    ScoreProblem,
-    Solution,
+    Problem,
     best_penalty,
     check_weights_decide,
     scaled_weights,
@@ -121,7 +119,7 @@ def held_out_result(
     if not known.any():
         raise InvalidError("no held-out unit has a value with both rubrics", hint="see the failures of its jobs")
     clusters = held_out.clusters[held_out.rows(objective)[known]]
-    (difference,) = mean_estimates((after - before)[known, None], Groups(clusters))
+    (difference,) = mean_estimates((after - before)[known, None], clusters)
     return HeldOutResult(
         prompts=held_out.prompts(objective),
         units=int(known.sum()),
@@ -158,20 +156,19 @@ def fitted(rubric: Rubric, labels: Labels, values: Mapping[str, Floats], objecti
         return None
     old = np.array([one.weight for one in rubric.criteria])
     signs, columns = np.where(old < 0, -1.0, 1.0), np.column_stack([values[one.key] for one in rubric.criteria])
-    problem: PreferenceProblem | ScoreProblem
     if objective == "preferences":
         x = differences(columns, labels.pairs)
         known = ~np.isnan(x).any(1)
-        problem = PreferenceProblem(x[known], labels.clusters[labels.pairs[known, 0]], signs)
+        problem = Problem(x[known], labels.clusters[labels.pairs[known, 0]], signs)
     else:
         known = ~np.isnan(columns[labels.scored]).any(1)
         rows, people = labels.scored[known], ["people"] * int(known.sum())
-        problem = ScoreProblem(columns[rows], labels.scores[known], people, labels.clusters[rows], signs)
+        problem = Problem(columns[rows], labels.clusters[rows], signs, labels.scores[known], people)
     everything = np.arange(len(problem.values))
     if len(everything) < MIN_ROWS or len(np.unique(problem.clusters)) < 2:
         return None
     varies = np.ptp(problem.values, axis=0) > 1e-9
-    solution: Solution = problem.fit(everything, best_penalty(problem, everything, 0))
+    solution = problem.fit(everything, best_penalty(problem, everything, 0))
     weights = scaled_weights(solution.weights, old, varies) if varies.any() else None
     if weights is None:
         return None

@@ -1,4 +1,4 @@
-"""How far the rankings of paired values agree. Needs the extra ``judging``.
+"""How far paired values agree: two rewards with each other, or with people. Needs the extra ``judging``.
 
 Arrays are [N]: ``first`` and ``second`` are the two values of each thing, ``clusters`` is its prompt. Things of one
 prompt are correlated, so that intervals treat whole prompts as independent.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,33 +19,25 @@ from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.stats import MIN_PAIRS, RESAMPLES
-from rubricsvc.stats.criteria import Groups, mean_estimates
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.ranking import concordance, tau_b
 
-Correlation = Literal["pearson", "spearman", "kendall"]
+Correlation = Literal["pearson", "spearman"]
 
 
 def correlation(name: Correlation, first: Floats, second: Floats) -> float:
-    """Return Pearson's correlation, Spearman's rank correlation or Kendall's tau-b over all pairs of things.
-
-    NaN where the values of one side are all the same.
-    """
+    """Return Pearson's or Spearman's correlation; NaN where the values of one side are all the same."""
     if not len(first) or np.ptp(first) <= _SAME or np.ptp(second) <= _SAME:
         return float("nan")
-    if name == "kendall":
-        return float(stats.kendalltau(first, second, method="asymptotic").statistic)
     return float(stats.spearmanr(first, second).statistic if name == "spearman" else np.corrcoef(first, second)[0, 1])
 
 
-def rank_correlation(
-    name: Correlation, first: Sequence[float], second: Sequence[float], clusters: Sequence[int]
-) -> Estimate:
-    """Return a `correlation` over all things, with a bootstrap interval that draws whole prompts."""
+def rank_correlation(first: Sequence[float], second: Sequence[float], clusters: Sequence[int]) -> Estimate:
+    """Return Spearman's correlation over all things, with a bootstrap interval that draws whole prompts."""
     a, b = np.asarray(first, float), np.asarray(second, float)
     if len(a) < MIN_PAIRS:
         return Estimate(None, null_reason=f"{len(a)} paired; a rank correlation needs {MIN_PAIRS}")
-    found = bootstrap(lambda rows: known(value=correlation(name, a[rows], b[rows])), np.asarray(clusters))
+    found = bootstrap(lambda rows: known(value=correlation("spearman", a[rows], b[rows])), np.asarray(clusters))
     return found.get("value", Estimate(None, null_reason="all values of one side are the same"))
 
 
@@ -93,16 +85,9 @@ def differences(values: Floats, pairs: Ints) -> Floats:
     return np.asarray(values[pairs[:, 0]] - values[pairs[:, 1]], float)
 
 
-def edges(values: Floats, pairs: Ints, prompts: NDArray[Any]) -> list[Estimate]:
-    """Return the mean difference of each criterion with its interval over prompts; above 0, people prefer it met."""
-    if not len(pairs):
-        return [Estimate(None, null_reason="no preferences")] * values.shape[1]
-    return mean_estimates(differences(values, pairs), Groups(prompts[pairs[:, 0]]))
-
-
-def error_share(margins: Floats) -> float:
-    """Return the share of pairs in the wrong order: margins below 0, and half of those that are 0."""
-    return float(((margins < -1e-12) + 0.5 * (np.abs(margins) <= 1e-12)).mean())
+def ordered_share(margins: Floats) -> float:
+    """Return the share of pairs in the right order: margins above 0, and half of those that are 0."""
+    return float(((margins > _SAME) + 0.5 * (np.abs(margins) <= _SAME)).mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,37 +108,34 @@ def people_agreement(
     labels: Sequence[tuple[int, str, float]],
     *,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> list[PairedMetric]:
     """Return the agreement of two rewards [N] with people's overall scores, ``labels`` as (row, person, score).
 
-    ``pearson``, ``spearman`` and ``kendall`` are over the scores, ``preference_accuracy`` over the pairs of completions
-    of one prompt to which one person gave different scores; equal rewards count half. Where all completions have one
-    prompt, intervals draw completions.
+    ``spearman`` is over the scores, ``preference_accuracy`` over the pairs of completions of one prompt to which one
+    person gave different scores; equal rewards count half. Where all completions have one prompt, intervals draw
+    completions.
     """
     rewards, of = np.column_stack([old, new]).astype(float), np.asarray(prompts)
     clusters = of if len(of) and np.ptp(of) > 0 else np.arange(len(of))
     rows, scores = np.array([row for row, _, _ in labels], np.int64), np.array([score for _, _, score in labels])
-    pairs = preference_pairs(labels, of, seed=seed)
-    margins = rewards[pairs[:, 0]] - rewards[pairs[:, 1]]
+    pairs = preference_pairs(labels, of)
+    margins = differences(rewards, pairs)
 
     def measure(name: str, drawn: Ints) -> dict[str, float]:
         """Return the metric of both sides, and the difference."""
-        if name == "preference_accuracy":
-            a, b = (1 - error_share(margins[drawn, side]) for side in (0, 1))
+        if name == "spearman":
+            a, b = (correlation("spearman", rewards[rows[drawn], side], scores[drawn]) for side in (0, 1))
         else:
-            which = cast(Correlation, name)
-            a, b = (correlation(which, rewards[rows[drawn], side], scores[drawn]) for side in (0, 1))
+            a, b = (ordered_share(margins[drawn, side]) for side in (0, 1))
         return known(old=a, new=b, difference=b - a)
 
     found = []
-    for name in (*get_args(Correlation), "preference_accuracy"):
-        units = clusters[pairs[:, 0]] if name == "preference_accuracy" else clusters[rows]
+    for name, units in (("spearman", clusters[rows]), ("preference_accuracy", clusters[pairs[:, 0]])):
         reason = f"{len(units)} with people's scores; an estimate needs {MIN_PAIRS}"
         estimates: dict[str, Estimate] = {}
         if len(units) >= MIN_PAIRS:
             reason = "all rewards or all scores are the same"
-            estimates = bootstrap(partial(measure, name), units, resamples=resamples, seed=seed)
+            estimates = bootstrap(partial(measure, name), units, resamples=resamples)
         sides = [estimates.get(side, Estimate(None, null_reason=reason)) for side in ("old", "new", "difference")]
         found.append(PairedMetric(name, len(units), *sides))
     return found

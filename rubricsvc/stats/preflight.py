@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
@@ -17,7 +18,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import TRAINED, Passport
 from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
-from rubricsvc.stats.best_of_n import chosen_mean, numbers
+from rubricsvc.stats.best_of_n import chosen_mean
 from rubricsvc.stats.paired import tau_within
 from rubricsvc.stats.policy_scores import over_prompts
 
@@ -27,9 +28,8 @@ MIN_LABELS = 30
 _METRICS = ("pairwise_accuracy", "auroc", "ece")
 
 
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """The accuracy of a judge, of which 0.5 is chance; ``source`` says by what."""
+class Accuracy(NamedTuple):
+    """The accuracy of a judge, of which 0.5 is chance; ``source`` says by what. Its interval is known."""
 
     estimate: Estimate
     source: str
@@ -37,7 +37,7 @@ class Accuracy:
     @property
     def above_chance(self) -> bool:
         """Whether its interval excludes chance."""
-        return self.estimate.low is not None and self.estimate.low > CHANCE
+        return (self.estimate.low or 0.0) > CHANCE
 
 
 def agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement | None:
@@ -94,22 +94,13 @@ PERMUTATIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """The expected reward and gold of the best of n samples by the reward; ``gold`` is None without one."""
-
-    n: int
-    reward: float
-    gold: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Preview:
     """What the reward does to samples.
 
     The rewards of ``with_signal`` of ``groups`` deviate by more than the judge's noise does in 95 % of such groups.
     ``features`` and ``criteria`` have Kendall's tau with the reward within prompts, of those that vary; ``by_chance``
-    is what the largest of features exceeds in 5 % of the random orders of rewards. ``gold_gain`` is the gold of
-    the best less the mean gold.
+    is what the largest of features exceeds in 5 % of the random orders of rewards. ``reward_gain`` and ``gold_gain``
+    are those of the best of ``best_of`` samples by the reward less their mean; gold is None without a gold score.
     """
 
     groups: int
@@ -117,30 +108,23 @@ class Preview:
     features: dict[str, Estimate]
     criteria: dict[str, Estimate]
     by_chance: float
-    curve: list[CurvePoint]
+    best_of: int
+    reward_gain: float
     gold_gain: Estimate | None
-
-    @property
-    def gold_turns_at(self) -> int | None:
-        """The n from which on more selection lowers gold; None where it does not fall."""
-        known = [(point.gold, point.n) for point in self.curve if point.gold is not None]
-        best = max((gold, n) for gold, n in known)[1] if known else None
-        return best if best is not None and best < self.curve[-1].n else None
 
 
 def preview(
     rewards: Values, features: Mapping[str, Values], criteria: Mapping[str, Known], gold: Values | None, noise: float
 ) -> Preview:
     """Return the preview of samples, of which each prompt has two at least; criteria may lack values."""
-
-    def best(values: Values, n: int) -> list[float]:  # of the best of n by the reward, for each prompt
-        pairs = zip(rewards, values, strict=True)
-        return [chosen_mean(np.asarray(one, float), np.asarray(other, float), n) for one, other in pairs]
-
-    gains, sizes = None, [len(group) for group in rewards]
-    if gold is not None:
-        pairs = [(np.asarray(one, float), np.asarray(other, float)) for one, other in zip(rewards, gold, strict=True)]
-        gains = over_prompts([chosen_mean(one, other, len(one)) - float(other.mean()) for one, other in pairs])
+    sizes = [len(group) for group in rewards]
+    noises = [noise * math.sqrt(float(chi2.ppf(0.95, size - 1)) / (size - 1)) for size in sizes]
+    gains = []
+    for values in (rewards, gold or rewards):
+        arrays = [
+            (np.asarray(one, float), np.asarray(other, float)) for one, other in zip(rewards, values, strict=True)
+        ]
+        gains.append([chosen_mean(proxy, found, len(proxy)) - float(found.mean()) for proxy, found in arrays])
     taus: list[dict[str, Estimate]] = []
     for measured in (features, criteria):
         found = {}
@@ -153,19 +137,15 @@ def preview(
             ]
             found[name] = tau_within([one[0] for one in rows], [one[1] for one in rows], [one[2] for one in rows])
         taus.append({name: one for name, one in found.items() if one.value is not None})
-    noises = [noise * math.sqrt(float(chi2.ppf(0.95, size - 1)) / (size - 1)) for size in sizes]
-    curve = [
-        CurvePoint(n, fmean(best(rewards, n)), fmean(best(gold, n)) if gold is not None else None)
-        for n in numbers(min(sizes))
-    ]
     return Preview(
         groups=len(rewards),
         with_signal=sum(stdev(group) > limit for group, limit in zip(rewards, noises, strict=True)),
         features=taus[0],
         criteria=taus[1],
         by_chance=largest_by_chance(rewards, list(features.values())),
-        curve=curve,
-        gold_gain=gains,
+        best_of=max(sizes),
+        reward_gain=fmean(gains[0]),
+        gold_gain=over_prompts(gains[1]) if gold is not None else None,
     )
 
 

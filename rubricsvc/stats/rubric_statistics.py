@@ -19,9 +19,8 @@ from rubricsvc.core.rubric_analysis import (
 )
 from rubricsvc.stats import criteria
 from rubricsvc.stats.agreement import CriterionAgreement
-from rubricsvc.stats.criteria import MIN_COMPLETIONS, Groups, VerdictMatrix
-from rubricsvc.stats.paired import edges, preference_pairs
-from rubricsvc.stats.reward_variance import contribution_matrix, variance_shares
+from rubricsvc.stats.criteria import MIN_COMPLETIONS, VerdictMatrix
+from rubricsvc.stats.paired import differences, preference_pairs
 
 SATURATED = 0.95
 REDUNDANT = 0.9
@@ -94,29 +93,29 @@ def analysis(
         agreement: Its agreement with people's labels, by criterion key.
         overall: People's overall scores: (completion id, person, score).
     """
-    values, prompts = matrix.values, Groups(matrix.prompts)
-    independent = prompts if len(prompts) > 1 else Groups(matrix.completions)
-    statistics = _criteria(matrix, prompts, independent, agreement, overall)
+    values, prompts, independent = matrix.values, matrix.prompts, matrix.independent
+    groups = np.unique(prompts, return_counts=True)[1]
+    statistics = _criteria(matrix, agreement, overall)
     r, counts = criteria.correlations(values)
     keys = [criterion.key for criterion in matrix.rubric.criteria]
     places = np.argwhere(np.triu((np.abs(np.nan_to_num(r)) >= REDUNDANT) & (counts >= MIN_COMPLETIONS), 1)).tolist()
     pairs = [RedundantPair(a=keys[i], b=keys[j], correlation=float(r[i, j]), n=int(counts[i, j])) for i, j in places]
     redundant = tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
     rewards = matrix.rewards[:, None]
-    within = criteria.within_groups(rewards, prompts)
+    variance, varying = criteria.within_groups(rewards, prompts)
     return RubricAnalysis(
         rubric_id=matrix.rubric_id,
         rubric=matrix.name,
         job_id=job_id,
         judge=judge,
         completions=len(matrix.completions),
-        prompts=len(prompts),
-        groups=int((prompts.sizes > 1).sum()),
+        prompts=len(groups),
+        groups=int((groups > 1).sum()),
         reward=RewardSpread(
             n=int((~np.isnan(rewards)).sum()),
             mean=criteria.mean_estimates(rewards, independent)[0],
-            variance_within=_known(within.variance[0]),
-            varying_groups=_known(within.varying[0]),
+            variance_within=_known(variance[0]),
+            varying_groups=_known(varying[0]),
         ),
         criteria=statistics,
         redundant=redundant,
@@ -125,25 +124,22 @@ def analysis(
 
 
 def _criteria(
-    matrix: VerdictMatrix,
-    prompts: Groups,
-    independent: Groups,
-    agreement: Mapping[str, CriterionAgreement],
-    overall: Sequence[tuple[int, str, float]],
+    matrix: VerdictMatrix, agreement: Mapping[str, CriterionAgreement], overall: Sequence[tuple[int, str, float]]
 ) -> tuple[CriterionStatistics, ...]:
-    values, size = matrix.values, len(matrix.completions)
+    values, size, prompts = matrix.values, len(matrix.completions), matrix.prompts
     place_of = {id_: row for row, id_ in enumerate(matrix.completions.tolist())} if overall else {}
-    scored = ((place_of[id_], person, score) for id_, person, score in overall if id_ in place_of)
-    edge = edges(values, preference_pairs(scored, matrix.prompts), matrix.independent)
-    means, met = criteria.mean_estimates(values, independent), criteria.met_estimates(values, independent)
-    within = criteria.within_groups(values, prompts)
-    rewarded = np.where(np.isnan(matrix.rewards)[:, None], np.nan, values)
-    contributions = contribution_matrix(matrix.rubric, rewarded)
-    kept = ~np.isnan(contributions).any(1)
-    parts = contributions[kept]
-    if kept.any() and prompts.sizes.max() > 1:
-        parts = Groups(matrix.prompts[kept]).centred(parts)
-    shares = variance_shares(parts)
+    pairs = preference_pairs(
+        ((place_of[id_], person, score) for id_, person, score in overall if id_ in place_of), prompts
+    )
+    edge = criteria.mean_estimates(differences(values, pairs), matrix.independent[pairs[:, 0]])
+    means = criteria.mean_estimates(values, matrix.independent)
+    reached = np.where(np.isnan(values), np.nan, values >= 0.5)
+    met = criteria.mean_estimates(reached, matrix.independent, share=True)
+    variance, varying = criteria.within_groups(values, prompts)
+    parts = criteria.contribution_matrix(matrix.rubric, np.where(np.isnan(matrix.rewards)[:, None], np.nan, values))
+    kept = ~np.isnan(parts).any(1)
+    has_groups = len(np.unique(prompts)) < size
+    shares = criteria.variance_shares(criteria.centred(parts[kept], prompts[kept]) if has_groups else parts[kept])
     length = criteria.length_correlations(values, matrix.lengths, prompts)
     found = []
     for place, criterion in enumerate(matrix.rubric.criteria):
@@ -151,7 +147,6 @@ def _criteria(
         saturated: Literal["met", "not met"] | None = None
         if n >= MIN_VERDICTS and share is not None and not 1 - SATURATED < share < SATURATED:
             saturated = "met" if share >= SATURATED else "not met"
-        known = {name: one for name, one in labels.metrics.items() if one.value is not None} if labels else {}
         one = CriterionStatistics(
             key=criterion.key,
             text=criterion.text,
@@ -164,12 +159,12 @@ def _criteria(
             mean=means[place],
             met=met[place],
             saturated=saturated,
-            variance_within=_known(within.variance[place]),
-            varying_groups=_known(within.varying[place]),
+            variance_within=_known(variance[place]),
+            varying_groups=_known(varying[place]),
             variance_share=_known(shares[place]),
             length_correlation=_known(length[place]),
             labels=labels.pairs if labels else 0,
-            agreement=known,
+            agreement={name: one for name, one in labels.metrics.items() if one.value is not None} if labels else {},
             edge=edge[place] if edge[place].value is not None else None,
         )
         found.append(one)

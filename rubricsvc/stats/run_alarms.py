@@ -7,8 +7,8 @@ those of tools compare means of `TOOL_WINDOW` steps, since shares of single step
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import sqrt
-from statistics import fmean, variance
+from math import fsum, sqrt
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from rubricsvc.core.estimate import p_above_zero
@@ -75,10 +75,13 @@ Steps = Sequence[Mapping[str, Any]]
 
 
 def monitor_alarms(steps: Steps, evaluations: Steps = ()) -> list[Alarm]:
-    """Return the first alarm of each rule, given the metrics of a run's steps and its evaluations, by step."""
+    """Return the first alarm of each rule, given the metrics of a run's steps and its evaluations, by step.
+
+    What the last step (or evaluation) was the first to raise has its number.
+    """
     found = []
     for rule in RULES:
-        values = _values(steps, rule)
+        values = [(step["step"], step[rule.metric]) for step in steps if step.get(rule.metric) is not None]
         ends = range(2 * WINDOW, len(values) + 1)
         in_steps = (_alarm(rule, values[:WINDOW], values[end - WINDOW : end]) for end in ends)
         first = next((alarm for alarm in in_steps if alarm is not None), None)
@@ -87,38 +90,18 @@ def monitor_alarms(steps: Steps, evaluations: Steps = ()) -> list[Alarm]:
     return found
 
 
-def new_held_out_alarms(evaluations: Steps) -> list[Alarm]:
-    """Return the alarms that the last evaluation raises and none before did."""
-    firsts = (next(_held_out_alarms(rule, evaluations), None) for rule in RULES)
-    return [alarm for alarm in firsts if alarm is not None and alarm.step == evaluations[-1]["step"]]
-
-
-def new_alarms(steps: Steps) -> list[Alarm]:
-    """Return the alarms that the last step raises and the one before did not."""
-    found = []
-    for rule in RULES:
-        values = _values(steps, rule)
-        if len(values) < 2 * WINDOW or values[-1][0] != steps[-1]["step"]:
-            continue
-        before = _alarm(rule, values[:WINDOW], values[-WINDOW - 1 : -1]) if len(values) > 2 * WINDOW else None
-        alarm = _alarm(rule, values[:WINDOW], values[-WINDOW:])
-        found += [alarm] if alarm is not None and before is None else []
-    return found
-
-
-def _values(steps: Steps, rule: Rule) -> list[tuple[int, float]]:
-    return [(step["step"], step[rule.metric]) for step in steps if step.get(rule.metric) is not None]
-
-
 def _alarm(rule: Rule, start: Values, now: Values) -> Alarm | None:
     """Return the alarm of two windows, if they raise one."""
     sides = [[value for _, value in side] for side in (start, now)]
-    (first, last), (spread_first, spread) = map(fmean, sides), map(variance, sides)
+    first, last = map(fmean, sides)
     base = 0.0 if rule.from_zero else first
-    spread += 0.0 if rule.from_zero else spread_first
     change = base - last if rule.falls else last - base
     least = rule.least * abs(first) if rule.relative else rule.least
-    if change < least or change <= 0 or change < ERRORS * sqrt(spread / WINDOW):
+    if change < least or change <= 0:
+        return None
+    compared = zip(sides[rule.from_zero :], (first, last)[rule.from_zero :], strict=True)
+    variance = sum(fsum((value - mean) ** 2 for value in side) for side, mean in compared) / (WINDOW - 1)
+    if change < ERRORS * sqrt(variance / WINDOW):
         return None
     shown = f"{first:.2g} (steps {start[0][0]} to {start[-1][0]})"
     recent = f"{last:.2g} (steps {now[0][0]} to {now[-1][0]})"
@@ -135,12 +118,12 @@ _COMPARED = [rule for rule in RULES if not rule.from_zero and rule.metric not in
 
 def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
     """Yield the alarms of a rule in evaluations whose ``monitors`` have the metric for each prompt."""
-    known = [line for line in evaluations if any(one is not None for one in _by_prompt(line, rule))]
+    measured = ((line, line.get("monitors", {}).get(rule.metric, ())) for line in evaluations)
+    known = [(line, values) for line, values in measured if any(one is not None for one in values)]
     if not known or rule not in _COMPARED:
         return
-    start = _by_prompt(known[0], rule)
-    for m, line in enumerate(known[1:], 1):
-        now = _by_prompt(line, rule)
+    begin, start = known[0]
+    for m, (line, now) in enumerate(known[1:], 1):
         if len(now) != len(start):
             continue
         pairs = [(a, b) for a, b in zip(start, now, strict=True) if a is not None and b is not None]
@@ -152,14 +135,9 @@ def _held_out_alarms(rule: Rule, evaluations: Steps) -> Iterator[Alarm]:
         if fmean(changes) >= least and p_above_zero(changes) <= ALPHA / (m * (m + 1)) / len(_COMPARED):
             text = (
                 f"{rule.what} {'fell' if rule.falls else 'rose'} on held-out prompts from {first:.2g} (evaluation "
-                f"after step {known[0]['step']}) to {last:.2g} (step {line['step']})."
+                f"after step {begin['step']}) to {last:.2g} (step {line['step']})."
             )
             yield Alarm(text=text, step=line["step"], sign=rule.sign or None, metric=rule.metric)
-
-
-def _by_prompt(line: Mapping[str, Any], rule: Rule) -> Sequence[float | None]:
-    values: Sequence[float | None] = line.get("monitors", {}).get(rule.metric, ())
-    return values
 
 
 TOOL_WINDOW = 5
@@ -170,41 +148,27 @@ TOOL_CHANGE = 0.2
 """The least change of a share that is a trend."""
 
 
-class _Mean(NamedTuple):
-    """The mean of a share over the steps from ``first`` to ``step``."""
-
-    first: int
-    step: int
-    value: float
-
-    @property
-    def steps(self) -> str:
-        """The steps, for people."""
-        return f"steps {self.first} to {self.step}"
-
-
 def tool_alarms(steps: Steps) -> list[Alarm]:
     """Return the alarms of a run's steps; none without an environment.
 
-    The policy stops calling its tools, calls them worse, or ends episodes without a report.
+    The policy stops calling its tools, calls them worse, or ends episodes without a report: the last mean of a share
+    over a window of steps falls behind the largest one.
     """
     found = []
-    if (means := _best_and_last(steps, "tools/used_fraction")) is not None:
-        best, last = means
-        if last.value <= FEWER_CALLS * best.value and best.value - last.value >= TOOL_CHANGE:
-            text = (
-                f"The policy stops calling its tools: a tool was called in {best.value:.0%} of the episodes of "
-                f"{best.steps}, and in {last.value:.0%} of those of {last.steps}."
-            )
-            found.append(Alarm(text=text, step=last.step, sign="no_call"))
-    if (means := _best_and_last(steps, "tools/valid_fraction")) is not None:
-        best, last = means
-        if best.value - last.value >= TOOL_CHANGE:
-            text = (
-                f"Calls get worse: {1 - best.value:.0%} were malformed or refused in {best.steps}, and "
-                f"{1 - last.value:.0%} in {last.steps}."
-            )
-            found.append(Alarm(text=text, step=last.step, sign="malformed"))
+    for name, sign, left, what in (
+        ("used", "no_call", FEWER_CALLS, "The policy stops calling its tools: the share of episodes with a tool call"),
+        ("valid", "malformed", 1.0, "Calls get worse: the share of those that are neither malformed nor refused"),
+    ):
+        metric = f"tools/{name}_fraction"
+        values = [(step["step"], step[metric]) for step in steps if step.get(metric) is not None]
+        windows = [values[end - TOOL_WINDOW : end] for end in range(TOOL_WINDOW, len(values) + 1)]
+        means = [(fmean(share for _, share in window), window[0][0], window[-1][0]) for window in windows]
+        if len(means) <= TOOL_WINDOW:
+            continue
+        (best, *at), (last, *now) = max(means, key=lambda one: one[0]), means[-1]
+        if last <= left * best and best - last >= TOOL_CHANGE:
+            text = f"{what} fell from {best:.0%} (steps {at[0]} to {at[1]}) to {last:.0%} (steps {now[0]} to {now[1]})."
+            found.append(Alarm(text=text, step=now[1], sign=sign))
     measured = [step for step in steps if step.get("tools/reported_fraction") is not None]
     if without := [step for step in measured if step["tools/reported_fraction"] == 0]:
         cut = sum(step.get("completions/clipped_ratio") == 1 for step in without)
@@ -215,20 +179,6 @@ def tool_alarms(steps: Steps) -> list[Alarm]:
         )
         found.append(Alarm(text=text, step=without[-1]["step"], sign="no_report"))
     return found
-
-
-def _best_and_last(steps: Steps, name: str) -> tuple[_Mean, _Mean] | None:
-    """Return the largest and the last mean of a share over windows of steps; None with fewer than two windows."""
-    values = [(step["step"], step[name]) for step in steps if step.get(name) is not None]
-    means = [
-        _Mean(
-            values[end - TOOL_WINDOW][0],
-            values[end - 1][0],
-            fmean(value for _, value in values[end - TOOL_WINDOW : end]),
-        )
-        for end in range(TOOL_WINDOW, len(values) + 1)
-    ]
-    return (max(means, key=lambda one: one.value), means[-1]) if len(means) > TOOL_WINDOW else None
 
 
 LARGE_KL = 0.2

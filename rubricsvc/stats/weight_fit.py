@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold
 
 from rubricsvc.core.estimate import Estimate
@@ -18,112 +17,79 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import FittedWeight, HeldOut
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES, OnProgress
+from rubricsvc.stats.criteria import affine
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap, cluster_draws, percentile_interval
-from rubricsvc.stats.paired import Correlation, correlation, error_share, known
-from rubricsvc.stats.reward_variance import affine
+from rubricsvc.stats.paired import correlation, known, ordered_share
 
 
 class Solution(NamedTuple):
-    """Fitted weights [C], and the intercept of a prediction: of people's mean score, or (0) the log odds of a pair."""
+    """Fitted weights [C], and the intercept of a prediction: of people's mean score; 0 of the log odds of a pair."""
 
     weights: Floats
     intercept: float = 0.0
 
 
-class Predictions(NamedTuple):
-    """What one weighting says of held-out rows: a ``score`` whose scale is free, and the ``predicted`` value."""
-
-    score: Floats
-    predicted: Floats
-
-
 @dataclass(frozen=True)
-class ScoreProblem:
-    """Overall scores [N] of completions with ``values`` [N, C]; each person has an offset, penalised like a weight."""
+class Problem:
+    """What people found of rows with ``values`` [N, C].
 
-    metrics: ClassVar[tuple[str, ...]] = ("pearson", "spearman", "kendall", "rmse")
-
-    values: Floats
-    scores: Floats
-    people: Sequence[str]
-    clusters: NDArray[Any]
-    signs: Floats | None
-
-    def fit(self, rows: Ints, penalty: float) -> Solution:
-        """Return the ridge solution; its intercept is that of a person on average."""
-        x, people = self.values[rows], np.asarray(self.people)[rows]
-        names = np.unique(people)
-        offsets = (people[:, None] == names[None]).astype(float)[:, : len(names) if len(names) > 1 else 0]
-        if self.signs is None:
-            design, size = np.hstack([x, offsets]), offsets.shape[1]
-            model = Ridge(alpha=penalty).fit(design, self.scores[rows])
-            by_person = model.coef_[len(x.T) : len(x.T) + size]
-            weights = model.coef_[: x.shape[1]]
-        else:  # an offset of either sign is the difference of two that are not negative
-            design = np.hstack([x * self.signs, offsets, -offsets])
-            model = Ridge(alpha=penalty, positive=True, tol=1e-8).fit(design, self.scores[rows])
-            plus, minus = np.split(model.coef_[x.shape[1] :], 2)
-            by_person, weights = plus - minus, model.coef_[: x.shape[1]] * self.signs
-        return Solution(np.asarray(weights, float), float(model.intercept_ + offsets.mean(0) @ by_person))
-
-    def scaled(self, scores: Floats, train: Ints, test: Ints) -> Floats:
-        """Return predictions of a straight line; of the mean where scores do not vary."""
-        centred = scores[train] - scores[train].mean()
-        slope = centred @ self.scores[train] / (centred @ centred) if np.ptp(scores[train]) else 0.0
-        return np.asarray(self.scores[train].mean() + slope * (scores[test] - scores[train].mean()), float)
-
-    def loss(self, predicted: Floats, rows: Ints) -> float:
-        """Return the mean squared error."""
-        return float(np.mean((predicted - self.scores[rows]) ** 2))
-
-    def measure(self, one: Predictions, rows: Ints) -> Mapping[str, float]:
-        """Return correlations of the score, if both sides vary, and the root mean squared error."""
-        found = {name: correlation(name, one.score, self.scores[rows]) for name in get_args(Correlation)}
-        return known(rmse=float(np.sqrt(self.loss(one.predicted, rows))), **found)
-
-
-@dataclass(frozen=True)
-class PreferenceProblem:
-    """Pairs with ``values`` [P, C]: those of the preferred completion less those of the other."""
-
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "log_loss")
+    Either ``scores`` [N] of completions, each by one of ``people``, who have offsets that are penalised like weights;
+    or the rows are pairs, with the values of the preferred completion less those of the other. With ``signs`` [C]
+    weights have these signs.
+    """
 
     values: Floats
     clusters: NDArray[Any]
     signs: Floats | None
+    scores: Floats | None = None
+    people: Sequence[str] = ()
 
     def fit(self, rows: Ints, penalty: float) -> Solution:
-        """Return the weights of least Σ log(1 + exp(-w·x)) + penalty/2 · w·w, the Bradley–Terry model."""
-        bounds = None if self.signs is None else [(0, None) if sign > 0 else (None, 0) for sign in self.signs]
-        return Solution(_logistic(self.values[rows], penalty, bounds))
+        """Return the ridge solution, whose intercept is that of a person on average.
 
-    def scaled(self, scores: Floats, train: Ints, test: Ints) -> Floats:
-        """Return log odds proportional to the scores."""
-        return np.asarray(scores[test] * _logistic(scores[train, None], 1e-3, [(0, None)])[0], float)
+        Of pairs, the weights of least Σ log(1 + exp(-w·x)) + penalty/2 · w·w, the Bradley-Terry model.
+        """
+        x, size = self.values[rows], self.values.shape[1]
+        offsets, design = np.empty((len(rows), 0)), x
+        if self.scores is not None:
+            people = np.asarray(self.people)[rows]
+            names = np.unique(people)
+            offsets = (people[:, None] == names[None]).astype(float)[:, : len(names) if len(names) > 1 else 0]
+            design = np.hstack([x, offsets, np.ones((len(rows), 1))])
+        penalties = np.full(design.shape[1], penalty)
+        penalties[size + offsets.shape[1] :] = 0.0
+        signs = np.zeros(size) if self.signs is None else self.signs
+        bounds = [(0 if sign > 0 else None, 0 if sign < 0 else None) for sign in signs]
+        bounds += [(None, None)] * (design.shape[1] - size)
+
+        def objective(w: Floats) -> tuple[float, Floats]:
+            predicted = design @ w
+            if self.scores is None:
+                loss, slopes = np.logaddexp(0.0, -predicted).sum(), -expit(-predicted)
+            else:
+                slopes = predicted - self.scores[rows]
+                loss = slopes @ slopes / 2
+            return float(loss + w @ (penalties * w) / 2), penalties * w + design.T @ slopes
+
+        options = {"ftol": 1e-14, "gtol": 1e-9, "maxiter": 1000}
+        found = minimize(
+            objective, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+        weights, by_person, intercept = np.split(np.asarray(found.x, float), [size, size + offsets.shape[1]])
+        return Solution(weights, float(intercept.sum() + offsets.mean(0) @ by_person))
 
     def loss(self, predicted: Floats, rows: Ints) -> float:
-        """Return the mean log loss."""
-        return float(np.logaddexp(0.0, -predicted).mean()) if len(rows) else 0.0
+        """Return the mean squared error, or of pairs the mean log loss."""
+        if self.scores is not None:
+            return float(np.mean((predicted - self.scores[rows]) ** 2))
+        return float(np.logaddexp(0.0, -predicted).mean())
 
-    def measure(self, one: Predictions, rows: Ints) -> Mapping[str, float]:
-        """Return the share of pairs in the right order, ties counting half, and the log loss."""
-        return {"accuracy": 1 - error_share(one.score), "log_loss": self.loss(one.predicted, rows)}
-
-
-Problem = ScoreProblem | PreferenceProblem
-
-
-def _logistic(x: Floats, penalty: float, bounds: Any) -> Floats:
-    def objective(w: Floats) -> tuple[float, Floats]:
-        margins = x @ w
-        loss = np.logaddexp(0.0, -margins).sum() + penalty / 2 * w @ w
-        return float(loss), penalty * w - x.T @ expit(-margins)
-
-    start = np.zeros(x.shape[1])
-    found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12, "gtol": 1e-8}
-    )
-    return np.asarray(found.x, float)
+    def measure(self, order: Floats, rows: Ints) -> dict[str, float]:
+        """Return correlations with the scores, if both sides vary, or the share of pairs in the right order."""
+        if self.scores is None:
+            return {"accuracy": ordered_share(order)}
+        scores = self.scores[rows]
+        return known(pearson=correlation("pearson", order, scores), spearman=correlation("spearman", order, scores))
 
 
 PENALTIES: tuple[float, ...] = tuple(np.logspace(-1, 3, 9).tolist())
@@ -179,7 +145,12 @@ def fit_weights(
     if not varies.any():
         raise InvalidError("no criterion varies on these completions", hint="`rubricsvc rubrics analyse` shows them")
     everything, total = np.arange(rows), FOLDS + resamples + 1
-    predictions = _held_out(problem, old, seed, lambda done: on_progress(done, total, "held-out prompts"))
+    orders = {"fitted": np.zeros(rows), "current": problem.values @ old, "equal": problem.values @ np.sign(old)}
+    for done, (train, test) in enumerate(_folds(problem, everything, FOLDS, seed)):
+        on_progress(done, total, "held-out prompts")
+        one = problem.fit(train, best_penalty(problem, train, seed)).weights
+        if (scaled := scaled_weights(one, old, np.ones(len(old), bool))) is not None:
+            orders["fitted"][test] = problem.values[test] @ scaled  # without intercepts, which differ between folds
     penalty = best_penalty(problem, everything, seed)
     new = scaled_weights(problem.fit(everything, penalty).weights, old, varies)
     if new is None:
@@ -188,25 +159,17 @@ def fit_weights(
     draws = []
     for done, drawn in enumerate(cluster_draws(problem.clusters, resamples, seed), FOLDS + 1):
         on_progress(done, total, "intervals of weights")
-        if (one := scaled_weights(problem.fit(drawn, penalty).weights, old, varies)) is not None:
-            draws.append(one)
-    on_progress(total - 1, total, "intervals of metrics")
-    held_out, gain = _metrics(problem, predictions, resamples, seed)
-    on_progress(total, total, "")
+        if (scaled := scaled_weights(problem.fit(drawn, penalty).weights, old, varies)) is not None:
+            draws.append(scaled)
     ends = [percentile_interval(column) for column in np.array(draws).T] if draws else [(None, None)] * len(new)
-    weights = [
-        FittedWeight(
-            key=criterion.key,
-            old=criterion.weight,
-            new=criterion.weight if kept else float(f"{weight:.{DIGITS}g}"),
-            low=None if kept else low,
-            high=None if kept else high,
-            kept=kept,
-        )
-        for criterion, weight, (low, high), kept in zip(
-            rubric.criteria, new.tolist(), ends, (~varies).tolist(), strict=True
-        )
-    ]
+    on_progress(total - 1, total, "intervals of metrics")
+    held_out, gain = _metrics(problem, orders, resamples, seed)
+    on_progress(total, total, "")
+    weights = []
+    for criterion, weight, (low, high), kept in zip(rubric.criteria, new.tolist(), ends, ~varies, strict=True):
+        value = criterion.weight if kept else float(f"{weight:.{DIGITS}g}")
+        interval = {"low": None, "high": None} if kept else {"low": low, "high": high}
+        weights.append(FittedWeight(key=criterion.key, old=criterion.weight, new=value, kept=bool(kept), **interval))
     return Fit(tuple(weights), penalty, held_out, gain)
 
 
@@ -230,49 +193,27 @@ def best_penalty(problem: Problem, rows: Ints, seed: int) -> float:
     def loss(penalty: float) -> float:
         total = 0.0
         for train, test in folds:
-            one: Solution = problem.fit(train, penalty)
+            one = problem.fit(train, penalty)
             total += len(test) * problem.loss(problem.values[test] @ one.weights + one.intercept, test)
         return total
 
     return min(PENALTIES, key=loss)
 
 
-def _held_out(problem: Problem, old: Floats, seed: int, on_fold: Callable[[int], None]) -> dict[str, Predictions]:
-    """Return the predictions of each weighting on all rows, each by the other folds."""
-    size = len(problem.values)
-    scores = {"current": problem.values @ old, "equal": problem.values @ np.sign(old), "mean": np.zeros(size)}
-    fitted, order = np.zeros(size), np.zeros(size)  # the order without intercepts, which differ between the folds
-    scaled = {name: np.zeros(size) for name in scores}
-    for done, (train, test) in enumerate(_folds(problem, np.arange(size), FOLDS, seed)):
-        on_fold(done)
-        solution: Solution = problem.fit(train, best_penalty(problem, train, seed))
-        fitted[test] = problem.values[test] @ solution.weights + solution.intercept
-        weights = scaled_weights(solution.weights, old, np.ones(len(old), bool))
-        order[test] = problem.values[test] @ weights if weights is not None else 0.0
-        for name, score in scores.items():
-            scaled[name][test] = problem.scaled(score, train, test)
-    found = {name: Predictions(score, scaled[name]) for name, score in scores.items()}
-    return {"fitted": Predictions(order, fitted)} | found
-
-
 def _metrics(
-    problem: Problem, predictions: Mapping[str, Predictions], resamples: int, seed: int
+    problem: Problem, orders: dict[str, Floats], resamples: int, seed: int
 ) -> tuple[tuple[HeldOut, ...], dict[str, Estimate]]:
     """Return each weighting's metrics, and what the fitted one gains over the current one, with paired intervals."""
 
     def measured(rows: Ints) -> dict[str, float]:
-        found = {
-            f"{name} {metric}": value
-            for name, one in predictions.items()
-            for metric, value in problem.measure(Predictions(one.score[rows], one.predicted[rows]), rows).items()
-        }
-        for metric in problem.metrics:
-            if f"fitted {metric}" in found and f"current {metric}" in found:
-                found[f"gain {metric}"] = found[f"fitted {metric}"] - found[f"current {metric}"]
-        return found
+        found = {name: problem.measure(order[rows], rows) for name, order in orders.items()}
+        shared = found["fitted"].keys() & found["current"].keys()
+        found["gain"] = {metric: found["fitted"][metric] - found["current"][metric] for metric in shared}
+        return {f"{name} {metric}": value for name, one in found.items() for metric, value in one.items()}
 
     estimates = bootstrap(measured, problem.clusters, resamples=resamples, seed=seed)
     none = Estimate(None, null_reason="all predictions are the same")
-    by_weights = {name: {m: estimates.get(f"{name} {m}", none) for m in problem.metrics} for name in predictions}
-    held_out = [HeldOut.model_validate({"weights": name, "metrics": found}) for name, found in by_weights.items()]
-    return tuple(held_out), {metric: estimates.get(f"gain {metric}", none) for metric in problem.metrics}
+    metrics = ("accuracy",) if problem.scores is None else ("pearson", "spearman")
+    tables = {name: {one: estimates.get(f"{name} {one}", none) for one in metrics} for name in (*orders, "gain")}
+    gain = tables.pop("gain")
+    return tuple(HeldOut.model_validate({"weights": name, "metrics": one}) for name, one in tables.items()), gain

@@ -26,9 +26,8 @@ from rubricsvc.core.rubric import Binary, Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.agreement import Pairs, Sample, estimate_metrics, mean_metrics
+from rubricsvc.stats.agreement import Sample, estimate_metrics, pair_counts
 from rubricsvc.stats.intervals import Floats
-from rubricsvc.stats.ranking import concordance
 from trainer.judge_training.data import Example, Question, rubric_of
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -205,34 +204,29 @@ def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[floa
     met = [float(label >= 0.5) for label in labels]
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(example.split_group, len(numbers)) for example, _ in test]
-    families, same = (
-        defaultdict[str, list[int]](list),
-        defaultdict[tuple[int, str, str], list[tuple[float, float]]](list),
-    )
-    for place, (example, target) in enumerate(test):
+    families = defaultdict[str, list[int]](list)
+    for place, (_, target) in enumerate(test):
         families[target.family_name].append(place)
-        same[groups[place], example.prompt.digest, target.criterion.question].append((scores[place], labels[place]))
-    counts = defaultdict[int, list[int]](lambda: [0, 0])
-    for (group, *_), values in same.items():
-        net_concordant, _, different = concordance(values)
-        counts[group][0] += net_concordant
-        counts[group][1] += different
+    counts = pair_counts(
+        (groups[place], (example.prompt.digest, target.criterion.question), place, scores[place], labels[place])
+        for place, (example, target) in enumerate(test)
+    )
 
-    def sample(places: Sequence[int], values: Sequence[float]) -> Sample:
-        pairs = Pairs.of([scores[n] for n in places], [values[n] for n in places], (0.0, 1.0))
-        return Sample.of(pairs, [groups[n] for n in places], {one: (n, d) for one, (n, d) in counts.items()})
+    def sample(places: Sequence[int], values: Sequence[float]) -> list[Sample]:
+        chosen = [scores[n] for n in places], [values[n] for n in places], [groups[n] for n in places]
+        return [Sample.of(*chosen, counts=counts)]
 
     every = range(len(test))
     mixed = []
     for places in families.values():
         positives = sum(met[place] for place in places)
         if min(positives, len(places) - positives) >= MIN_CLASS_FOR_AUROC:
-            mixed.append(sample(places, met))
+            mixed += sample(places, met)
     found = estimate_metrics(sample(every, met), ("auroc", "accuracy", "pairwise_accuracy"), resamples=resamples)
     ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
     soft = ("brier", "ece", "spearman") if ranked else ("brier", "ece")
     found |= estimate_metrics(sample(every, labels), soft, resamples=resamples)
-    found["macro_auroc"] = mean_metrics(mixed, ("auroc",), resamples=resamples)[0]["auroc"]
+    found["macro_auroc"] = estimate_metrics(mixed, ("auroc",), resamples=resamples)["auroc"]
     figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()}
     if min(sum(met), len(met) - sum(met)) < MIN_CLASS_FOR_AUROC:
         figures["auroc"] = Figure()

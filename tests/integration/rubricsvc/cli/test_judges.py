@@ -264,7 +264,7 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert overall["metrics"]["accuracy"]["low"] < overall["metrics"]["accuracy"]["value"]
     assert overall["inter_annotator"]["accuracy"]["value"] == pytest.approx(0.9)
     assert ran.json["calibrated"] is False and len(ran.json["worst"]) == 20
-    assert ran.json["reward"]["metrics"]["pearson"]["value"] > 0.3
+    assert ran.json["reward"]["metrics"]["spearman"]["value"] > 0.3
 
     ran = labelled("judges", "calibrate", "sure", "--json")
     assert ran.code == 0, ran.err

@@ -13,20 +13,19 @@ from rubricsvc.core.rubric import Check, Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.agreement import (
     METRICS,
-    Pairs,
     Sample,
     agreement_report,
-    brier,
     estimate_metrics,
     expected_calibration_error,
     inter_annotator_alpha,
+    metric,
 )
 
 BINARY = (0.0, 1.0)
 
 
 def values_of(judge: list[float], people: list[float], levels: tuple[float, ...] = BINARY) -> dict[str, float | None]:
-    estimates = estimate_metrics(Sample.of(Pairs.of(judge, people, levels), range(len(judge))), resamples=0)
+    estimates = estimate_metrics([Sample.of(judge, people, range(len(judge)), levels)], resamples=0)
     return {name: estimate.value for name, estimate in estimates.items()}
 
 
@@ -34,21 +33,18 @@ def test_metrics_of_a_binary_judge() -> None:
     """Three true positives, one false negative, one false positive, three true negatives."""
     judge, people = [0.9, 0.8, 0.7, 0.2, 0.6, 0.3, 0.1, 0.4], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     estimates = values_of(judge, people)
-    assert estimates["accuracy"] == estimates["balanced_accuracy"] == estimates["macro_f1"] == 0.75
-    assert estimates["kappa"] == pytest.approx(0.5)
-    assert estimates["alpha"] == pytest.approx(1 - (4 / 16) / (2 * 8 * 8 / (16 * 15)))
+    assert estimates["accuracy"] == 0.75
+    assert estimates["weighted_kappa"] == pytest.approx(0.5), "of two levels, it is Cohen's"
     assert estimates["auroc"] == pytest.approx(13 / 16)
     assert estimates["brier"] == pytest.approx(np.mean((np.array(judge) - people) ** 2))
-    assert estimates["weighted_kappa"] == estimates["kappa"], "of two levels, weighting changes nothing"
-    assert estimates["pearson"] is None
+    assert estimates["spearman"] is None
 
 
 def test_metrics_of_an_ordinal_judge() -> None:
     levels = (0.0, 0.5, 1.0)
     estimates = values_of([0.0, 0.4, 0.6, 1.0, 0.9, 0.1], [0.0, 0.5, 0.5, 1.0, 0.5, 0.0], levels)
     assert estimates["accuracy"] == pytest.approx(5 / 6)
-    assert estimates["weighted_kappa"] is not None and estimates["kappa"] is not None
-    assert estimates["weighted_kappa"] > estimates["kappa"]  # the one slip is by one level
+    assert estimates["weighted_kappa"] == pytest.approx(12 / 14)  # the one slip is by one level
     assert estimates["spearman"] is not None and 0 < estimates["spearman"] < 1
     assert estimates["auroc"] == 1.0 and estimates["ece"] is None
 
@@ -72,25 +68,25 @@ def test_calibration_error_and_brier() -> None:
     probability, outcome = np.array([0.95, 0.95, 0.15, 1.0]), np.array([1.0, 0.0, 0.0, 1.0])
     # bins: [0.9, 1.0] holds three with mean probability 2.9 / 3 and two hits, [0.1, 0.2) one
     assert expected_calibration_error(probability, outcome) == pytest.approx((abs(2 - 2.9) + 0.15) / 4)
-    assert brier(probability, outcome) == pytest.approx((0.05**2 + 0.95**2 + 0.15**2) / 4)
+    brier = metric("brier", Sample.of(probability.tolist(), outcome.tolist(), range(4)))
+    assert brier == pytest.approx((0.05**2 + 0.95**2 + 0.15**2) / 4)
 
 
 def test_estimate_metrics_draws_whole_prompts() -> None:
     random = np.random.default_rng(0)
     people = random.integers(0, 2, 400).astype(float)
     judge = np.clip(people * 0.3 + 0.35 + random.normal(0, 0.25, 400), 0, 1)
-    pairs = Pairs.of(judge.tolist(), people.tolist(), BINARY)
-    each = estimate_metrics(Sample.of(pairs, range(400)), ("accuracy", "auroc"), resamples=200)
+    values = judge.tolist(), people.tolist()
+    each = estimate_metrics([Sample.of(*values, range(400))], ("accuracy", "auroc"), resamples=200)
     for estimate in each.values():
         assert estimate.value and estimate.low and estimate.high and estimate.low < estimate.value < estimate.high
         assert 0.05 < estimate.high - estimate.low < 0.15  # ± 1.96 · sqrt(p (1 - p) / 400) is about ± 0.045
-    alike = Pairs.of(judge[:20].repeat(20).tolist(), people[:20].repeat(20).tolist(), BINARY)
-    by_prompt = Sample.of(alike, np.arange(20).repeat(20).tolist())
-    few = estimate_metrics(by_prompt, ("accuracy",), resamples=200)["accuracy"]
+    alike = judge[:20].repeat(20).tolist(), people[:20].repeat(20).tolist()
+    by_prompt = Sample.of(*alike, np.arange(20).repeat(20).tolist())
+    few = estimate_metrics([by_prompt], ("accuracy",), resamples=200)["accuracy"]
     assert few.high is not None and few.low is not None and few.high - few.low > 0.2
-    assert (
-        estimate_metrics(Sample.of(pairs, [1] * 400), ("accuracy",))["accuracy"].low is None
-    )  # one prompt gives no estimate for others
+    one_prompt = estimate_metrics([Sample.of(*values, [1] * 400)], ("accuracy",))["accuracy"]
+    assert one_prompt.low is None, "one prompt gives no estimate for others"
 
 
 def row(
@@ -124,13 +120,12 @@ def test_agreement_report_excludes_failures() -> None:
     assert report.confusion == [[10, 0], [0, 10]]
 
 
-@pytest.mark.parametrize(("prompts", "resamples", "known"), [(4, 40, False), (8, 19, False), (8, 40, True)])
-def test_estimate_metrics_says_why_there_is_no_interval(prompts: int, resamples: int, known: bool) -> None:
-    pairs = Pairs.of([0.9, 0.1] * 4, [1.0, 0.0] * 4, BINARY)
-    sample = Sample.of(pairs, [n % prompts for n in range(8)])
-    estimate = estimate_metrics(sample, ["accuracy"], resamples=resamples)["accuracy"]
-    assert estimate.value == 1.0
-    assert (estimate.low is not None, estimate.null_reason is None) == (known, known)
+def test_estimate_metrics_says_why_there_is_no_interval() -> None:
+    for prompts, resamples, known in [(4, 40, False), (8, 19, False), (8, 40, True)]:
+        sample = Sample.of([0.9, 0.1] * 4, [1.0, 0.0] * 4, [n % prompts for n in range(8)])
+        estimate = estimate_metrics([sample], ["accuracy"], resamples=resamples)["accuracy"]
+        assert estimate.value == 1.0
+        assert (estimate.low is not None, estimate.null_reason is None) == (known, known)
 
 
 def test_agreement_report_lists_the_largest_disagreements_first_and_no_agreement() -> None:
@@ -151,6 +146,6 @@ def test_agreement_report_correlates_rewards_with_overall_scores() -> None:
         JudgedLabel(r.completion_id, r.prompt_id, 1, r.label, None, r.verdicts, n / 20) for n, r in enumerate(rows)
     ]
     report = agreement_report(JUDGE, varied, resamples=0)
-    assert report.reward is not None and report.reward.metrics["pearson"].value == pytest.approx(1.0)
+    assert report.reward is not None and report.reward.metrics["spearman"].value == pytest.approx(1.0)
     assert report.pooled.pairs == 0 and report.pooled.metrics["accuracy"].value is None
     assert set(report.reward.metrics) < set(METRICS)

@@ -16,7 +16,6 @@ from rubricsvc.stats.run_alarms import (
     WINDOW,
     Rule,
     monitor_alarms,
-    new_alarms,
 )
 
 PRAISE = "monitors/self_praise"
@@ -82,11 +81,11 @@ def test_monitor_alarms_need_two_windows() -> None:
     assert len(monitor_alarms(steps(monitors__self_praise=[*values, 1.0]))) == 1
 
 
-def test_new_alarms_are_raised_once_at_the_step_of_the_alarm() -> None:
+def test_an_alarm_is_first_raised_by_the_step_whose_number_it_has() -> None:
     lines = steps(monitors__self_praise=[0.0] * 10 + [1.0] * 20)
-    raised = [alarm for at in range(1, 31) for alarm in new_alarms(lines[:at])]
+    raised = [alarm for at in range(1, 31) for alarm in monitor_alarms(lines[:at]) if alarm.step == at]
     assert raised == monitor_alarms(lines)
-    assert new_alarms([*lines[:17], {"step": 18}]) == []
+    assert monitor_alarms([*lines[:17], {"step": 18}]) == raised
 
 
 def raises(rule: Rule, first: Sequence[float], last: Sequence[float]) -> bool:

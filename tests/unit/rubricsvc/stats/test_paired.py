@@ -1,4 +1,4 @@
-"""Rank correlations, against SciPy's and against the definition."""
+"""Rank correlations, against SciPy's and the definition; preference pairs; two rewards beside people's scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.stats.paired import rank_correlation, tau_within
+from rubricsvc.stats.paired import people_agreement, preference_pairs, rank_correlation, tau_within
 
 RANDOM = np.random.default_rng(3)
 FIRST = RANDOM.uniform(size=60).round(1).tolist()
@@ -15,17 +15,11 @@ PROMPTS = [n // 4 for n in range(60)]
 
 
 def test_rank_correlation_agrees_with_scipy() -> None:
-    tau, rho = (rank_correlation(measure, FIRST, SECOND, PROMPTS) for measure in ("kendall", "spearman"))
-    assert tau.value == pytest.approx(stats.kendalltau(FIRST, SECOND).statistic)
-    assert rho.value == pytest.approx(stats.spearmanr(FIRST, SECOND).statistic)
-    for found in (tau, rho):
-        assert found.low is not None and found.value is not None and found.high is not None
-        assert found.low < found.value < found.high
-
-
-def test_rank_correlation_of_constant_or_few_values_is_null() -> None:
-    assert rank_correlation("kendall", [0.5] * 9, FIRST[:9], range(9)).value is None
-    assert rank_correlation("kendall", FIRST[:4], SECOND[:4], range(4)).value is None
+    found = rank_correlation(FIRST, SECOND, PROMPTS)
+    assert found.value == pytest.approx(stats.spearmanr(FIRST, SECOND).statistic)
+    assert found.low is not None and found.high is not None and found.low < found.value < found.high
+    assert rank_correlation([0.5] * 9, FIRST[:9], range(9)).value is None
+    assert rank_correlation(FIRST[:4], SECOND[:4], range(4)).value is None
 
 
 def test_tau_within_ignores_the_order_between_prompts() -> None:
@@ -36,3 +30,38 @@ def test_tau_within_ignores_the_order_between_prompts() -> None:
     assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
     assert tau_within([0.1, 0.2], [0.1, 0.2], [1, 2]).value is None
     assert tau_within([0.1, 0.2], [0.3, 0.3], [1, 1]).value is None
+
+
+def test_preference_pairs_are_of_one_person_and_prompt() -> None:
+    labels = [(0, "ann", 1.0), (1, "ann", 0.2), (2, "ann", 0.2), (3, "ann", 0.0), (1, "bob", 1.0), (2, "bob", 0.0)]
+    assert preference_pairs(labels, np.array([1, 1, 1, 2])).tolist() == [[0, 1], [0, 2], [1, 2]]
+
+
+def sides(rows: int = 60) -> tuple[list[float], list[float], list[int], list[tuple[int, str, float]]]:
+    """Old rewards are half noise, new ones nearly what the person says; three completions a prompt."""
+    random = np.random.default_rng(0)
+    scores = random.random(rows)
+    old, new = 0.3 * scores + random.random(rows), scores + 0.05 * random.random(rows)
+    return old.tolist(), new.tolist(), [row // 3 for row in range(rows)], [(n, "ann", v) for n, v in enumerate(scores)]
+
+
+def test_people_agreement_agrees_with_scipy_and_pairs_the_difference() -> None:
+    old, new, prompts, labels = sides()
+    scores = [score for _, _, score in labels]
+    spearman, accuracy = people_agreement(old, new, prompts, labels)
+    assert spearman.new.value == pytest.approx(stats.spearmanr(new, scores).statistic)
+    assert (spearman.n, accuracy.n) == (60, 60)
+    for one in (spearman, accuracy):
+        assert one.difference.value == pytest.approx((one.new.value or 0) - (one.old.value or 0))
+        assert one.difference.low is not None and one.difference.low > 0
+    for one in people_agreement(old, old, prompts, labels):
+        assert (one.difference.value, one.difference.low, one.difference.high) == (0.0, 0.0, 0.0)
+
+
+def test_people_agreement_says_why_a_figure_is_missing() -> None:
+    old, new, prompts, labels = sides()
+    for one in people_agreement(old, new, prompts, labels[:3]):
+        assert one.old.value is None and one.old.null_reason
+    spearman, _ = people_agreement([0.5] * 60, new, prompts, labels)
+    assert (spearman.old.value, spearman.difference.value) == (None, None)
+    assert spearman.new.value is not None

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.weight_fit import PreferenceProblem, ScoreProblem, check_weights_decide, fit_weights
+from rubricsvc.stats.weight_fit import Problem, check_weights_decide, fit_weights
 
 TRUE = np.array([3.0, 1.0, -2.0, 0.0])
 SIGNS = np.array([1.0, 1.0, -1.0, 1.0])
@@ -19,20 +19,20 @@ def rubric(*weights: float, formula: str = "healthbench") -> Rubric:
     return Rubric(criteria=tuple(criteria), formula=formula)
 
 
-def scores(noise: float = 0.1, *, people: int = 1, rows: int = 300, signs: bool = True) -> ScoreProblem:
+def scores(noise: float = 0.1, *, people: int = 1, rows: int = 300, signs: bool = True) -> Problem:
     random = np.random.default_rng(0)
     values = random.random((rows, 4))
     person = np.arange(rows) % people
     given = values @ TRUE / 6 + 0.4 * person / people + noise * random.standard_normal(rows)
-    return ScoreProblem(values, given, [f"p{n}" for n in person], np.arange(rows) // 3, SIGNS if signs else None)
+    return Problem(values, np.arange(rows) // 3, SIGNS if signs else None, given, [f"p{n}" for n in person])
 
 
-def preferences(signs: bool = True, rows: int = 400) -> PreferenceProblem:
+def preferences(signs: bool = True, rows: int = 400) -> Problem:
     random = np.random.default_rng(1)
     values = random.random((rows, 4)) - random.random((rows, 4))
     flipped = random.random(rows) > 1 / (1 + np.exp(-2 * values @ TRUE))
     values[flipped] *= -1
-    return PreferenceProblem(values, np.arange(rows) // 4, SIGNS if signs else None)
+    return Problem(values, np.arange(rows) // 4, SIGNS if signs else None)
 
 
 def test_score_problem_without_signs_is_ridge() -> None:
@@ -57,7 +57,7 @@ def test_preference_problem_is_logistic_regression() -> None:
 
 
 @pytest.mark.parametrize("problem", [scores(), preferences()], ids=["scores", "preferences"])
-def test_fit_weights_finds_the_weights_and_improves(problem: ScoreProblem | PreferenceProblem) -> None:
+def test_fit_weights_finds_the_weights_and_improves(problem: Problem) -> None:
     found = fit_weights(problem, rubric(1.0, 1.0, -1.0, 3.0), resamples=40)
     new = np.array([one.new for one in found.weights])
     assert np.abs(new).sum() == pytest.approx(6.0, rel=1e-3)
@@ -67,12 +67,12 @@ def test_fit_weights_finds_the_weights_and_improves(problem: ScoreProblem | Pref
     assert metric.low is not None and metric.low > 0
     by_name = {one.weights: one.metrics for one in found.held_out}
     assert by_name["fitted"][first].value > by_name["current"][first].value  # type: ignore[operator]
-    assert set(by_name) == {"fitted", "current", "equal", "mean"}
+    assert set(by_name) == {"fitted", "current", "equal"}
 
 
 def test_fit_weights_of_noise_gains_nothing() -> None:
     problem, random = scores(), np.random.default_rng(5)
-    noise = ScoreProblem(problem.values, random.random(300), problem.people, problem.clusters, None)
+    noise = Problem(problem.values, problem.clusters, None, random.random(300), problem.people)
     found = fit_weights(noise, rubric(1.0, 1.0, -1.0, 1.0), resamples=40)
     fitted = next(one.metrics["pearson"] for one in found.held_out if one.weights == "fitted")
     assert fitted.value is None or fitted.low is None or fitted.low < 0.1

@@ -8,14 +8,13 @@ import pytest
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.schemas.runs import PreflightCheck
-from rubricsvc.stats.preflight import CurvePoint, Preview
+from rubricsvc.stats.preflight import Preview
 from trainer.preflight import preview_checks
 
 
 def seen(**fields: Any) -> Preview:
-    curve = [CurvePoint(1, 0.4, None), CurvePoint(4, 0.6, None)]
     known: dict[str, Any] = {"groups": 8, "with_signal": 8, "features": {}, "criteria": {}, "by_chance": 0.2}
-    return Preview(**{**known, "curve": curve, "gold_gain": None, **fields})
+    return Preview(**{**known, "best_of": 4, "reward_gain": 0.2, "gold_gain": None, **fields})
 
 
 def checks(one: Preview | None, *, warmed_up: bool = True, several: bool = True) -> dict[str, PreflightCheck]:
