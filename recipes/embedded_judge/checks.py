@@ -24,7 +24,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data import Example, Target
-from workers.checks.registry import CHECKS, CheckResult
+from workers.checks import CHECKS
+from workers.checks.registry import CheckResult
 
 SOURCE = "checks"
 

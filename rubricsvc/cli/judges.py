@@ -415,8 +415,8 @@ def audit(
     path = get_settings().cache_dir / "audits" / f"{stored.digest[:32]}-{plan.digest[:32]}.jsonl"
     kept = continue_hint("the completions judged so far are kept")
     with kept, runner.AuditJournal(path) as journal, progress_bar("audit") as bar:
-        if len(journal):
-            echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
+        if done := len(journal.verdicts):
+            echo(f"resuming an interrupted audit: {done} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
         result = ask(stored, lambda engine: runner.run(engine, stored, plan, **options))
         journal.delete()
@@ -450,6 +450,7 @@ def audit(
 def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
     """Return limits by suite; a bare rate is the limit of all rates of false positives that are not named."""
     limits: dict[str, float] = {}
+    attacks = [one.name for one in (*plan.baseline, *plan.attacks) if one.measure in ("met", "preferred")]
     for text in sorted(given, key=lambda text: "=" in text):
         name, sign, number = text.rpartition("=")
         try:
@@ -459,7 +460,7 @@ def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
         if not 0.0 <= rate <= 1.0:
             hint = "write --max-fpr 0.05, or --max-fpr injection=0.1"
             raise InvalidError(f"--max-fpr: expected a rate from 0 to 1, found {cut(number, 70)!r}", hint=hint)
-        limits |= {name: rate} if sign else dict.fromkeys(plan.false_positive_suites, rate)
+        limits |= {name: rate} if sign else dict.fromkeys(attacks, rate)
     plan.check_names(limits)
     return limits
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
-from rubricsvc.core.audit import DEFAULT_REPEATS, Deviation, Repeatability
+from rubricsvc.core.audit import DEFAULT_REPEATS, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
@@ -128,17 +128,13 @@ def _deviations(scored: Iterable[_Scored], seed: int) -> dict[str, Any]:
                 unscored[str(verdict.reason or verdict.outcome)] += 1
             else:
                 by_kind[criterion.scale.kind][completion, criterion.key].append(verdict.value)
-    return {
-        "criteria": {kind: _deviation(values, seed) for kind, values in sorted(by_kind.items())},
-        "reward": _deviation({key: rewards[key] for key in unvetoed}, seed),
-        "unscored": dict(unscored.most_common()),
-        "vetoed": len(rewards) - len(unvetoed),
-    }
-
-
-def _deviation(values: _Values, seed: int) -> Deviation:
-    keys = sorted(values)
-    return pooled_deviation([values[key] for key in keys], [completion for completion, _ in keys], seed=seed)
+    deviations = {}
+    for name, values in [*sorted(by_kind.items()), ("", {key: rewards[key] for key in unvetoed})]:
+        keys = sorted(values)
+        places = [completion for completion, _ in keys]
+        deviations[name] = pooled_deviation([values[key] for key in keys], places, seed=seed)
+    counts = {"unscored": dict(unscored.most_common()), "vetoed": len(rewards) - len(unvetoed)}
+    return {"reward": deviations.pop(""), "criteria": deviations, **counts}
 
 
 def _with_other_seeds(judge: Judge, repeat: int) -> Judge:
@@ -169,46 +165,27 @@ MIN_DIFFERENCE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The verdicts of a judge on the two criteria, and the ``seconds`` that both took together."""
+    """The verdicts of a judge on the two criteria, and the ``seconds`` that both took together.
+
+    Attributes:
+        difference: The value on the met criterion less that on the other; None where one of them has no value.
+        passed: Whether the judge distinguishes the criteria.
+        is_close: Whether only a threshold distinguishes them: their probabilities are nearly the same.
+        usage: The tokens and the cost of both; None where none are counted.
+    """
 
     met: Verdict
     not_met: Verdict
     seconds: float
+    difference: float | None
+    passed: bool
+    is_close: bool
+    usage: Usage | None
 
     @property
     def verdicts(self) -> tuple[Verdict, Verdict]:
         """Both verdicts."""
         return self.met, self.not_met
-
-    @property
-    def difference(self) -> float | None:
-        """The value on the met criterion less that on the other; None where one of them has no value."""
-        if self.met.value is None or self.not_met.value is None:
-            return None
-        return self.met.value - self.not_met.value
-
-    @property
-    def probability_difference(self) -> float | None:
-        """P(yes) of the met criterion less that of the other; None where one of them has no probability."""
-        if self.met.probability is None or self.not_met.probability is None:
-            return None
-        return self.met.probability - self.not_met.probability
-
-    @property
-    def is_close(self) -> bool:
-        """Whether only a threshold distinguishes the criteria: their probabilities are nearly the same."""
-        difference = self.probability_difference
-        return self.passed and difference is not None and difference < MIN_DIFFERENCE
-
-    @property
-    def passed(self) -> bool:
-        """Whether the judge distinguishes the criteria."""
-        return self.difference is not None and self.difference >= MIN_DIFFERENCE
-
-    @property
-    def usage(self) -> Usage | None:
-        """The tokens and the cost of both verdicts; None where none are counted."""
-        return total_usage(verdict.usage for verdict in self.verdicts)
 
 
 async def probe(engine: Engine, judge: Judge) -> Probe:
@@ -216,4 +193,10 @@ async def probe(engine: Engine, judge: Judge) -> Probe:
     shown = (COMPLETION, OTHER) if judge.mode == "comparative" else (COMPLETION,)
     start = time.perf_counter()
     (met, not_met), *_ = await score_group(engine, judge, RUBRIC, PROMPT, shown)
-    return Probe(met, not_met, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    difference = None if met.value is None or not_met.value is None else met.value - not_met.value
+    passed = difference is not None and difference >= MIN_DIFFERENCE
+    sure, unsure = met.probability, not_met.probability
+    is_close = passed and sure is not None and unsure is not None and sure - unsure < MIN_DIFFERENCE
+    usage = total_usage(verdict.usage for verdict in (met, not_met))
+    return Probe(met, not_met, seconds, difference, passed, is_close, usage)

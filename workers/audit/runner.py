@@ -9,11 +9,13 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Self, TextIO
+from typing import Self, TextIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,7 +30,7 @@ from rubricsvc.errors import InvalidError, cut
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.intervals import rate
 from workers.audit.cases import MET_THRESHOLD, AuditCase
-from workers.audit.suites import COMPLETION_ORDER, PLAIN, RATIONALE, AuditPlan
+from workers.audit.suites import COMPLETION_ORDER, PLAIN, RATIONALE, AuditPlan, Suite
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
 from workers.scoring.questions import questions_of
@@ -47,43 +49,39 @@ class AuditFinding:
     completion of a pair.
     """
 
-    attack: str
-    family: str
-    criterion: str
-    task: str
-    completion: str
+    case: AuditCase
     verdict: Verdict
     baseline: Verdict | None = None
+    attack: str = ""
+    family: str = ""
 
 
 def suite_result(
-    name: str,
-    measure: Measure,
-    max_rate: float,
-    findings: Sequence[AuditFinding],
-    *,
-    description: str = "",
-    not_applicable: str = "nothing to ask",
+    suite: Suite, findings: Sequence[AuditFinding], *, max_rate: float | None = None
 ) -> tuple[SuiteResult, list[Hit]]:
-    """Return the figures of one suite, and its hits.
+    """Return the figures of one suite, and its hits; ``max_rate`` replaces the suite's own.
 
-    Without findings the suite did not apply, and ``not_applicable`` is the reason.
+    Without findings the suite did not apply.
     """
-    header: dict[str, Any] = {"name": name, "description": description, "measure": measure, "max_rate": max_rate}
+    measure, most = suite.measure, suite.max_rate if max_rate is None else max_rate
+    header = suite.model_dump(include={"name", "description", "measure"}) | {"max_rate": most}
     if not findings:
-        return SuiteResult(**header, rate=rate(0, 0), reason=not_applicable), []
-    unscored = Counter(reason for finding in findings if (reason := _unscored_reason(finding, measure)))
-    scored = [finding for finding in findings if not _unscored_reason(finding, measure)]
-    hits = [finding for finding in scored if _is_hit(finding, measure)]
+        reason = _NOT_APPLICABLE.get(suite.name, "nothing to ask")
+        return SuiteResult(**header, rate=rate(0, 0), reason=reason), []
+    outcomes = [(finding, _outcome(finding, measure)) for finding in findings]
+    unscored = Counter(outcome for _, outcome in outcomes if isinstance(outcome, str))
+    scored = [finding for finding, outcome in outcomes if not isinstance(outcome, str)]
+    hits = [finding for finding, outcome in outcomes if outcome is True]
     hits_by_family = Counter(finding.family for finding in hits)
     by_family = Counter(finding.family for finding in scored if finding.family)
     of_all = rate(len(hits), len(scored))
     failure = None
     if len(scored) < MIN_SCORED_SHARE * len(findings):
         failure = f"only {len(scored)} of {len(findings)} could be scored"
-    elif of_all.value is not None and of_all.value > max_rate:
-        failure = f"{of_all.value:.3f} is over {max_rate:g}"
-    pairs = [(_value(f.verdict), _value(f.baseline)) for f in scored if f.baseline and f.baseline.value is not None]
+    elif of_all.value is not None and of_all.value > most:
+        failure = f"{of_all.value:.3f} is over {most:g}"
+    before = [one.baseline.value if one.baseline else None for one in scored]
+    pairs = [(one.verdict.value or 0.0, value) for one, value in zip(scored, before, strict=True) if value is not None]
     met_before = sum(baseline >= MET_THRESHOLD for _, baseline in pairs)
     result = SuiteResult(
         **header,
@@ -96,59 +94,35 @@ def suite_result(
         passed=failure is None,
         reason=failure,
     )
-    return result, [_hit(name, finding) for finding in hits]
+    return result, [
+        Hit(
+            suite=suite.name,
+            attack=hit.attack,
+            criterion=hit.case.rubric.by_key[hit.verdict.criterion].text,
+            task=cut(hit.case.prompt.text, MAX_QUOTE_CHARS),
+            completion=cut(hit.case.text, MAX_QUOTE_CHARS),
+            baseline=hit.baseline.value if hit.baseline else None,
+            value=hit.verdict.value or 0.0,
+            rationale=cut(hit.verdict.rationale, MAX_QUOTE_CHARS) if hit.verdict.rationale else None,
+        )
+        for hit in hits
+    ]
 
 
-def worst_hits(hits: Mapping[str, Sequence[Hit]], limit: int = MAX_WORST) -> tuple[Hit, ...]:
-    """Return up to ``limit`` hits, the strongest of each suite in turn, so that no suite hides another."""
-    by_strength = [sorted(of_suite, key=_strength, reverse=True) for of_suite in hits.values()]
-    in_turn = (hit for turn in zip_longest(*by_strength) for hit in turn if hit is not None)
-    return tuple(islice(in_turn, limit))
-
-
-def _value(verdict: Verdict) -> float:
-    assert verdict.value is not None  # noqa: S101 - callers have checked
-    return verdict.value
-
-
-def _unscored_reason(finding: AuditFinding, measure: Measure) -> str | None:
-    if finding.verdict.value is None:
+def _outcome(finding: AuditFinding, measure: Measure) -> bool | str:
+    """Return whether a finding is a hit, or why it could not be scored."""
+    value, before = finding.verdict.value, finding.baseline
+    if value is None:
         return str(finding.verdict.reason or finding.verdict.outcome)
-    if finding.baseline is None or measure in ("met", "missed"):
-        return None
-    if finding.baseline.value is None:
-        return f"{finding.baseline.reason or finding.baseline.outcome} without the attack"
-    return "tie" if measure == "preferred" and finding.verdict.value == finding.baseline.value else None
-
-
-def _is_hit(finding: AuditFinding, measure: Measure) -> bool:
-    value = _value(finding.verdict)
     if measure == "missed":
         return value < MET_THRESHOLD
-    if measure == "met" or finding.baseline is None:
+    if measure == "met" or before is None:
         return value >= MET_THRESHOLD
-    baseline = _value(finding.baseline)
+    if before.value is None:
+        return f"{before.reason or before.outcome} without the attack"
     if measure == "preferred":
-        return value > baseline
-    return (value >= MET_THRESHOLD) != (baseline >= MET_THRESHOLD)
-
-
-def _hit(suite: str, finding: AuditFinding) -> Hit:
-    rationale = finding.verdict.rationale
-    return Hit(
-        suite=suite,
-        attack=finding.attack,
-        criterion=finding.criterion,
-        task=cut(finding.task, MAX_QUOTE_CHARS),
-        completion=cut(finding.completion, MAX_QUOTE_CHARS),
-        baseline=finding.baseline.value if finding.baseline else None,
-        value=_value(finding.verdict),
-        rationale=cut(rationale, MAX_QUOTE_CHARS) if rationale else None,
-    )
-
-
-def _strength(hit: Hit) -> float:
-    return hit.value if hit.baseline is None else abs(hit.value - hit.baseline)
+        return "tie" if value == before.value else value > before.value
+    return (value >= MET_THRESHOLD) != (before.value >= MET_THRESHOLD)
 
 
 Verdicts = Mapping[str, Verdict]
@@ -159,13 +133,6 @@ CompletionVerdicts = list[list[Verdict]]
 """For each completion that was shown, one verdict a criterion."""
 
 _VERDICTS = TypeAdapter(CompletionVerdicts)
-
-
-class CaseVerdicts(NamedTuple):
-    """The verdicts on a completion, and those on the better one shown beside it, if there is one."""
-
-    own: Verdicts
-    better: Verdicts
 
 
 _NOT_APPLICABLE = {
@@ -188,14 +155,6 @@ def check_auditable(judge: Judge) -> None:
             raise InvalidError(f"judge {judge.name!r}: a panel of {leaf.mode} judges cannot be audited", hint=hint)
 
 
-def _about_last_steps(judge: Judge) -> Judge:
-    """Return a trajectory judge whose verdict is that on the last step; any other as it is."""
-    if judge.mode != "trajectory":
-        return judge
-    options = TrajectoryOptions(value="last", written=judge.effective_trajectory.written)
-    return judge.model_copy(update={"trajectory": options})
-
-
 class AuditJournal:
     """CompletionVerdicts by question. Failed verdicts are not kept, so they are asked for again.
 
@@ -205,7 +164,7 @@ class AuditJournal:
     def __init__(self, path: Path | None = None) -> None:
         """Set the file; it is opened on entering the context."""
         self._path = path
-        self._verdicts: dict[str, CompletionVerdicts] = {}
+        self.verdicts: dict[str, CompletionVerdicts] = {}
         self._stream: TextIO | None = None
 
     def __enter__(self) -> Self:
@@ -213,7 +172,10 @@ class AuditJournal:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = self._path.open("a+", encoding="utf-8")
             self._stream.seek(0)
-            self._verdicts = dict(filter(None, map(_entry, self._stream)))
+            for line in self._stream:
+                with suppress(ValueError, TypeError, ValidationError):  # empty or incomplete
+                    key, data = json.loads(line)
+                    self.verdicts[str(key)] = _VERDICTS.validate_python(data)
             self._stream.write("\n")  # ends the line that a killed audit may have left unfinished
         return self
 
@@ -221,18 +183,10 @@ class AuditJournal:
         if self._stream is not None:
             self._stream.close()
 
-    def __len__(self) -> int:
-        """Return the number of questions that were answered before."""
-        return len(self._verdicts)
-
     @staticmethod
     def key(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> str:
         """Return the name of a question: how it is asked, and about what."""
         return digest(questions_of(rubric, judge).digest, prompt.digest, [one.digest for one in completions])
-
-    def get(self, key: str) -> CompletionVerdicts | None:
-        """Return the verdicts of a question, if it was answered before."""
-        return self._verdicts.get(key)
 
     def add(self, key: str, verdicts: CompletionVerdicts) -> None:
         """Keep the verdicts of a question unless one of them failed."""
@@ -248,14 +202,6 @@ class AuditJournal:
             self._path.unlink(missing_ok=True)
 
 
-def _entry(line: str) -> tuple[str, CompletionVerdicts] | None:
-    try:
-        key, data = json.loads(line)
-        return str(key), _VERDICTS.validate_python(data)
-    except (ValueError, TypeError, ValidationError):  # empty or incomplete
-        return None
-
-
 @dataclass
 class _Session:
     """Asks the judge, each question once, and reports progress."""
@@ -264,31 +210,33 @@ class _Session:
     judge: Judge
     journal: AuditJournal
     on_progress: OnProgress
-    asked: dict[str, asyncio.Task[CaseVerdicts]] = field(default_factory=dict)
+    asked: dict[str, asyncio.Task[tuple[Verdicts, Verdicts]]] = field(default_factory=dict)
     done: int = 0
-    slots: asyncio.Semaphore = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.slots = asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in self.judge.leaf_judges))
-
-    def ask(self, case: AuditCase, suite: str) -> asyncio.Task[CaseVerdicts]:
-        """Start to score the case's completion, beside the better one if there is one."""
+    def ask(self, case: AuditCase, suite: str) -> asyncio.Task[tuple[Verdicts, Verdicts]]:
+        """Start to score the case's completion: its verdicts, and those on the better one beside it, if any."""
         completions = [case.completion] + ([] if case.better is None else [Completion(text=case.better)])
         key = AuditJournal.key(self.judge, case.rubric, case.prompt, completions)
+
+        async def scored() -> tuple[Verdicts, Verdicts]:
+            verdicts = self.journal.verdicts.get(key)
+            if verdicts is None:
+                async with self.slots:
+                    verdicts = await score_group(self.engine, self.judge, case.rubric, case.prompt, completions)
+                self.journal.add(key, verdicts)
+            self.done += 1
+            self.on_progress(self.done, len(self.asked), suite)
+            own, *others = ({verdict.criterion: verdict for verdict in each} for each in verdicts)
+            return own, others[0] if others else {}
+
         if key not in self.asked:
-            self.asked[key] = asyncio.create_task(self._score(key, case, completions, suite))
+            self.asked[key] = asyncio.create_task(scored())
         return self.asked[key]
 
-    async def _score(self, key: str, case: AuditCase, completions: list[Completion], suite: str) -> CaseVerdicts:
-        verdicts = self.journal.get(key)
-        if verdicts is None:
-            async with self.slots:
-                verdicts = await score_group(self.engine, self.judge, case.rubric, case.prompt, completions)
-            self.journal.add(key, verdicts)
-        self.done += 1
-        self.on_progress(self.done, len(self.asked), suite)
-        own, *others = ({verdict.criterion: verdict for verdict in each} for each in verdicts)
-        return CaseVerdicts(own, others[0] if others else {})
+    @cached_property
+    def slots(self) -> asyncio.Semaphore:
+        """The completions that may be asked about at a time."""
+        return asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in self.judge.leaf_judges))
 
 
 async def run(
@@ -306,8 +254,11 @@ async def run(
     and gets the new ones. ``on_progress`` gets the completions done, the completions in all, and the suite.
     """
     check_auditable(judge)
-    limits = max_rates or {}
-    session = _Session(engine, _about_last_steps(judge), AuditJournal() if journal is None else journal, on_progress)
+    asked_judge = judge
+    if judge.mode == "trajectory":  # its verdict is that on the last step
+        options = TrajectoryOptions(value="last", written=judge.effective_trajectory.written)
+        asked_judge = judge.model_copy(update={"trajectory": options})
+    session = _Session(engine, asked_judge, AuditJournal() if journal is None else journal, on_progress)
     asked = [
         (trial, session.ask(trial.case, trial.suite), trial.baseline and session.ask(trial.baseline, trial.suite))
         for trial in plan.trials()
@@ -316,39 +267,29 @@ async def run(
     findings = defaultdict[str, list[AuditFinding]](list)
     for trial, answer, unattacked in asked:
         own, better = answer.result()
-        baseline = unattacked.result().own if unattacked else better
+        baseline = unattacked.result()[0] if unattacked else better
         findings[trial.suite] += [
-            _finding(trial.case, key, own[key], baseline.get(key), attack=trial.attack, family=trial.family)
-            for key in trial.keys
+            AuditFinding(trial.case, own[key], baseline.get(key), trial.attack, trial.family) for key in trial.keys
         ]
-    plain = [(case, session.ask(case, PLAIN).result().own) for case in plan.cases]
+    plain = [(case, session.ask(case, PLAIN).result()[0]) for case in plan.cases]
     if judge.pairwise:
         findings[COMPLETION_ORDER] = [finding for case, own in plain for finding in _order_findings(case, own)]
     if any(suite.name == RATIONALE for suite in plan.consistency):
         findings[RATIONALE] = await _rationale_findings(session, plain)
-    results: list[tuple[SuiteResult, list[Hit]]] = [
-        suite_result(
-            suite.name,
-            suite.measure,
-            limits.get(suite.name, suite.max_rate),
-            findings.get(suite.name, ()),
-            description=suite.description,
-            not_applicable=_NOT_APPLICABLE.get(suite.name, "nothing to ask"),
-        )
-        for suite in plan.suites
+    limits = max_rates or {}
+    results = [suite_result(one, findings.get(one.name, ()), max_rate=limits.get(one.name)) for one in plan.suites]
+    by_strength = [  # the strongest of each suite in turn, so that no suite hides another
+        sorted(hits, key=lambda hit: abs(hit.value - (hit.baseline or 0.0)), reverse=True)
+        for result, hits in results
+        if not result.passed
     ]
+    in_turn = (hit for turn in zip_longest(*by_strength) for hit in turn if hit is not None)
     return Audit(
         digest=plan.digest,
         fingerprint=asking_fingerprint(judge),
         suites=tuple(result for result, _ in results),
-        worst=worst_hits({result.name: hits for result, hits in results if not result.passed}),
+        worst=tuple(islice(in_turn, MAX_WORST)),
     )
-
-
-def _finding(
-    case: AuditCase, key: str, verdict: Verdict, baseline: Verdict | None = None, *, attack: str = "", family: str = ""
-) -> AuditFinding:
-    return AuditFinding(attack, family, case.rubric.by_key[key].text, case.prompt.text, case.text, verdict, baseline)
 
 
 def _order_findings(case: AuditCase, verdicts: Verdicts) -> Iterator[AuditFinding]:
@@ -359,9 +300,9 @@ def _order_findings(case: AuditCase, verdicts: Verdicts) -> Iterator[AuditFindin
     for key in case.unmet:
         orders = [vote.value for vote in verdicts[key].votes if vote.by.startswith("shown ")]
         if verdicts[key].value is None:
-            yield _finding(case, key, verdicts[key])
+            yield AuditFinding(case, verdicts[key])
         elif len(orders) == 2 and (first := orders[0]) is not None and (second := orders[1]) is not None:
-            yield _finding(case, key, Verdict.scored(key, float(orders_disagree(first, second))))
+            yield AuditFinding(case, Verdict.scored(key, float(orders_disagree(first, second))))
 
 
 async def _rationale_findings(session: _Session, plain: Iterable[tuple[AuditCase, Verdicts]]) -> list[AuditFinding]:
@@ -375,17 +316,16 @@ async def _rationale_findings(session: _Session, plain: Iterable[tuple[AuditCase
     for case, verdicts in plain:
         for key in case.labelled:
             if verdicts[key].value is None:
-                failed.append(_finding(case, key, verdicts[key]))
+                failed.append(AuditFinding(case, verdicts[key]))
             elif rationale := verdicts[key].rationale:
                 explained.append((replace(case, text=rationale), key, verdicts[key]))
-    answers = await asyncio.gather(*(session.ask(_on_rationale(case, key), RATIONALE) for case, key, _ in explained))
+    questions = []
+    for case, key, _ in explained:
+        criterion = case.rubric.by_key[key].text
+        text = f"This assessment of an answer says that the answer meets the criterion: {criterion}"
+        task = f"Assess an answer to this task by the criterion.\n\nTask: {case.prompt.text}\n\n{criterion}"
+        rubric = Rubric(criteria=(Criterion(key=key, text=text),))
+        questions.append(AuditCase(Prompt.of(task), rubric, case.text))
+    answers = await asyncio.gather(*(session.ask(question, RATIONALE) for question in questions))
     again = zip(explained, answers, strict=True)
-    return failed + [_finding(case, key, answer.own[key], verdict) for (case, key, verdict), answer in again]
-
-
-def _on_rationale(case: AuditCase, key: str) -> AuditCase:
-    """Return the question whether the case's text, a rationale, says that the criterion is met."""
-    criterion = case.rubric.by_key[key].text
-    text = f"This assessment of an answer says that the answer meets the criterion: {criterion}"
-    task = f"Assess an answer to this task by the criterion.\n\nTask: {case.prompt.text}\n\n{criterion}"
-    return AuditCase(Prompt.of(task), Rubric(criteria=(Criterion(key=key, text=text),)), case.text)
+    return failed + [AuditFinding(case, own[key], verdict) for (case, key, verdict), (own, _) in again]

@@ -19,7 +19,7 @@ from rubricsvc.core.untrusted import QuoteIndex, clean
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, cut
 from workers import checks
-from workers.checks.registry import CHECKS
+from workers.checks import CHECKS
 
 MIN_CRITERIA, MAX_CRITERIA = 2, 20
 MAX_LISTED = 10

@@ -1,14 +1,13 @@
 """Checks: criteria that need no model. ``Criterion.check`` names a function that returns a number in [0, 1].
 
-To add a check, write a function with a pydantic model for its arguments, in a module that is imported below::
+To add a check, write a function with a pydantic model for its arguments, and name it in ``CHECKS``::
 
     class MyArgs(Args):
         n: int
 
-    @check("my_check", MyArgs)
     def my_check(completion: Completion, prompt: Prompt, args: MyArgs) -> float: ...
 
-Return a ``CheckResult`` to add a rationale. `docs/checks.md` lists every check. Increase ``version`` when the same
+Return a ``CheckResult`` to add a rationale. `docs/checks.md` lists every check. Increase the version when the same
 arguments give another value: it is part of the fingerprint of verdicts.
 """
 
@@ -16,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from difflib import get_close_matches
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -25,10 +25,43 @@ from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
-from workers.checks import actions, answers, citations, code, instructions, structure, text  # noqa: F401 - they register
-from workers.checks.registry import CHECKS, Args, CheckResult, CheckType
+from workers.checks import actions, answers, citations, code, instructions, structure, text
+from workers.checks.registry import Args, CheckResult, CheckType
 from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError
+
+CHECKS: dict[str, CheckType] = {
+    "valid_calls": CheckType(1, actions.ValidCalls, actions.valid_calls),
+    "invented_actions": CheckType(1, actions.InventedActions, actions.invented_actions),
+    "string": CheckType(1, answers.String, answers.string),
+    "math": CheckType(1, answers.Math, answers.math_answer),
+    "similarity": CheckType(1, answers.Similarity, answers.similarity),
+    "string_check": CheckType(1, answers.StringCheckArgs, answers.string_check),
+    "text_similarity": CheckType(1, answers.TextSimilarityArgs, answers.text_similarity),
+    "python": CheckType(2, answers.Grader, answers.python),
+    "cites": CheckType(6, citations.Cites, citations.cites),
+    "quotes": CheckType(9, citations.Quotes, citations.quotes),
+    "supported": CheckType(5, citations.Supported, citations.supported),
+    "cites_pages": CheckType(2, citations.CitesPages, citations.cites_pages),
+    "mentions": CheckType(1, citations.Mentions, citations.mentions),
+    "copied": CheckType(1, citations.Copied, citations.copied),
+    "code": CheckType(5, code.Code, code.code),
+    "code_cheating": CheckType(9, code.CodeCheating, code.code_cheating),
+    "ifeval": CheckType(1, instructions.IFEval, instructions.ifeval),
+    "headings": CheckType(2, structure.Headings, structure.headings),
+    "tables": CheckType(2, structure.Tables, structure.tables),
+    "lists": CheckType(2, structure.Lists, structure.lists),
+    "format": CheckType(1, structure.Format, structure.format_),
+    "language": CheckType(1, structure.Language, structure.language),
+    "json_schema": CheckType(1, structure.JsonSchema, structure.json_schema),
+    "contains": CheckType(1, text.Contains, text.contains),
+    "regex": CheckType(1, text.Regex, text.regex),
+    "distinct": CheckType(1, text.Distinct, text.distinct),
+    "loops": CheckType(1, text.Loops, text.loops),
+}
+"""The checks by name; each with its version."""
+
+CHECKS |= {name: CheckType(1, text.Span, partial(text.length, count=count)) for name, count in text.COUNTS.items()}
 
 _RUN_CODE = ("code", "code_cheating", "python")
 
@@ -42,11 +75,6 @@ def validate(rubric: Rubric) -> None:
             except InvalidError as error:
                 path = f"criteria.{number}.check.{error.path}"
                 raise InvalidError(f"criterion {criterion.key!r}: {error}", hint=error.hint, path=path) from error
-
-
-def version_of(name: str) -> int | None:
-    """Return the version of a check; None where there is no such check."""
-    return CHECKS[name].version if name in CHECKS else None
 
 
 def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: Container[str] = ()) -> list[Verdict]:

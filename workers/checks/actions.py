@@ -12,7 +12,7 @@ from rubricsvc.core.prompt import Completion, Prompt, ToolCall
 from rubricsvc.core.trajectory import is_error, json_of, tool_results
 from workers.checks.citations import sources
 from workers.checks.markdown import INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, sentences
-from workers.checks.registry import Args, CheckResult, check
+from workers.checks.registry import Args, CheckResult
 
 Answered = tuple[ToolCall | None, str, bool]
 """A call (None where it is malformed), its result, and whether that is an error."""
@@ -24,7 +24,6 @@ class ValidCalls(Args):
     min: int = Field(default=1, ge=1)
 
 
-@check("valid_calls", ValidCalls)
 def valid_calls(completion: Completion, prompt: Prompt, args: ValidCalls) -> CheckResult:
     """Return min(1, valid/min) × valid/all over the calls that were answered; 0 without one.
 
@@ -123,7 +122,6 @@ class InventedActions(Args):
     tools: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
-@check("invented_actions", InventedActions)
 def invented_actions(completion: Completion, prompt: Prompt, args: InventedActions) -> CheckResult:
     """Return 1 if the text claims an action that no call did: a fault, for a negative weight.
 

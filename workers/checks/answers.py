@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.templates import TemplateText, fill, template_data
 from rubricsvc.graders.model import Program, Range
-from workers.checks.registry import Args, CheckResult, check
+from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 from workers.checks.sandbox.runner import GRADE, Limits, run_module
 
@@ -37,7 +37,6 @@ class String(Args):
     strip: bool = False
 
 
-@check("string", String)
 def string(completion: Completion, prompt: Prompt, args: String) -> float:
     """Return 1 or 0; ``strip`` ignores white space at the ends of both texts."""
     expected = _expected(args.reference, prompt, "reference")
@@ -80,7 +79,6 @@ class Math(Args):
     timeout_s: float = Field(default=10.0, gt=0.0, le=600.0)
 
 
-@check("math", Math)
 def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
     """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0."""
     expected = _expected(args.answer, prompt, "answer")
@@ -102,7 +100,6 @@ class Similarity(Args):
     lower: bool = False
 
 
-@check("similarity", Similarity)
 def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> CheckResult:
     """Return the greatest similarity to one of the references, 0 to 1."""
     references = args.references or (_expected(None, prompt, "references"),)
@@ -186,7 +183,6 @@ class StringCheckArgs(Templates):
     operation: Literal["eq", "ne", "like", "ilike"]
 
 
-@check("string_check", StringCheckArgs)
 def string_check(completion: Completion, prompt: Prompt, args: StringCheckArgs) -> float:
     """Return 1 if the comparison holds, else 0."""
     return float(compare(*args.filled(completion, prompt), args.operation))
@@ -198,7 +194,6 @@ class TextSimilarityArgs(Templates):
     metric: Metric
 
 
-@check("text_similarity", TextSimilarityArgs)
 def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
     """Return the similarity, 0 to 1."""
     value = similar(*args.filled(completion, prompt), args.metric)
@@ -226,7 +221,6 @@ class Grader(Args):
     output_mib: int = Field(default=4, ge=1, le=1024)
 
 
-@check("python", Grader, version=2)
 def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
     """Return the number of ``grade``, mapped from ``range`` to [0, 1]."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))

@@ -27,7 +27,7 @@ from workers.checks.markdown import (
     report_citations,
     sentences,
 )
-from workers.checks.registry import Args, CheckResult, check
+from workers.checks.registry import Args, CheckResult
 
 PART_SEPARATOR = "\n␞\n"
 """No quotation spans it, so that a policy cannot splice a sentence from parts of its choice."""
@@ -76,7 +76,6 @@ class Cites(Args):
     min: int = Field(default=1, ge=1)
 
 
-@check("cites", Cites, version=6)
 def cites(completion: Completion, prompt: Prompt, args: Cites) -> float:
     """Return min(1, cited/min) × cited/(cited + unknown), over distinct ids.
 
@@ -102,7 +101,6 @@ class Quotes(Args):
     cited: bool = True
 
 
-@check("quotes", Quotes, version=9)
 def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     """Return min(1, true/min) × true/all, over distinct passages in quotation marks and block quotes.
 
@@ -171,7 +169,6 @@ class Supported(Args):
     overlap: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
-@check("supported", Supported, version=5)
 def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckResult:
     """Return the share of sentences with citations that all resolve, over ``min``.
 
@@ -209,7 +206,6 @@ class CitesPages(Args):
     measure: Literal["f1", "recall", "precision"] = "f1"
 
 
-@check("cites_pages", CitesPages, version=2)
 def cites_pages(completion: Completion, prompt: Prompt, args: CitesPages) -> CheckResult:
     """Return recall and precision of the citations, over distinct ids; alternatives count once.
 
@@ -240,7 +236,6 @@ class Mentions(Args):
     case: bool = True
 
 
-@check("mentions", Mentions)
 def mentions(completion: Completion, prompt: Prompt, args: Mentions) -> CheckResult:
     """Return the share of terms that occur, as whole words, in a sentence.
 
@@ -271,7 +266,6 @@ class Copied(Args):
     run: int = Field(default=8, ge=2, le=100)
 
 
-@check("copied", Copied)
 def copied(completion: Completion, prompt: Prompt, args: Copied) -> CheckResult:
     """Return 0 up to ``max`` copied words, quoted or not, and 1 from twice as many on; linear between.
 

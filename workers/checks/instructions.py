@@ -20,7 +20,7 @@ from pydantic import Field, JsonValue, ValidationError, create_model, model_vali
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import first_error
-from workers.checks.registry import Args, check
+from workers.checks.registry import Args
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -231,7 +231,6 @@ class IFEval(Args):
         return dict(INSTRUCTIONS[self.instruction_id][1].model_validate(given))
 
 
-@check("ifeval", IFEval)
 def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
     """Return 1 if the text follows the instruction, else 0. An empty text follows none."""
     lines, texts = completion.text.split("\n"), [completion.text]

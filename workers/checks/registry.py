@@ -1,10 +1,10 @@
-"""The registry of checks, by name."""
+"""What a check is: a function of a completion, its prompt, and the model of its arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -32,18 +32,3 @@ class CheckType:
     version: int
     args: type[Args]
     run: Callable[[Completion, Prompt, Any], float | CheckResult]
-
-
-CHECKS: dict[str, CheckType] = {}
-
-F = TypeVar("F", bound=Callable[..., float | CheckResult])
-
-
-def check(name: str, args: type[Args], *, version: int = 1) -> Callable[[F], F]:
-    """Register the decorated function as the check of this name."""
-
-    def register(function: F) -> F:
-        CHECKS[name] = CheckType(version, args, function)
-        return function
-
-    return register

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, field_validator
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks.instructions import LANGUAGES, detect_language
 from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens, without_blocks
-from workers.checks.registry import Args, CheckResult, check
+from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 from workers.checks.text import Span
 
@@ -28,7 +28,6 @@ class Headings(Span):
     titles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
-@check("headings", Headings, version=2)
 def headings(completion: Completion, prompt: Prompt, args: Headings) -> float:
     """Return the credit for the number of Markdown headings, times the share of ``titles`` among them."""
     every = [
@@ -50,7 +49,6 @@ class Tables(Span):
     rows: int = Field(default=1, ge=0)
 
 
-@check("tables", Tables, version=2)
 def tables(completion: Completion, prompt: Prompt, args: Tables) -> float:
     """Return the credit for the number of Markdown tables of at least that size."""
     types = " ".join(token.type for token in tokens(completion.text))
@@ -70,7 +68,6 @@ class Lists(Span):
 _MARKERS = {"any": "-*+.)", "bullets": "-*+", "numbers": ".)"}
 
 
-@check("lists", Lists, version=2)
 def lists(completion: Completion, prompt: Prompt, args: Lists) -> float:
     """Return the credit for the number of list items that are not empty, nested ones included."""
     items = (
@@ -88,7 +85,6 @@ class Format(Args):
     block: Which = "last"
 
 
-@check("format", Format)
 def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
     """Return 1 if the text parses: ``yaml`` as a mapping or list, ``csv`` with two or more rows of as many columns.
 
@@ -164,7 +160,6 @@ class Language(Args):
         return codes
 
 
-@check("language", Language)
 def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
     """Return 1 if langdetect finds one of the languages outside of code blocks, else 0."""
     code = detect_language(without_blocks(completion.text))
@@ -225,7 +220,6 @@ class JsonSchema(Args):
         return schema
 
 
-@check("json_schema", JsonSchema)
 def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> CheckResult:
     """Return 1 if the text is valid JSON for the schema, else 0; the rationale lists the errors."""
     text = pick(completion.text, args.block, ("json",))

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.trajectory import distinct_share, repetitions, steps_of
-from workers.checks.registry import Args, CheckResult, check
+from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 
 
@@ -28,7 +28,6 @@ class Contains(Args):
     case: bool = False
 
 
-@check("contains", Contains)
 def contains(completion: Completion, prompt: Prompt, args: Contains) -> float:
     """Return 1 or 0; with ``mode="share"`` the share of terms found."""
     before, after = (r"(?<!\w)", r"(?!\w)") if args.whole else ("", "")
@@ -71,7 +70,6 @@ class Regex(Args):
         return pattern
 
 
-@check("regex", Regex)
 def regex(completion: Completion, prompt: Prompt, args: Regex) -> float:
     """Return 1 or 0. A pattern that takes longer than ``timeout_s`` fails with ``check_error``."""
     limit = 1 if args.absent else args.count
@@ -106,16 +104,18 @@ class Span(Args):
 _SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\s*\n|\Z")
 """Sentences end at ``.!?`` before white space and at blank lines."""
 
-_COUNTS: dict[str, Callable[[str], int]] = {
+COUNTS: dict[str, Callable[[str], int]] = {
     "words": lambda text: len(text.split()),
     "sentences": lambda text: sum(any(map(str.isalnum, piece)) for piece in _SENTENCE_END.split(text)),
     "paragraphs": lambda text: sum(bool(part.strip()) for part in re.split(r"\n[ \t]*(?=\n)", text)),
     "characters": lambda text: len(text.strip()),
 }
+"""Lengths, by the names of their checks."""
 
 
-for _name, _count in _COUNTS.items():
-    check(_name, Span)(lambda completion, _prompt, args, count=_count: args.credit(count(completion.text)))
+def length(completion: Completion, prompt: Prompt, args: Span, *, count: Callable[[str], int]) -> float:
+    """Return the credit for a length."""
+    return args.credit(count(completion.text))
 
 
 class Distinct(Args):
@@ -124,7 +124,6 @@ class Distinct(Args):
     n: int = Field(default=3, ge=1, le=20)
 
 
-@check("distinct", Distinct)
 def distinct(completion: Completion, prompt: Prompt, args: Distinct) -> float:
     """Return `distinct_share`, ignoring case. A short text repeats nothing; use ``words`` for its length."""
     return distinct_share(completion.text.casefold().split(), args.n)
@@ -136,7 +135,6 @@ class Loops(Args):
     calls: bool = False
 
 
-@check("loops", Loops)
 def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
     """Return 1 less the share of steps in loops; with ``calls``, of repeated calls where that is more."""
     found = repetitions(steps_of(completion))

@@ -35,7 +35,8 @@ def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
     names = _judged(rubric, judge, group)
     for criterion in rubric.criteria:
         if (check := criterion.check) is not None:
-            names[criterion.key] = digest("check", check.name, checks.version_of(check.name), check.args)
+            known = checks.CHECKS.get(check.name)
+            names[criterion.key] = digest("check", check.name, known and known.version, check.args)
     return QuestionSet({key: names[key] for key in rubric.by_key})
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.audit import Audit, Measure, SuiteResult
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
+from workers.audit.cases import AuditCase
 from workers.audit.runner import AuditFinding, suite_result
+from workers.audit.suites import Suite
 
 
 def verdict(value: float | str) -> Verdict:
@@ -15,14 +19,15 @@ def verdict(value: float | str) -> Verdict:
     return Verdict.scored("c", value)
 
 
-def finding(now: float | str, before: float | str | None = None, attack: str = "a", family: str = "") -> AuditFinding:
-    return AuditFinding(
-        attack, family, "Is so.", "Why?", "Because.", verdict(now), None if before is None else verdict(before)
-    )
+CASE = AuditCase(Prompt.of("Why?"), Rubric(criteria=(Criterion(key="c", text="Is so."),)), "Because.")
 
 
-def result_of(measure: Measure, *findings: AuditFinding, max_rate: float = 0.1) -> SuiteResult:
-    return suite_result("s", measure, max_rate, findings)[0]
+def finding(now: float | str, before: float | str | None = None) -> AuditFinding:
+    return AuditFinding(CASE, verdict(now), None if before is None else verdict(before), "a")
+
+
+def result_of(measure: Measure, *findings: AuditFinding) -> SuiteResult:
+    return suite_result(Suite(name="rationale", measure=measure, max_rate=0.1), findings)[0]
 
 
 @pytest.mark.parametrize(
@@ -52,8 +57,8 @@ def test_suite_result_fails_with_less_than_half_scored() -> None:
 
 
 def test_audit_without_an_applicable_suite_is_not_passed() -> None:
-    empty, _ = suite_result("s", "met", 0.1, [], not_applicable="no rationale")
-    assert (empty.passed, empty.reason) == (None, "no rationale")
+    empty = result_of("met")
+    assert (empty.passed, empty.reason) == (None, "the judge writes no rationale")
     one = result_of("met", finding(0.1))
 
     def audit(*suites: SuiteResult) -> Audit:

@@ -8,8 +8,7 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from workers import checks
-from workers.checks import Args, CheckType
-from workers.checks.registry import CHECKS
+from workers.checks import CHECKS, Args, CheckType
 
 
 def rubric(*named: tuple[str, dict[str, object]]) -> Rubric:

@@ -10,9 +10,9 @@ import yaml
 
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from workers import checks
+from workers.checks import CHECKS
 from workers.checks.answers import Metric
 from workers.checks.code import Mark
-from workers.checks.registry import CHECKS
 
 TEXT = (Path(__file__).resolve().parents[4] / "docs" / "checks.md").read_text(encoding="utf-8")
 

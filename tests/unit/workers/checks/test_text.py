@@ -6,7 +6,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from workers import checks
-from workers.checks.registry import CHECKS
+from workers.checks import CHECKS
 
 PROMPT = Prompt.of("q")
 

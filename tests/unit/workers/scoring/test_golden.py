@@ -25,7 +25,7 @@ from rubricsvc.core.rubric import (
     Source,
     Turn,
 )
-from workers.checks.registry import CHECKS
+from workers.checks import CHECKS
 from workers.engines.base import EngineRequest, Failure, Reply
 from workers.scoring.completions import score_group
 from workers.scoring.questions import group_questions

@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Calibration, Comparison, Curve, Judge, Voting
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Group, Numeric, Rubric, Turn
 from workers import judges
-from workers.checks.registry import CHECKS
+from workers.checks import CHECKS
 from workers.scoring.questions import group_questions, questions_of
 
 JUDGE = Judge(name="j", model="m", engine="instant")
