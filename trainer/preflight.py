@@ -16,18 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rubricsvc.core.audit import Audit
+from rubricsvc.core.base import Text, Title, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.schemas.runs import REWARD, PreflightCheck, StoredPreflight
+from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.database import open_database
-from rubricsvc.services.run_inputs import RunInputs
+from rubricsvc.services.run_inputs import agreement_on_record
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview
@@ -54,6 +55,33 @@ from workers.engines.local.weights import shipped_passport
 
 if TYPE_CHECKING:
     from trainer.run import Run
+
+
+class PreflightCheck(Value):
+    """A check of a run before it starts.
+
+    Only a check that ``refuses`` keeps a run from starting where it is not passed; others are warnings.
+    """
+
+    name: Title = Field(description="Name of the check.")
+    value: Text = Field(description="What was measured, with its interval where it has one.")
+    limit: Text = Field(description="What passes.")
+    passed: bool | None = Field(description="Whether it was passed; null where nothing was measured.")
+    refuses: bool = Field(default=False, description="Whether a run does not start where it was not passed.")
+    advice: Text = Field(default="", description="What to do where it was not passed or not measured.")
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it keeps a run from starting."""
+        return self.refuses and self.passed is False
+
+
+class StoredPreflight(Value):
+    """The sampled checks of a run, as its folder keeps them. ``identity`` names what they hold for."""
+
+    identity: str
+    created_at: datetime
+    checks: tuple[PreflightCheck, ...]
 
 
 PREFLIGHT = "preflight"
@@ -214,7 +242,7 @@ class Preflight:
             if stored is not None:
                 passport = passport or stored.passport
                 with open_database() as db:
-                    agreement, where = RunInputs(db).agreement(stored, [task.prompt.digest for task in tasks])
+                    agreement, where = agreement_on_record(db, stored, [task.prompt.digest for task in tasks])
         return judge_checks(
             judge.name, agreement, where, audit=audit, passport=passport, scorer=scorer, noise=self.noise or None
         )

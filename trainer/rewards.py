@@ -36,7 +36,6 @@ from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService
-from rubricsvc.services.run_inputs import RunInputs
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, counted, names_of
@@ -567,7 +566,7 @@ class Rewards:
     def __init__(self, run: RunConfig, judge: RunJudge, allow_drafts: bool, progress: Progress) -> None:
         self._run, self._judge, self._allow_drafts, self._progress = run, judge, allow_drafts, progress
         self._opened = ExitStack()
-        self._db: RunInputs | None = None
+        self._service: LocalService | None = None
         self._users, self._has_worker = 0, False
 
     @contextmanager
@@ -594,10 +593,10 @@ class Rewards:
                 yield in_process
             return
         with ExitStack() as opened:
-            if self._db is None:
-                db = RunInputs(opened.enter_context(open_database()))
+            service = self._service or LocalService(opened.enter_context(open_database()), approval="none")
+            if self._service is None:
                 in_memory = settings.broker_url.startswith(MEMORY)
-                running = 0 if in_memory else db.running_workers()
+                running = 0 if in_memory else service.workers.queue().workers
                 by = counted(running, "running worker")
                 if not running:
                     reason = "the broker is memory://" if in_memory else "no other worker is running"
@@ -607,19 +606,18 @@ class Rewards:
             if self._has_worker:
                 fetch_embedded(self._progress, judge)
                 asyncio.run(make_engine(judge).aclose())
-            if self._db is None:
+            if self._service is None:
                 if self._has_worker:
-                    opened.enter_context(embedded_worker(settings, db.db, keep_models=True))
-                self._opened, self._db = opened.pop_all(), db
+                    opened.enter_context(embedded_worker(settings, service.db, keep_models=True))
+                self._opened, self._service = opened.pop_all(), service
         self._users += 1
         try:
             info = JudgeInfo(judge.name, judge.calibrated, measured, judge.digest)
-            service = LocalService(self._db.db, approval="none")
             yield JobRewards(service, info, timeout=run.score_timeout_s, **options)
         finally:
             self._users -= 1
             if not self._users:
-                self._db = None
+                self._service = None
                 self._opened.close()
 
 

@@ -34,7 +34,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Rubrics
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
-from rubricsvc.services.run_inputs import JudgeOnRecord, RunInputs
+from rubricsvc.services.run_inputs import JudgeOnRecord, check_references, judge_on_record, reject_drafts
 from rubricsvc.services.runs import Runs
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
@@ -214,7 +214,7 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
     refs = {f"{path}.store.{n}": ref for path, source in sources.items() for n, ref in enumerate(source.store)}
     if names or refs:
         with open_database() as db:
-            RunInputs(db).check_references(names, refs)
+            check_references(db, names, refs)
     check_local(loaded)
 
     def stored(judge: Judge | str) -> JudgeOnRecord:
@@ -222,7 +222,7 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
             judge = with_adapter_fields(judge)
             validate(judge)
         with open_database() as db:
-            return RunInputs(db).judge(judge)
+            return judge_on_record(db, judge)
 
     def asked(judge: Judge | ServiceJudge | str) -> Judge | ServiceJudge:
         if isinstance(judge, str) or (isinstance(judge, Judge) and queued):
@@ -358,7 +358,7 @@ class Run:
         if not self._allow_drafts and (isinstance(judge, str) or (isinstance(judge, Judge) and queued)):
             with open_database() as db:  # a service refuses drafts itself
                 used = [*tasks.train, *tasks.held_out, *tasks.other]
-                RunInputs(db).reject_drafts([task.rubric for task in used])
+                reject_drafts(db, [task.rubric for task in used])
         return tasks
 
     @cached_property

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,11 +24,9 @@ from rubricsvc.cli.output import (
     cell,
     counted,
     echo,
-    estimate_cells,
     print_data,
     print_json,
     print_table,
-    shorten,
     show,
     show_list,
 )
@@ -38,14 +35,7 @@ from rubricsvc.cli.service import service
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
-from rubricsvc.schemas.runs import (
-    RunReport,
-    StoredRun,
-    VariantScore,
-    column_of,
-    in_order,
-    measure_rows,
-)
+from rubricsvc.schemas.runs import StoredRun, column_of, in_order, measure_rows
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
@@ -60,6 +50,8 @@ RunRef = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or it
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
 """The entries of an evaluation with a value for each prompt."""
+ESTIMATES = ("max_at_k", "worst_of_k", "greedy")
+"""Estimates of an evaluation beside the mean and its difference to the start."""
 POLL_SECONDS = 0.25
 
 
@@ -182,16 +174,11 @@ def sweep(
         table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
     except StoppedError:
         _exit_stopped(f"runs sweep {config}")
-    if as_json:
-        print_json({**counts, **table.model_dump(mode="json")})
-    else:
-        _show_scores(table.rows)
-        for one in table.failures:
-            echo(f"failed: {one.variant}, seed {one.seed}: {one.error}; {one.hint}")
-        best = f"best: {table.best}" if table.best else "no variant is higher than every other by the gold score"
-        echo(f"{best}; {', '.join(f'{name}: {count}' for name, count in counts.items())}")
+    show({**counts, **table.model_dump(mode="json")}, as_json)
     if table.failures:
         raise typer.Exit(output.WITH_FAILURES)
+    if not table.best:
+        echo("no variant is higher than every other by the gold score")
 
 
 @app.command("try")
@@ -216,21 +203,20 @@ def try_(
     from trainer.run import check_local
     from workers.engines.local.embedded_model import EMBEDDED
 
-    loaded = load_config(config)
+    loaded, terminal = load_config(config), Terminal()
     check_local(loaded)
     if prompt is not None:
         asked = [Prompt.of(file_or_text(prompt))]
     else:
-        asked = [task.prompt for task in find_tasks(loaded, Terminal()).train[:limit]]
+        asked = [task.prompt for task in find_tasks(loaded, terminal).train[:limit]]
     if loaded.policy.model == EMBEDDED:
-        fetch_embedded(Terminal())
+        fetch_embedded(terminal)
     how: dict[str, Any] = {"dtype": loaded.policy.dtype, "device": loaded.policy.device}
-    policy = Policy.load(loaded.policy.model, acting=acting_of(loaded), **how)
-    rollouts = policy.sample(asked, 1, loaded.sampling, seed)
+    rollouts = Policy.load(loaded.policy.model, acting=acting_of(loaded), **how).sample(asked, 1, loaded.sampling, seed)
     completions = rollouts.completions(loaded.policy.model, 0, loaded.sampling)
     for one, completion, count in zip(asked, completions, rollouts.mask_BT.sum(-1).tolist(), strict=True):
+        plain = completion.model_dump(mode="json", exclude_defaults=True)
         if as_json:
-            plain = completion.model_dump(mode="json", exclude_defaults=True)
             print_json({"prompt": one.text, "tokens": count, **plain})
             continue
         print_data(f"# {one.text}")
@@ -238,8 +224,7 @@ def try_(
             print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]\n{message.text}")
         if not completion.messages or not completion.text:
             print_data(completion.text or "the episode ended without a report")
-        counts: Any = completion.sampling.get("tools", {})
-        echo(", ".join(f"{name} {count}" for name, count in counts.items()))
+        echo(cell(plain.get("sampling", {}).get("tools", {})))
 
 
 @command(app, "show")
@@ -334,11 +319,34 @@ def delete(
 @app.command()
 def evaluations(run: RunRef, as_json: Json = False) -> None:
     """Show the evaluations of a run and its baselines on held-out prompts."""
-    report = _report(run)
+    with service() as s:
+        report = s.runs.report(_id(s, run))
     if not report.evaluations:
         hint = "add a table [eval] to its configuration (docs/training.md)"
         raise NotFoundError(f"no evaluations of the run {run}", hint=hint)
-    _show_evaluations([*report.evaluations, *report.baselines], as_json)
+    lines = [*report.evaluations, *report.baselines]
+    if as_json:
+        for line in lines:
+            print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
+    else:
+        names = {"mean": "mean", "difference": "mean_difference"} | {one: one for one in ESTIMATES}
+        show_list(
+            {
+                "policy": line.get("baseline", line["policy"]),
+                "step": line["step"],
+                "score": f"{score}{' (gold)' * (score == line['gold'])}",
+                **{title: found.get(name) for title, name in names.items()},
+                "unscored": found["unscored_fraction"],
+            }
+            for line in lines
+            for score, found in line["scores"].items()
+        )
+        ordered = in_order(lines)
+        if measures := measure_rows(ordered):
+            print_data("")
+            print_table(("mean", *map(column_of, ordered)), [[name, *row] for name, row in measures])
+        if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
+            echo(f"leak_hits: {sum(guarded)}")
     if (folder := Path(str(report.config.get("out", "")))).is_dir():
         from trainer.evaluation import saved_best
 
@@ -357,7 +365,8 @@ def report_(run: RunRef, *, out: Annotated[Path, typer.Option(help="Page to writ
         import vl_convert  # noqa: F401
     from rubricsvc.web.run import render_run
 
-    page = render_run(_report(run))
+    with service() as s:
+        page = render_run(s.runs.report(_id(s, run)))
     with output.open_output(out) as stream:
         stream.write(page)
 
@@ -375,40 +384,12 @@ def compare(
     """
     from rubricsvc.services.run_comparing import compare as compare_runs
 
-    found = compare_runs(_report(a), _report(b))
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    names = ("name", "status", "policy", "judge", "steps", "reward_first", "reward_last", "evaluations", "gold")
-    show_list({"run": run, **output.fields_of(one, *names)} for run, one in (("A", found.a), ("B", found.b)))
-    print_data("\nConfiguration:" if found.config else "\nConfiguration: no differences")
-    if found.config:
-        rows = ([one.path, *(shorten(json.dumps(value), 60) for value in (one.a, one.b))] for one in found.config)
-        print_table(["field", "a", "b"], rows)
-    if found.scores:
-        print_data("\nHeld-out prompts (differences B - A, paired by prompt, with 95 % intervals):")
-        _show_scores(found.scores)
-    for note in found.notes:
-        echo(f"note: {note}")
-
-
-def _show_scores(rows: Sequence[VariantScore]) -> None:
-    """Print a row for each variant and score: its mean, and its difference to the first one or why there is none."""
-    shown = []
-    for row in rows:
-        result = (row.result or "").replace("_", " ")
-        if row.difference is not None and row.result == "no_interval":
-            result = row.difference.null_reason or result
-        cells = {"variant": row.variant, "score": f"{row.score}{' (gold)' * row.gold}"}
-        cells |= output.fields_of(row, "seeds", "prompts")
-        difference = _estimate(row.difference)
-        result += f": {row.reason}" * bool(row.reason)
-        shown.append({**cells, "mean": _estimate(row.mean), "difference to the first": difference, "result": result})
-    show_list(shown)
-
-
-def _estimate(estimate: Any) -> str:
-    return " ".join(filter(None, estimate_cells(estimate)))
+    with service() as s:
+        ids = [_id(s, ref) for ref in (a, b)]
+        found = compare_runs(*map(s.runs.report, ids))
+        of_run = {"id", "name", "status", "judge", "steps", "steps_total", "reward_first", "reward_last"}
+        runs = [s.runs.get(one).model_dump(mode="json", include=of_run) for one in ids]
+    show({"runs": runs, **found.model_dump(mode="json")}, as_json)
 
 
 def _id(s: LocalService | Client, ref: str) -> int:
@@ -424,12 +405,6 @@ def _id(s: LocalService | Client, ref: str) -> int:
     raise NotFoundError(f"the run in {ref} is not recorded in this database", hint=hint)
 
 
-def _report(ref: str) -> RunReport:
-    with service() as s:
-        report: RunReport = s.runs.report(_id(s, ref))
-        return report
-
-
 def _record(run: StoredRun) -> dict[str, Any]:
     """Return a run as it is shown, with what its configuration says of its judge, and its newest checkpoint."""
     config, folder = run.config or {}, Path(run.folder)
@@ -442,34 +417,3 @@ def _record(run: StoredRun) -> dict[str, Any]:
         "judge_audit": f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None,
         "checkpoint": str(saved[-1]) if saved else None,
     }
-
-
-def _show_evaluations(lines: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print a row for each evaluation and score, or each evaluation as JSON."""
-    if as_json:
-        for line in lines:
-            print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
-        return
-    names = ("mean", "mean_difference", "max_at_k", "worst_of_k", "greedy")
-    rows = []
-    for line in lines:
-        for score, found in line["scores"].items():
-            title = f"{score}{' (gold)' * (score == line['gold'])}"
-            estimates = [_cell(found.get(name)) for name in names]
-            rows.append(
-                [line.get("baseline", line["policy"]), line["step"], title, *estimates, found["unscored_fraction"]]
-            )
-    print_table(("policy", "step", "score", "mean", "difference", *names[2:], "unscored"), rows)
-    ordered = in_order(lines)
-    if measures := measure_rows(ordered):
-        print_data("")
-        print_table(("mean", *map(column_of, ordered)), [[name, *map(_cell, row)] for name, row in measures])
-    if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
-        echo(f"leak_hits: {sum(guarded)}")
-
-
-def _cell(estimate: Mapping[str, Any] | None) -> str:
-    if estimate is None or estimate["value"] is None:
-        return ""
-    interval = "" if estimate["low"] is None else f" [{estimate['low']:.3f}, {estimate['high']:.3f}]"
-    return f"{estimate['value']:.3f}{interval}"

@@ -36,20 +36,48 @@ class NewRun(Value):
     config: dict[str, JsonValue] = Field(default_factory=dict, description="Configuration of the run.")
 
 
-class Rollout(Value):
-    """A completion that a policy sampled in a training step, with its reward."""
+class Rewarded(Value):
+    """What a completion was rewarded with."""
 
-    completion: Completion = Field(description="The completion.")
     reward: float | None = Field(description="Reward; null if too little was judged.")
     null_reason: Text | None = Field(default=None, description="Why there is no reward.")
-    advantage: float | None = Field(default=None, description="Advantage within the group; null without a reward.")
+    item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
+    verdicts: tuple[Verdict, ...] = Field(
+        default=(), description="Verdicts by criterion; a trainer leaves a job's out."
+    )
+
+
+class Sampled(Value):
+    """How long a completion of a policy is."""
+
     tokens: int = Field(ge=0, description="Tokens of the completion.")
     truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
+
+
+class OnRecord(Value):
+    """Where a completion of a policy is stored, with its prompt and rubric."""
+
+    id: int = Field(description="Id of this row.")
+    place: int = Field(description="Place in the batch or the evaluation, from 0.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+
+
+class Learned(Rewarded, Sampled):
+    """What a training step made of a completion."""
+
+    advantage: float | None = Field(default=None, description="Advantage within the group; null without a reward.")
     logprob_sum: float | None = Field(
         default=None, description="Sum of its tokens' log-probabilities in nats, under the policy that sampled it."
     )
-    item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
-    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, where no job has them.")
+
+
+class Rollout(Learned):
+    """A completion that a policy sampled in a training step, with its reward."""
+
+    completion: Completion = Field(description="The completion.")
 
 
 class RolloutGroup(Value):
@@ -128,25 +156,11 @@ class StoredStep(Value):
     metrics: dict[str, Any] = Field(description="Metrics by name; null is a missing number.")
 
 
-class StoredRollout(Value):
+class StoredRollout(Learned, OnRecord):
     """A rollout on record."""
 
-    id: int = Field(description="Id of the rollout.")
     step: int = Field(description="Number of the step, from 1.")
-    place: int = Field(description="Place in the batch, from 0.")
-    prompt_id: int = Field(description="Id of the prompt.")
-    completion_id: int = Field(description="Id of the completion.")
-    rubric_id: int = Field(description="Id of the rubric version.")
-    rubric: str = Field(description="Rubric version, as name@version.")
     judge_id: int | None = Field(description="Id of the judge, if it is stored.")
-    item_id: int | None = Field(description="Item of the job that scored it, if a job did.")
-    reward: float | None = Field(description="Reward; null if too little was judged.")
-    null_reason: str | None = Field(description="Why there is no reward.")
-    advantage: float | None = Field(description="Advantage within the group.")
-    tokens: int = Field(description="Tokens of the completion.")
-    truncated: bool = Field(description="Whether it was cut off at the maximum of tokens.")
-    logprob_sum: float | None = Field(description="Sum of its tokens' log-probabilities in nats.")
-    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, by criterion.")
 
 
 STEP = "step"
@@ -187,23 +201,17 @@ def measure_rows(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any
     return [(name, [line.get(kind, {}).get(name) for line in lines]) for kind, name in names]
 
 
-class EvaluationReward(Value):
+class EvaluationReward(Rewarded):
     """The reward of a completion by one score of an evaluation."""
 
     score: Name = Field(min_length=1, description="Score: `reward` (of the training), a judge's name, or `checks`.")
-    reward: float | None = Field(description="Reward; null if too little was judged.")
-    null_reason: Text | None = Field(default=None, description="Why there is no reward.")
-    item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
-    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, where no job has them.")
 
 
-class EvaluationCompletion(Value):
+class EvaluationCompletion(Sampled):
     """A completion of a held-out prompt, with its rewards."""
 
     completion: Completion = Field(description="The completion.")
     greedy: bool = Field(default=False, description="Whether it was decoded greedily, not sampled.")
-    tokens: int = Field(ge=0, description="Tokens of the completion.")
-    truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
     rewards: tuple[EvaluationReward, ...] = Field(default=(), description="Rewards, one for each score.")
 
     @model_validator(mode="after")
@@ -247,18 +255,14 @@ class _Line(BaseModel):
     values: dict[str, _Values]
     monitors: dict[str, list[float | None]] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _has_gold(self) -> _Line:
-        if self.gold not in self.scores.keys() & self.values.keys():
-            raise ValueError(f"gold names the score {self.gold!r}, which is not in both scores and values")
-        return self
-
 
 def _readable(line: dict[str, JsonValue]) -> dict[str, JsonValue]:
     try:
-        _Line.model_validate(line)
+        read = _Line.model_validate(line)
     except ValidationError as error:
         raise ValueError(": ".join(filter(None, first_error(error)))) from None
+    if read.gold not in read.scores.keys() & read.values.keys():
+        raise ValueError(f"gold names the score {read.gold!r}, which is not in both scores and values")
     return line
 
 
@@ -283,30 +287,17 @@ class StoredEvaluation(Value):
     line: dict[str, Any] = Field(description="Estimates, and the values of each prompt; null is a missing number.")
 
 
-class StoredEvaluationReward(Value):
+class StoredEvaluationReward(EvaluationReward):
     """A reward of a completion on record."""
 
-    score: str = Field(description="Score: `reward` (of the training), a judge's name, or `checks`.")
-    reward: float | None = Field(description="Reward; null if too little was judged.")
-    null_reason: str | None = Field(description="Why there is no reward.")
     judge_id: int | None = Field(description="Id of the judge, if it is stored.")
-    item_id: int | None = Field(description="Item of the job that scored it, if a job did.")
-    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, by criterion.")
 
 
-class StoredEvaluationCompletion(Value):
+class StoredEvaluationCompletion(Sampled, OnRecord):
     """A completion of an evaluation on record."""
 
-    id: int = Field(description="Id of this row.")
     evaluation_id: int = Field(description="Id of the evaluation.")
-    place: int = Field(description="Place in the evaluation, from 0.")
-    prompt_id: int = Field(description="Id of the prompt.")
-    completion_id: int = Field(description="Id of the completion.")
-    rubric_id: int = Field(description="Id of the rubric version.")
-    rubric: str = Field(description="Rubric version, as name@version.")
     greedy: bool = Field(description="Whether it was decoded greedily, not sampled.")
-    tokens: int = Field(description="Tokens of the completion.")
-    truncated: bool = Field(description="Whether it was cut off at the maximum of tokens.")
     rewards: tuple[StoredEvaluationReward, ...] = Field(description="Rewards, one for each score.")
 
 
@@ -378,21 +369,6 @@ def flat(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
 Result = Literal["higher", "lower", "not_distinguishable", "no_interval", "not_comparable"]
 
 
-class ComparedRun(Value):
-    """One of the two runs."""
-
-    name: str = Field(description="Its id, or its folder.")
-    status: str
-    policy: str | None
-    judge: str | None
-    steps: int
-    steps_total: int | None
-    reward_first: float | None = Field(description="Mean training reward of the first tenth of the steps.")
-    reward_last: float | None = Field(description="Mean training reward of the last tenth of the steps.")
-    evaluations: int
-    gold: str | None = Field(description="Score that its best policy is chosen by.")
-
-
 class ConfigChange(Value):
     """A field of the configuration that differs; None where a run does not have it."""
 
@@ -421,8 +397,6 @@ class VariantScore(Value):
 class RunComparison(Value):
     """Run B compared with run A: differences are B less A."""
 
-    a: ComparedRun
-    b: ComparedRun
     config: tuple[ConfigChange, ...] = Field(description="Fields that differ; names, places and times are left out.")
     notes: tuple[str, ...] = Field(description="What to know before the numbers are read.")
     scores: tuple[VariantScore, ...] = Field(description="Scores on held-out prompts, those of A before those of B.")
@@ -447,33 +421,6 @@ class SweepTable(Value):
     rows: tuple[VariantScore, ...]
     best: str | None = None
     failures: tuple[SweepFailure, ...] = ()
-
-
-class PreflightCheck(Value):
-    """A check of a run before it starts.
-
-    Only a check that ``refuses`` keeps a run from starting where it is not passed; others are warnings.
-    """
-
-    name: Title = Field(description="Name of the check.")
-    value: Text = Field(description="What was measured, with its interval where it has one.")
-    limit: Text = Field(description="What passes.")
-    passed: bool | None = Field(description="Whether it was passed; null where nothing was measured.")
-    refuses: bool = Field(default=False, description="Whether a run does not start where it was not passed.")
-    advice: Text = Field(default="", description="What to do where it was not passed or not measured.")
-
-    @property
-    def is_refusal(self) -> bool:
-        """Whether it keeps a run from starting."""
-        return self.refuses and self.passed is False
-
-
-class StoredPreflight(Value):
-    """The sampled checks of a run, as its folder keeps them. ``identity`` names what they hold for."""
-
-    identity: str
-    created_at: datetime
-    checks: tuple[PreflightCheck, ...]
 
 
 class JudgeCurves(Value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -11,16 +11,13 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.schemas.runs import (
     REWARD,
-    ComparedRun,
     ConfigChange,
-    Result,
     RunComparison,
     RunReport,
     SweepTable,
     VariantScore,
     flat,
 )
-from rubricsvc.services.runs import first_and_last
 from rubricsvc.stats.policy_scores import over_prompts_and_seeds
 
 Line = Mapping[str, Any]
@@ -29,8 +26,6 @@ CHECKS = "checks"
 """The score by rubrics' checks alone, without a judge."""
 _IDENTITY = {"out", "run", "judge_audit.id"}
 _TIMES = {"measured_at", "created_at"}
-_FILES = {"path"}
-"""Fields with the path of a file, of which only the name is compared."""
 _ADDRESSES = {"endpoint", "timeout_s"}
 
 
@@ -40,37 +35,14 @@ def compare(a: RunReport, b: RunReport) -> RunComparison:
     Scores are compared as those of two variants, by `compare_variants`.
     """
     table = compare_variants({"A": {0: a}, "B": {0: b}})
-    changes, notes = tuple(_changes(a.config, b.config)), tuple(_notes(a, b))
-    return RunComparison(a=_run(a), b=_run(b), config=changes, notes=notes, scores=table.rows)
-
-
-def _run(report: RunReport) -> ComparedRun:
-    first, last = first_and_last([step.get("reward") for step in report.steps])
-    judge = report.config.get("judge")
-    return ComparedRun(
-        name=report.name,
-        status=report.status,
-        policy=(report.config.get("policy") or {}).get("model"),
-        judge=judge["name"] if isinstance(judge, Mapping) else judge,
-        steps=len(report.steps),
-        steps_total=report.config.get("steps"),
-        reward_first=first,
-        reward_last=last,
-        evaluations=len(report.evaluations),
-        gold=report.evaluations[-1]["gold"] if report.evaluations else None,
-    )
-
-
-def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[ConfigChange]:
-    first, second = dict(flat(a)), dict(flat(b))
+    first, second, changes = dict(flat(a.config)), dict(flat(b.config)), list[ConfigChange]()
     for path in dict.fromkeys([*first, *second]):
         name = path.rpartition(".")[2]
-        if path in _IDENTITY or name in _TIMES:
-            continue
         values = [side.get(path) for side in (first, second)]
-        compared = [PurePath(value).name if name in _FILES and value else value for value in values]
-        if compared[0] != compared[1]:
-            yield ConfigChange(path=path, a=values[0], b=values[1])
+        compared = [PurePath(value).name if name == "path" and value else value for value in values]  # of a file
+        if path not in _IDENTITY and name not in _TIMES and compared[0] != compared[1]:
+            changes.append(ConfigChange(path=path, a=values[0], b=values[1]))
+    return RunComparison(config=tuple(changes), notes=tuple(_notes(a, b)), scores=table.rows)
 
 
 def _notes(a: RunReport, b: RunReport) -> Iterator[str]:
@@ -170,26 +142,23 @@ def _judge_identity(judge: Any) -> Any:
         return {name: value for name, value in judge.items() if name not in _ADDRESSES}
 
 
-def result_of(difference: Estimate) -> Result:
-    """Return what a difference with its interval says: nothing is higher or lower where the interval holds 0."""
-    if difference.low is None or difference.high is None:
-        return "no_interval"
-    if difference.low > 0:
-        return "higher"
-    return "lower" if difference.high < 0 else "not_distinguishable"
-
-
 Runs = Mapping[int, RunReport]
 """The runs of a variant, by seed."""
 
 
-class _PairOfValues(NamedTuple):
+class _Pair(NamedTuple):
     """The values of two variants on a prompt, in their runs with one seed."""
 
     prompt: str
     seed: int
     first: float
     second: float
+
+
+def _gains(pairs: Sequence[_Pair]) -> Estimate:
+    """Return how much higher the second variant is, over prompts and seeds."""
+    prompts, seeds = [one.prompt for one in pairs], [one.seed for one in pairs]
+    return over_prompts_and_seeds([one.second - one.first for one in pairs], prompts, seeds)
 
 
 def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
@@ -207,6 +176,7 @@ def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
 
 
 def _variant_score(variant: str, runs: Runs, first: Runs, score: str, *, gold: bool) -> VariantScore:
+    """Return a variant's score beside the first one's: nothing is higher or lower where the interval holds 0."""
     pairs, reason = _values(first, runs, score)
     own = pairs or _values(runs, runs, score)[0]  # the first may have no runs
     prompts, seeds = [one.prompt for one in own], [one.seed for one in own]
@@ -218,34 +188,31 @@ def _variant_score(variant: str, runs: Runs, first: Runs, score: str, *, gold: b
         return row
     if not pairs:
         return row.model_copy(update={"result": "not_comparable", "reason": reason})
-    difference = over_prompts_and_seeds([one.second - one.first for one in pairs], prompts, seeds)
-    return row.model_copy(update={"difference": difference, "result": result_of(difference)})
+    difference = _gains(pairs)
+    result = "not_distinguishable"
+    if difference.low is None or difference.high is None:
+        result = "no_interval"
+    elif difference.low > 0 or difference.high < 0:
+        result = "higher" if difference.low > 0 else "lower"
+    return row.model_copy(update={"difference": difference, "result": result})
 
 
-def _values(first: Runs, second: Runs, score: str) -> tuple[list[_PairOfValues], str]:
+def _values(first: Runs, second: Runs, score: str) -> tuple[list[_Pair], str]:
     """Return the paired values of two variants, or why there are none."""
-    found: list[_PairOfValues] = []
+    found: list[_Pair] = []
     reasons: list[str] = []
     for seed in first.keys() & second.keys():
         values, reason = paired_values(first[seed], second[seed], score)
-        found += [_PairOfValues(prompt, seed, one, two) for prompt, one, two in values]
+        found += [_Pair(prompt, seed, one, two) for prompt, one, two in values]
         reasons += [reason] * bool(reason)
     return found, next(iter(reasons), "no run of both has the same seed")
 
 
-def _best(variants: Mapping[str, Runs], rows: list[VariantScore], gold: str) -> str | None:
+def _best(variants: Mapping[str, Runs], rows: Sequence[VariantScore], gold: str) -> str | None:
     """Return the variant that is higher than every other; None where an interval holds 0, or a run is missing."""
-    if len({frozenset(runs) for runs in variants.values()}) > 1:
-        return None
     means = {row.variant: row.mean.value for row in rows if row.score == gold and row.mean.value is not None}
-    if len(means) < len(variants) or len(means) < 2:
+    if len({frozenset(runs) for runs in variants.values()}) > 1 or not 1 < len(means) == len(variants):
         return None
     best = max(means, key=lambda variant: means[variant])
-    for other in means:
-        if other != best:
-            pairs, _ = _values(variants[other], variants[best], gold)
-            gains = [one.second - one.first for one in pairs]
-            difference = over_prompts_and_seeds(gains, [one.prompt for one in pairs], [one.seed for one in pairs])
-            if result_of(difference) != "higher":
-                return None
-    return best
+    gains = [_gains(_values(variants[other], variants[best], gold)[0]) for other in means if other != best]
+    return best if all(one.low is not None and one.low > 0 for one in gains) else None

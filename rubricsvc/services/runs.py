@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,7 +13,6 @@ from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
@@ -27,6 +26,7 @@ from rubricsvc.schemas.runs import (
     STEP,
     Alarm,
     NewRun,
+    Rewarded,
     RunEvaluation,
     RunHeartbeat,
     RunReport,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.core.passport import Passport
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow, RunRow
+    from rubricsvc.store.tables import EvaluationCompletionRow, EvaluationRow, RolloutRow, RunRow
 
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
@@ -108,18 +108,13 @@ class Runs:
         with self.db.write() as session:
             row = runs.get(session, run_id, lock=True)
             given = [(one, group) for group in step.groups for one in group.rollouts]
+            scored = _scored_items(session, ((one.completion, one) for one, _ in given))
             sampled = [(group.prompt, group.rubric, one.completion, one.item_id) for one, group in given]
             rollouts = [
-                {
-                    **one.model_dump(include={"item_id", "reward", "advantage", "tokens", "truncated", "logprob_sum"}),
-                    "null_reason": one.null_reason and one.null_reason[:MAX_REASON_CHARS],
-                    "prompt_id": place.prompt_id,
-                    "completion_id": place.completion_id,
-                    "rubric_id": place.rubric_id,
-                    "judge_id": row.judge_id if place.judge_id is None else place.judge_id,
-                    "verdicts": [] if one.item_id is not None else _plain(one.verdicts),
-                }
-                for (one, _), place in zip(given, self._join(session, row, sampled), strict=True)
+                one.model_dump(include={"advantage", "tokens", "truncated", "logprob_sum"})
+                | place
+                | _reward_columns(one, scored, row.judge_id)
+                for (one, _), place in zip(given, self._join(session, row, sampled, scored), strict=True)
             ]
             runs.write_step(session, row.id, step.step, {**step.metrics, "step": step.step}, rollouts)
             runs.report(session, row)
@@ -135,46 +130,27 @@ class Runs:
         with self.db.write() as session:
             row = runs.get(session, run_id, lock=True)
             given = [(one, group) for group in evaluation.groups for one in group.completions]
+            scored = _scored_items(session, ((one.completion, each) for one, _ in given for each in one.rewards))
             sampled = []
             for one, group in given:  # the rubric version of the training reward is the one of the run's rollouts
                 item_id = next((each.item_id for each in one.rewards if each.score == REWARD), None)
                 sampled.append((group.prompt, group.rubric, one.completion, item_id))
-            joined = self._join(session, row, sampled)
-            scored = _scored_items(
-                session, ((one.completion, each.item_id) for one, _ in given for each in one.rewards)
-            )
-            rewards = [
-                {
-                    **each.model_dump(include={"score", "reward", "item_id"}),
-                    "place": place,
-                    "null_reason": each.null_reason and each.null_reason[:MAX_REASON_CHARS],
-                    "judge_id": scored[each.item_id].judge_id
-                    if each.item_id is not None
-                    else row.judge_id
-                    if each.score == REWARD
-                    else None,
-                    "verdicts": [] if each.item_id is not None else _plain(each.verdicts),
-                }
-                for place, (one, _) in enumerate(given)
-                for each in one.rewards
-            ]
-            rows = [
-                {
-                    **one.model_dump(include={"greedy", "tokens", "truncated"}),
-                    "prompt_id": of.prompt_id,
-                    "completion_id": of.completion_id,
-                    "rubric_id": of.rubric_id,
-                }
-                for (one, _), of in zip(given, joined, strict=True)
-            ]
+            joined = zip(given, self._join(session, row, sampled, scored), strict=True)
             runs.write_evaluation(
                 session,
                 row.id,
                 name=evaluation.name,
                 step=evaluation.step,
                 line=dict(evaluation.line),
-                completions=rows,
-                rewards=rewards,
+                completions=[
+                    one.model_dump(include={"greedy", "tokens", "truncated"}) | place for (one, _), place in joined
+                ],
+                rewards=[
+                    {"place": place, "score": each.score}
+                    | _reward_columns(each, scored, row.judge_id if each.score == REWARD else None)
+                    for place, (one, _) in enumerate(given)
+                    for each in one.rewards
+                ],
             )
             runs.report(session, row)
             return _summaries(session, [row])[0]
@@ -204,8 +180,10 @@ class Runs:
         with self.db.read() as session:
             row = runs.get(session, run_id)
             rollouts, unscored = runs.rollout_counts(session, row.id)
-            first, last = first_and_last([one.reward for one in runs.steps(session, row.id, limit=MOST_ROWS)])
-            more = {"rollouts": rollouts, "unscored": unscored, "reward_first": first, "reward_last": last}
+            rewards = [one.reward for one in runs.steps(session, row.id, limit=MOST_ROWS)]
+            tenth = max(1, len(rewards) // 10)
+            ends = {"reward_first": mean_known(rewards[:tenth]), "reward_last": mean_known(rewards[-tenth:])}
+            more = {"rollouts": rollouts, "unscored": unscored, **ends}
             return _summaries(session, [row])[0].model_copy(update={**more, "config": row.config})
 
     @takes(RunFilters)
@@ -237,7 +215,8 @@ class Runs:
         """List the evaluations of a run and of its baselines, in the order in which they were recorded."""
         selection = query.model_dump() | {"limit": query.limit + 1}
         with self.db.read() as session:
-            return Page.cut(_evaluations(session, runs.get(session, run_id).id, **selection), query.limit)
+            rows = runs.evaluations(session, runs.get(session, run_id).id, **selection)
+            return Page.cut([_of(StoredEvaluation, row) for row in rows], query.limit)
 
     @takes(EvaluationCompletionFilters)
     def evaluation_completions(
@@ -254,11 +233,14 @@ class Runs:
         run = self.get(run_id)
         with self.db.read() as session:
             steps = [row.metrics for row in runs.steps(session, run.id, last=MOST_ROWS)]
-            evaluations, baselines = _comparable(_evaluations(session, run.id, limit=MOST_ROWS))
+            stored = runs.evaluations(session, run.id, limit=MOST_ROWS)
+            newest = max([one for one in stored if one.name == STEP] or stored, key=lambda one: one.id, default=None)
+            setup = newest.line.get("setup") if newest is not None else None
+            current = [one for one in stored if one.line.get("setup") == setup]  # other prompts have their own
+            evaluations = sorted((one for one in current if one.name == STEP), key=lambda one: one.step)
+            known = {one.name: one for one in (*current, *(one for one in stored if one.name in OTHER))}
+            baselines = [known[name] for name in BASELINES if name in known]
             lines, passport = [one.line for one in evaluations], _passport(session, run)
-            samples = _samples_of(session, run.id, evaluations, baselines)
-            if highest := _highest(session, run.id):
-                samples["highest"] = tuple(highest)
             return RunReport(
                 name=str(run.id),
                 status=run.status,
@@ -269,7 +251,8 @@ class Runs:
                 passport=passport if not isinstance(passport, str) else None,
                 passport_missing=passport if isinstance(passport, str) else "",
                 alarms=tuple(self._with_examples(session, run.id, one) for one in alarms(steps, lines)),
-                **samples,
+                highest=_highest(session, run.id),
+                **_samples_of(session, run.id, evaluations, baselines),
             )
 
     def _with_examples(self, session: Session, run_id: int, alarm: Alarm) -> Alarm:
@@ -282,27 +265,27 @@ class Runs:
             found = [(sign(asked[row.prompt_id], texts[row.completion_id]), row) for row in rows]
             known = [(value, row) for value, row in found if value is not None]
             rows = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
-        examples = (
-            Sample(
-                prompt=asked[row.prompt_id],
-                text=texts[row.completion_id].text,
-                where=f"step {row.step}, rollout {row.id}, completion {row.completion_id}",
-                scores={"training reward": row.reward},
-                truncated=row.truncated,
-                messages=texts[row.completion_id].messages,
+        examples = [
+            _sample(
+                row,
+                (texts, asked),
+                f"step {row.step}, rollout {row.id}, completion {row.completion_id}",
+                {"training reward": row.reward},
             )
             for row in rows[:EXAMPLES]
-        )
+        ]
         return alarm.model_copy(update={"examples": tuple(examples)})
 
     def _join(
-        self, session: Session, run: RunRow, sampled: Sequence[tuple[Prompt, Rubric, Completion, int | None]]
-    ) -> list[_Joined]:
-        """Return the rows of prompts, rubrics and completions of a run, with items of jobs; what is new is stored.
+        self,
+        session: Session,
+        run: RunRow,
+        sampled: Sequence[tuple[Prompt, Rubric, Completion, int | None]],
+        scored: Mapping[int, items.ScoredItem],
+    ) -> list[dict[str, int]]:
+        """Return the ids of prompt, completion and rubric of what a policy sampled; what is new is stored.
 
-        Raises:
-            NotFoundError: There is no such item.
-            InvalidError: An item has scored another completion.
+        Those of a completion that a job scored are its item's.
         """
         for rubric in {rubric.digest: rubric for _, rubric, *_ in sampled}.values():
             self._check_rubric(rubric)
@@ -315,31 +298,22 @@ class Runs:
                 row = authored(session, digest, prompt_id)
                 row = row or add_version(session, rubric, edit, name=f"rubric-{digest[:12]}").row
                 rubric_ids[prompt_id, digest] = row.id
-        scored = _scored_items(session, ((one, item_id) for _, _, one, item_id in sampled))
         new = [(prompt_ids[prompt.digest, None], one) for prompt, _, one, item_id in sampled if item_id is None]
         new_ids = iter(completions.add_many(session, new))
         joined = []
         for prompt, rubric, _, item_id in sampled:
             prompt_id = prompt_ids[prompt.digest, None]
             if item_id is None:
-                joined.append(_Joined(prompt_id, next(new_ids), rubric_ids[prompt_id, rubric.digest], None))
+                ids = next(new_ids), rubric_ids[prompt_id, rubric.digest]
             else:
-                item = scored[item_id]
-                joined.append(_Joined(prompt_id, item.completion_id, item.rubric_id, item.judge_id))
+                ids = scored[item_id].completion_id, scored[item_id].rubric_id
+            joined.append({"prompt_id": prompt_id, "completion_id": ids[0], "rubric_id": ids[1]})
         return joined
 
 
-class _Joined(NamedTuple):
-    """The rows of what a policy sampled; ``judge_id`` is that of the job's item, if a job has scored it."""
-
-    prompt_id: int
-    completion_id: int
-    rubric_id: int
-    judge_id: int | None
-
-
-def _scored_items(session: Session, scored: Iterable[tuple[Completion, int | None]]) -> Mapping[int, items.ScoredItem]:
-    given = [(one, item_id) for one, item_id in scored if item_id is not None]
+def _scored_items(session: Session, rewarded: Iterable[tuple[Completion, Rewarded]]) -> Mapping[int, items.ScoredItem]:
+    """Return the items of rewards, which have scored these completions."""
+    given = [(one, each.item_id) for one, each in rewarded if each.item_id is not None]
     found = items.scored(session, {item_id for _, item_id in given})
     for completion, item_id in given:
         if item_id not in found:
@@ -350,8 +324,18 @@ def _scored_items(session: Session, scored: Iterable[tuple[Completion, int | Non
     return found
 
 
-def _plain(verdicts: Iterable[Verdict]) -> list[Any]:
-    return [one.model_dump(mode="json", exclude_defaults=True) for one in verdicts]
+def _reward_columns(one: Rewarded, scored: Mapping[int, items.ScoredItem], judge_id: int | None) -> dict[str, Any]:
+    """Return the columns of a reward: a job's item has its verdicts and its judge, another one is by ``judge_id``."""
+    item = scored[one.item_id] if one.item_id is not None else None
+    judged_by = judge_id if item is None or item.judge_id is None else item.judge_id
+    own = one.verdicts if item is None else ()
+    return {
+        "reward": one.reward,
+        "null_reason": one.null_reason and one.null_reason[:MAX_REASON_CHARS],
+        "item_id": one.item_id,
+        "judge_id": judged_by,
+        "verdicts": [each.model_dump(mode="json", exclude_defaults=True) for each in own],
+    }
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -375,12 +359,6 @@ def _summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
     return found
 
 
-def first_and_last(rewards: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Return the mean reward of the first and of the last tenth of the steps."""
-    tenth = max(1, len(rewards) // 10)
-    return mean_known(rewards[:tenth]), mean_known(rewards[-tenth:])
-
-
 def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = True) -> list[StoredRollout]:
     by_item = for_items(session, [row.item_id for row in rows if verdicts and row.item_id is not None])
     found = []
@@ -388,10 +366,6 @@ def _rollouts(session: Session, rows: Sequence[RolloutRow], *, verdicts: bool = 
         known = (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()
         found.append(_of(StoredRollout, row, rubric=row.rubric.ref, verdicts=known))
     return found
-
-
-def _evaluations(session: Session, run_id: int, **paging: Any) -> list[StoredEvaluation]:
-    return [_of(StoredEvaluation, row) for row in runs.evaluations(session, run_id, **paging)]
 
 
 def _completions(
@@ -410,16 +384,6 @@ def _completions(
     return found
 
 
-def _comparable(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[StoredEvaluation]]:
-    """Return the evaluations by step, and the baselines, with the setup of the newest; other prompts have their own."""
-    newest = max([one for one in stored if one.name == STEP] or stored, key=lambda one: one.id, default=None)
-    current = [one for one in stored if newest is not None and one.line.get("setup") == newest.line.get("setup")]
-    steps = sorted((one for one in current if one.name == STEP), key=lambda one: one.step)
-    baselines = [one for one in current if one.name in BASELINES and one.name not in OTHER]
-    baselines += [one for one in stored if one.name in OTHER]
-    return steps, sorted(baselines, key=lambda one: BASELINES.index(one.name))
-
-
 def _passport(session: Session, run: StoredRun) -> Passport | str:
     """Return the passport of a run's judge, or why there is none: its name may mean another judge now."""
     row = judges.find(session, run.judge) if run.judge else None
@@ -436,64 +400,66 @@ def _passport(session: Session, run: StoredRun) -> Passport | str:
     return row.passport_value or f"judge {run.judge} has no passport"
 
 
-def _texts(session: Session, rows: Iterable[Any]) -> tuple[dict[int, Completion], dict[int, str]]:
-    """Return the completions of rows, and the texts of their prompts, by id."""
-    rows = list(rows)
+Texts = tuple[Mapping[int, Completion], Mapping[int, str]]
+"""Completions, and the texts of prompts, by id."""
+
+
+def _texts(session: Session, rows: Sequence[Any]) -> Texts:
+    """Return the completions of rows, and the texts of their prompts."""
     texts = {id_: one for id_, (_, one) in completions.many(session, {row.completion_id for row in rows}).items()}
-    asked = {id_: one.text for id_, one in prompts.many(session, {row.prompt_id for row in rows}).items()}
-    return texts, asked
+    return texts, {id_: one.text for id_, one in prompts.many(session, {row.prompt_id for row in rows}).items()}
 
 
-def _highest(session: Session, run_id: int) -> list[Sample]:
+def _sample(row: Any, texts: Texts, where: str, scores: Mapping[str, float | None], **more: Any) -> Sample:
+    """Return the completion of a row of rollouts or evaluations as it is read in a report."""
+    one, asked = texts[0][row.completion_id], texts[1][row.prompt_id]
+    shown = {"text": one.text, "messages": one.messages, "truncated": row.truncated}
+    return Sample(prompt=asked, where=where, scores=dict(scores), **shown, **more)
+
+
+def _highest(session: Session, run_id: int) -> tuple[Sample, ...]:
     """Return rollouts with the highest rewards, each text once, of as many prompts as there are."""
     rows = runs.best_rollouts(session, run_id, _LOOKED_AT)
-    texts, asked = _texts(session, rows)
-    unique = list({texts[row.completion_id].text: row for row in reversed(rows)}.values())[::-1]
+    texts = _texts(session, rows)
+    unique = list({texts[0][row.completion_id].text: row for row in reversed(rows)}.values())[::-1]
     distinct = of_several_prompts(unique, lambda row: row.prompt_id)
-    return [
-        Sample(
-            prompt=asked[row.prompt_id],
-            text=texts[row.completion_id].text,
-            where=f"step {row.step}, rubric {row.rubric.ref}",
-            scores={"training reward": row.reward},
-            truncated=row.truncated,
+    return tuple(
+        _sample(
+            row,
+            texts,
+            f"step {row.step}, rubric {row.rubric.ref}",
+            {"training reward": row.reward},
             verdicts=one.verdicts,
         )
         for row, one in zip(distinct, _rollouts(session, distinct), strict=True)
-    ]
+    )
 
 
 def _samples_of(
-    session: Session, run_id: int, evaluations: Sequence[StoredEvaluation], baselines: Sequence[StoredEvaluation]
+    session: Session, run_id: int, evaluations: Sequence[EvaluationRow], baselines: Sequence[EvaluationRow]
 ) -> dict[str, Any]:
     """Return the fields of a report with completions of evaluations to read, with their verdicts."""
     if not evaluations:
         return {}
-    gold = str(evaluations[-1].line["gold"])
     named = {one.name: one for one in baselines}
     samples: dict[str, list[Sample]] = {}
-    for evaluation in (named.get(BEFORE), *evaluations, named.get(EQUAL_COMPUTE[1])):
-        if evaluation is None:
-            continue
+    for evaluation in filter(None, (named.get(BEFORE), *evaluations, named.get(EQUAL_COMPUTE[1]))):
         column = column_of(evaluation.line)
         rows = runs.evaluation_completions(session, run_id, evaluation_id=evaluation.id, limit=MOST_ROWS)
-        texts, asked = _texts(session, rows)
+        texts = _texts(session, rows)
         samples[column] = [
-            Sample(
-                prompt=asked[row.prompt_id],
-                text=texts[row.completion_id].text,
-                where=f"{column}, {'greedy' if row.greedy else 'sampled'}, rubric {row.rubric}",
-                scores={one.score: one.reward for one in row.rewards},
-                truncated=row.truncated,
+            _sample(
+                row,
+                texts,
+                f"{column}, {'greedy' if row.greedy else 'sampled'}, rubric {row.rubric}",
+                {one.score: one.reward for one in row.rewards},
                 greedy=row.greedy,
                 evaluation_row=row.id,
-                messages=texts[row.completion_id].messages,
             )
             for row in _completions(session, rows, verdicts=False)
         ]
-    columns = [column_of(one.line) for one in evaluations]
-    after_start = [one for name in columns[1:] for one in samples[name]]
-    widest = [] if gold == REWARD else by_excess((REWARD, gold), after_start)
+    after_start = [one for evaluation in evaluations[1:] for one in samples[column_of(evaluation.line)]]
+    widest = above_gold(str(evaluations[-1].line["gold"]), after_start)
     by_prompt: dict[str, dict[str, Sample]] = {}
     for name, each in samples.items():
         for one in each:  # the greedy one, else the first
@@ -502,38 +468,30 @@ def _samples_of(
                 of_prompt[name] = one
     side_by_side = dict(list(by_prompt.items())[:SHOWN_PROMPTS])
     shown = [*widest, *(one for each in side_by_side.values() for one in each.values())]
-    read = runs.evaluation_completions(
-        session, run_id, ids=[one.evaluation_row for one in shown if one.evaluation_row is not None], limit=MOST_ROWS
-    )
-    verdicts = {
-        row.id: reward.verdicts
-        for row in _completions(session, read, verdicts=True)
-        for reward in row.rewards
-        if reward.score == REWARD
-    }
+    ids = [one.evaluation_row for one in shown if one.evaluation_row is not None]
+    read = _completions(session, runs.evaluation_completions(session, run_id, ids=ids, limit=MOST_ROWS), verdicts=True)
+    verdicts = {row.id: each.verdicts for row in read for each in row.rewards if each.score == REWARD}
 
     def judged(one: Sample) -> Sample:
         return one.model_copy(update={"verdicts": verdicts.get(one.evaluation_row or 0, ())})
 
     return {
-        "highest": tuple(by_excess((REWARD,), [one for name in columns for one in samples[name]])),
         "widest": tuple(map(judged, widest)),
         "columns": tuple(samples),
         "samples": {prompt: {name: judged(one) for name, one in each.items()} for prompt, each in side_by_side.items()},
     }
 
 
-def by_excess(names: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
-    """Return samples with the largest first score, or the largest excess of it over the second; each text once."""
-
-    def size(one: Sample) -> float | None:
-        first, *others = (one.scores.get(name) for name in names)
-        return None if first is None or None in others else first - sum(value or 0.0 for value in others)
-
-    sized = [(value, one) for one in samples if (value := size(one)) is not None]
-    ranked = sorted(sized, key=lambda pair: -pair[0])
-    unique = {one.text: one for value, one in reversed(ranked) if len(names) == 1 or value > 0}
-    return of_several_prompts(list(unique.values())[::-1], lambda one: one.prompt)
+def above_gold(gold: str, samples: Iterable[Sample]) -> list[Sample]:
+    """Return the samples whose training reward is furthest above the score ``gold``, each text once."""
+    sized: list[tuple[float, Sample]] = []
+    for one in samples:
+        reward, value = one.scores.get(REWARD), one.scores.get(gold)
+        if reward is not None and value is not None and reward > value:
+            sized.append((reward - value, one))
+    unique = {one.text: one for _, one in sorted(sized, key=lambda pair: pair[0])}  # the last of a text is kept
+    ranked = sorted(unique.values(), key=lambda one: (one.scores[gold] or 0.0) - (one.scores[REWARD] or 0.0))
+    return of_several_prompts(ranked, lambda one: one.prompt)
 
 
 def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> list[T]:

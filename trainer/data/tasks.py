@@ -19,7 +19,7 @@ from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.record import Record
 from rubricsvc.services.database import open_database
-from rubricsvc.services.run_inputs import RunInputs
+from rubricsvc.services.rubrics import stored_records
 from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig
 from workers import checks
 
@@ -218,8 +218,8 @@ def find_tasks(config: RunConfig, progress: Progress) -> RunTasks:
         if source.path is not None:
             records, origin = list(load(source.path, source.format)), str(source.path)
         else:
-            with open_database() as db:
-                records, origin = RunInputs(db).records(source.store), ", ".join(source.store)
+            with open_database() as db, db.read() as session:
+                records, origin = list(stored_records(session, source.store)), ", ".join(source.store)
         tasks = tasks_of(records)
         if not tasks:
             path = f"{table}.{source.given[0]}"

@@ -47,5 +47,5 @@ def test_runs_compare_pairs_held_out_prompts_and_refuses_other_judges(
     assert other["scores"][1]["result"] == "not_comparable"
 
     shown = cli("runs", "compare", 1, 5)
-    assert shown.code == 0 and "eval.samples" in shown.out and "B has no evaluation" in shown.err
+    assert shown.code == 0 and "eval.samples" in shown.out and "B has no evaluation" in shown.out
     assert (cli("runs", "compare", 1, 99).code, cli("runs", "compare", 1, tmp_path).code) == (3, 3)

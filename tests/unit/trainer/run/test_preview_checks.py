@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.schemas.runs import PreflightCheck
 from rubricsvc.stats.preflight import Preview
-from trainer.preflight import preview_checks
+from trainer.preflight import PreflightCheck, preview_checks
 
 
 def seen(**fields: Any) -> Preview:

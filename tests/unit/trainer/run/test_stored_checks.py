@@ -12,11 +12,10 @@ from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.schemas.runs import PreflightCheck
 from rubricsvc.services.run_inputs import JudgeOnRecord
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
-from trainer.preflight import Preflight
+from trainer.preflight import Preflight, PreflightCheck
 from trainer.run import AuditStatus, Run, RunJudge, RunTasks
 
 CHECK = PreflightCheck(name="signal", value="v", limit="l", passed=True)
