@@ -39,7 +39,7 @@ from rubricsvc.store.session import Database
 from trainer import checkpoint, recording
 from trainer.config import TrainConfig
 from trainer.data.tasks import tasks_of
-from trainer.evaluation import LINES, completions_file
+from trainer.evaluation import LINES
 from trainer.loop import warm_up, warmed_up_model
 from trainer.policies.policy import Policy
 from trainer.rewards import CallableRewards
@@ -221,8 +221,7 @@ def read(folder: Path, condition: str, seed: int) -> TrainedRun:
     """Return a finished run."""
     texts = list(completions_by_step(folder / "run.db"))
     rates = {name: [fmean(map(bias.cue, step)) for step in texts] for name, bias in BIASES.items()}
-    lines = completions_file(folder / RUN, 0).read_text(encoding="utf-8").splitlines()
-    first = [*texts[0], *(json.loads(line)["text"] for line in lines)]
+    first = [*texts[0], *starting_completions(folder / "run.db")]
     start = {name: [bias.cue(text) for text in first] for name, bias in BIASES.items()}
     evaluations = sorted(recording.read(folder / RUN, LINES), key=lambda line: int(line["step"]))
     seconds = json.loads((folder / FINISHED).read_text(encoding="utf-8"))["seconds"]
@@ -237,6 +236,16 @@ def completions_by_step(path: Path) -> Iterator[list[str]]:
             rows = runs.rollouts(session, run.id, step=step, limit=10_000)
             texts = completions.many(session, {row.completion_id for row in rows})
             yield [texts[row.completion_id][1].text for row in rows]
+
+
+def starting_completions(path: Path) -> list[str]:
+    """Return the texts of the completions of the first evaluation of the only run in a database."""
+    with closing(Database(f"sqlite:///{path.resolve()}")) as db, db.read() as session:
+        (run,) = list(Runs(db).page())
+        first = next(one for one in Runs(db).evaluations(run.id) if one.step == 0)
+        rows = runs.evaluation_completions(session, run.id, evaluation_id=first.id, limit=10_000)
+        texts = completions.many(session, {row.completion_id for row in rows})
+        return [texts[row.completion_id][1].text for row in rows]
 
 
 if __name__ == "__main__":

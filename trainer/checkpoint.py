@@ -197,14 +197,23 @@ def save(
 
 @contextmanager
 def complete_folder(final: Path) -> Iterator[Path]:
-    """Name a folder to write, a ``state.json`` among its files, that gets the name ``final`` when it is on disk."""
+    """Name a folder to write, a ``state.json`` among its files, that gets the name ``final`` when it is on disk.
+
+    Its files get checksums, and may be read by those who may read ``state.json``.
+    """
     part = final.with_name(f".{final.name}.part")
     for unfinished in final.parent.glob(".step-*.part"):  # of a process that was killed
         shutil.rmtree(unfinished, ignore_errors=True)
     try:
         part.mkdir(parents=True)
         yield part
-        _seal(part)
+        files = sorted(path for path in part.rglob("*") if path.is_file())
+        for path in files:
+            shutil.copymode(part / "state.json", path)  # safetensors lets only their owner read weights
+        lines = [f"{_sha256(path)}  {path.relative_to(part).as_posix()}\n" for path in files]
+        (part / _SUMS).write_text("".join(lines), encoding="utf-8")
+        for path in (*files, part / _SUMS, *(path for path in part.rglob("*") if path.is_dir()), part):
+            sync(path)
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
         sync(final.parent)
@@ -237,9 +246,16 @@ def resume(config: TrainConfig | JudgeTrainConfig, optimizer: MasterAdamW, ident
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             damaged[step] = str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
             hint = hint or getattr(error, "hint", "")
-        else:
-            _set_aside(config.out, damaged, done)
-            return done
+            continue
+        for number, problem in damaged.items():
+            at = folder(config.out, number)
+            aside = at.with_name(f"damaged-{at.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            at.rename(aside)
+            log.warning("the checkpoint %s is damaged (%s); it is now %s", at, problem, aside.name)
+        if damaged:
+            log.warning("continuing from %s; steps %d to %d are repeated", saved, done + 1, max(damaged))
+        return done
     if damaged:
         problems = "; ".join(f"{folder(config.out, step)}: {problem}" for step, problem in damaged.items())
         hint = hint or "restore one from a copy, or choose another `out`"
@@ -268,29 +284,6 @@ def check_identity(saved: Path, before: Identity, now: Identity) -> None:
         hint = f"{hint}; a rubric of the store is named with its version as NAME@VERSION"
     path = "data" if changed[0] == "tasks" else changed[0]
     raise ConflictError(f"{saved} was saved with {', '.join(fields)}", hint=hint, path=path)
-
-
-def _set_aside(out: Path, damaged: Mapping[int, str], done: int) -> None:
-    """Rename damaged checkpoints and report what is used in their place."""
-    for step, problem in damaged.items():
-        at = folder(out, step)
-        aside = at.with_name(f"damaged-{at.name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        at.rename(aside)
-        log.warning("the checkpoint %s is damaged (%s); it is now %s", at, problem, aside.name)
-    if damaged:
-        log.warning("continuing from %s; steps %d to %d are repeated", folder(out, done), done + 1, max(damaged))
-
-
-def _seal(saved: Path) -> None:
-    """Write the checksums of all files of a checkpoint, readable by those who may, and wait until they are on disk."""
-    files = sorted(path for path in saved.rglob("*") if path.is_file())
-    for path in files:
-        shutil.copymode(saved / "state.json", path)  # safetensors lets only their owner read weights
-    lines = [f"{_sha256(path)}  {path.relative_to(saved).as_posix()}\n" for path in files]
-    (saved / _SUMS).write_text("".join(lines), encoding="utf-8")
-    for path in (*files, saved / _SUMS, *(path for path in saved.rglob("*") if path.is_dir()), saved):
-        sync(path)
 
 
 def _verify(saved: Path) -> None:

@@ -16,7 +16,6 @@ from statistics import fmean
 from threading import Event
 from typing import Any
 
-from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
@@ -58,14 +57,11 @@ TOOL_USE = "tool_use"
 """Share of completions that call a tool."""
 
 
-def _measured(key: str, name: str, **args: str) -> Criterion:
-    return Criterion(key=key, text=key, check=Check(name=name, args={**args}))
-
-
-_CALLS = Rubric(criteria=(_measured("valid_calls", "valid_calls"),))
+_CALLS = Rubric(criteria=(Criterion(key="valid_calls", text="valid_calls", check=Check(name="valid_calls")),))
 _CITATIONS = Rubric(
     criteria=tuple(
-        _measured(f"citation_{measure}", "cites_pages", measure=measure) for measure in ("recall", "precision")
+        Criterion(key=f"citation_{one}", text=one, check=Check(name="cites_pages", args={"measure": one}))
+        for one in ("recall", "precision")
     )
 )
 
@@ -117,11 +113,6 @@ class EvalCompletion:
     greedy: bool
     scored: dict[str, ScoredRollout] = field(default_factory=dict)
 
-    @property
-    def rewards(self) -> dict[str, float | None]:
-        """The rewards by score, None where unscored."""
-        return {score: result.reward.value for score, result in self.scored.items()}
-
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
@@ -129,12 +120,6 @@ class Evaluated:
 
     line: Metrics
     completions: list[EvalCompletion]
-
-    @property
-    def gold(self) -> float | None:
-        """The mean by the gold score."""
-        value: float | None = self.line["scores"][self.line["gold"]]["mean"]["value"]
-        return value
 
 
 def setup_of(settings: EvalConfig, config: TrainConfig, tasks: Sequence[Task]) -> str:
@@ -213,7 +198,8 @@ class Evaluator:
         if best_of > 1:
             self._score(REWARD, completions)
             # the best of so many neighbours by the training reward; of equal ones the first, of unscored ones too
-            known = [-math.inf if (value := one.rewards[REWARD]) is None else value for one in completions]
+            rewards = [one.scored[REWARD].reward.value for one in completions]
+            known = [-math.inf if value is None else value for value in rewards]
             firsts = range(0, len(completions), best_of)
             completions = [completions[max(range(at, at + best_of), key=known.__getitem__)] for at in firsts]
         elif self.settings.greedy:
@@ -295,7 +281,7 @@ class Evaluator:
             samples: list[list[float | None]] = [[] for _ in self.tasks]
             greedy: list[float | None] = []
             for one in completions:
-                (greedy if one.greedy else samples[one.prompt]).append(one.rewards[score])
+                (greedy if one.greedy else samples[one.prompt]).append(one.scored[score].reward.value)
             decoded = greedy or None
             before = start.get(score)
             found = policy_scores(samples, decoded, before)
@@ -336,96 +322,31 @@ def _plain(value: Estimate | float) -> Any:
     return plain if value.null_reason else {name: plain[name] for name in ("value", "low", "high")}
 
 
-def write_completions(path: Path, evaluator: Evaluator, completions: Sequence[EvalCompletion]) -> None:
-    """Write a line for each completion of an evaluation."""
-
-    def lines() -> Iterator[dict[str, Any]]:
-        for one in completions:
-            task = evaluator.tasks[one.prompt]
-            yield {
-                "prompt": _name(task),
-                "prompt_digest": task.prompt.digest,
-                "prompt_text": task.prompt.text,
-                "rubric_digest": task.rubric.digest,
-                "greedy": one.greedy,
-                "text": one.completion.text,
-                "truncated": one.completion.sampling["truncated"],
-                "tokens": one.tokens,
-                "sampling": one.completion.sampling,
-                "messages": [message.model_dump(mode="json") for message in one.completion.messages],
-                "rewards": one.rewards,
-            }
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, "".join(f"{strict_json.dump(line)}\n" for line in lines()))
-
-
 def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> RunEvaluation:
-    """Return an evaluation as it is recorded."""
-    completions = [
-        (
-            one.prompt,
-            EvaluationCompletion(
-                completion=one.completion,
-                greedy=one.greedy,
-                tokens=one.tokens,
-                truncated=bool(one.completion.sampling["truncated"]),
-                rewards=tuple(_reward(score, result) for score, result in one.scored.items()),
-            ),
-        )
-        for one in evaluated.completions
-    ]
-    return _record(evaluator.tasks, evaluated.line, completions, name)
-
-
-def record_of_file(evaluator: Evaluator, line: Metrics, path: Path, name: str = STEP) -> RunEvaluation:
-    """Return an evaluation as it is recorded, from its line and the file of its completions, without verdicts."""
-    tasks = enumerate(evaluator.tasks)
-    places = {(_name(task), task.prompt.digest, task.rubric.digest): place for place, task in tasks}
-    completions = []
-    for text in path.read_bytes().splitlines() if path.is_file() else ():
-        row = json.loads(text)
-        sampled = {
-            "text": row["text"],
-            "messages": row.get("messages", ()),
-            "policy": line["policy"],
-            "step": line["step"],
-            "sampling": row.get("sampling", {"truncated": row["truncated"]}),
-        }
-        one = EvaluationCompletion(
-            completion=Completion.model_validate(sampled),
-            rewards=tuple(
-                EvaluationReward(score=score, reward=reward, null_reason=None if reward is not None else "not known")
-                for score, reward in row["rewards"].items()
-            ),
-            **{key: row[key] for key in ("greedy", "tokens", "truncated")},
-        )
-        completions.append((places[row["prompt"], row["prompt_digest"], row["rubric_digest"]], one))
-    return _record(evaluator.tasks, line, completions, name)
-
-
-def _record(
-    tasks: Sequence[Task], line: Mapping[str, Any], completions: Sequence[tuple[int, EvaluationCompletion]], name: str
-) -> RunEvaluation:
-    groups = tuple(
-        EvaluationGroup(
-            prompt=tasks[place].prompt, rubric=tasks[place].rubric, completions=tuple(one for _, one in found)
-        )
-        for place, found in groupby(completions, key=lambda pair: pair[0])
+    """Return an evaluation as it is recorded, with its completions."""
+    groups: dict[int, list[EvaluationCompletion]] = defaultdict(list)
+    for one in evaluated.completions:
+        rewards = []
+        for score, result in one.scored.items():
+            value, item_id = result.reward.value, result.item_id
+            reason = None if value is not None else storable(result.reward.null_reason or "no reason given")
+            verdicts = result.verdicts if item_id is None else ()
+            rewards.append(
+                EvaluationReward(score=score, reward=value, null_reason=reason, item_id=item_id, verdicts=verdicts)
+            )
+        truncated = bool(one.completion.sampling["truncated"])
+        fields: dict[str, Any] = {"greedy": one.greedy, "tokens": one.tokens, "truncated": truncated}
+        groups[one.prompt].append(EvaluationCompletion(completion=one.completion, rewards=tuple(rewards), **fields))
+    tasks, line = evaluator.tasks, evaluated.line if name == STEP else {**evaluated.line, "baseline": name}
+    return RunEvaluation(
+        name=name,
+        step=line["step"],
+        line=dict(line),
+        groups=tuple(
+            EvaluationGroup(prompt=tasks[place].prompt, rubric=tasks[place].rubric, completions=tuple(some))
+            for place, some in groups.items()
+        ),
     )
-    named = line if name == STEP else {**line, "baseline": name}
-    return RunEvaluation(name=name, step=line["step"], line=dict(named), groups=groups)
-
-
-def _name(task: Task) -> str:
-    return task.name or task.prompt.digest[:12]
-
-
-def _reward(score: str, result: ScoredRollout) -> EvaluationReward:
-    value = result.reward.value
-    reason = None if value is not None else storable(result.reward.null_reason or "no reason given")
-    verdicts = () if result.item_id is not None else result.verdicts
-    return EvaluationReward(score=score, reward=value, null_reason=reason, item_id=result.item_id, verdicts=verdicts)
 
 
 LINES = "eval.jsonl"
@@ -467,15 +388,8 @@ class Evaluation:
         """
         self._history = History(self._out, done, LINES)
         check_setup(self._out, self.lines, self.evaluator.setup)
-        if self._recorder is None or self._out is None or self._name != STEP or not self.lines:
-            return
-        known = self._recorder.recorded_evaluations()
-        if known is None:
-            return
-        for line in self.lines:
-            if (STEP, line["step"], line["setup"]) not in known:
-                path = completions_file(self._out, line["step"])
-                self._recorder.evaluation(record_of_file(self.evaluator, line, path))
+        if self._recorder is not None and self._name == STEP:
+            self._recorder.complete(self.lines)
 
     def run(self, policy: Policy, step: int, name: str) -> Metrics | None:
         """Evaluate ``policy`` after ``step`` steps if that is due and was not done; return the line."""
@@ -483,31 +397,38 @@ class Evaluation:
         if not due or any(line["step"] == step for line in self.lines):
             return None
         first = next((line for line in self.lines if line["step"] == 0), None)
-        start = prompt_table(first) if first else None
-        evaluated = self.evaluator.evaluate(policy, step, name=name, start=start)
-        evaluated.line["best"] = self._save_if_best(policy, step, evaluated)
+        evaluated = self.evaluator.evaluate(policy, step, name=name, start=prompt_table(first) if first else None)
+        evaluated.line["best"] = self._save_if_best(policy, step, evaluated.line)
         if self._out is not None:
-            write_completions(completions_file(self._out, step), self.evaluator, evaluated.completions)
             tasks = [self.evaluator.tasks[one.prompt] for one in evaluated.completions]
             log_leaks(self._out, tasks, [one.completion for one in evaluated.completions])
         if self._recorder is not None and (self._name == STEP or step == self._steps):
             # before the line: a killed run repeats what has no line
-            self._recorder.evaluation(record_of(self.evaluator, evaluated, self._name))
+            self._recorder.send(record_of(self.evaluator, evaluated, self._name))
         return self._history.add(evaluated.line)
 
-    def _save_if_best(self, policy: Policy, step: int, evaluated: Evaluated) -> bool:
-        """Save the policy if its gold score is above those before; return whether it is."""
+    def _save_if_best(self, policy: Policy, step: int, line: Metrics) -> bool:
+        """Save the policy if its gold score is above those before; return whether it is.
+
+        The one saved before is deleted once this one is complete and on disk.
+        """
         name = self.evaluator.settings.gold_name
         saved = saved_best(self._out) if self._out is not None else None
         repeated = saved is not None and saved["step"] == step  # of a run that ended before the line was written
-        known = [line["scores"][name]["mean"]["value"] for line in self.lines]
+        known = [one["scores"][name]["mean"]["value"] for one in self.lines]
         known += [saved["value"]] if saved is not None and not repeated else []
-        gold = evaluated.gold
+        estimate = line["scores"][name]["mean"]
+        gold = estimate["value"]
         if gold is None or any(value is not None and value >= gold for value in known):
             return False
         if step and self._out is not None and not (repeated and saved is not None and saved["value"] == gold):
-            estimate = evaluated.line["scores"][name]["mean"]
-            save_best(self._out, step, policy, {"step": step, "gold": name, **estimate})
+            final = self._out / "best" / f"step-{step:06d}"
+            with checkpoint.complete_folder(final) as part:
+                policy.save(part / "model")
+                state = {"step": step, "gold": name, **estimate}
+                (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+            for other in set(final.parent.glob("step-*")) - {final}:
+                shutil.rmtree(other, ignore_errors=True)
         return True
 
 
@@ -521,22 +442,6 @@ def check_setup(out: Path | None, lines: Iterable[Metrics], setup: str) -> None:
         )
 
 
-def completions_file(out: Path, step: int) -> Path:
-    """Return the path of the completions of a run's evaluation."""
-    return out / "eval" / f"step-{step:06d}.jsonl"
-
-
-def save_best(out: Path, step: int, policy: Policy, state: dict[str, Any]) -> None:
-    """Save the policy in ``out/best``; the one before is deleted once this one is complete and on disk."""
-    final = out / "best" / f"step-{step:06d}"
-    with checkpoint.complete_folder(final) as part:
-        policy.save(part / "model")
-        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
-    for other in final.parent.glob("step-*"):
-        if other != final:
-            shutil.rmtree(other, ignore_errors=True)
-
-
 def saved_best(out: Path) -> dict[str, Any] | None:
     """Return the record of the best checkpoint, with its ``folder``; None without one."""
     found = [
@@ -546,58 +451,44 @@ def saved_best(out: Path) -> dict[str, Any] | None:
     return max(found, key=lambda state: float(state["value"]), default=None)
 
 
-def without_tools(policy: Policy) -> Policy:
-    """Return a policy without its tools."""
-    changed = copy(policy)
-    changed.acting = None
-    return changed
-
-
-def with_empty_results(policy: Policy) -> Policy:
-    """Return a policy whose tools find nothing."""
-    changed, acting = copy(policy), _acting(policy)
-    changed.acting = Acting(EmptyResults(acting.environment), acting.limits, acting.max_tokens)
-    return changed
-
-
 class Script(Policy):
     """A script of `research` in the place of a policy, whose tokenizer it uses."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, acting: Acting) -> None:
         """Raise an InvalidError unless the policy acts in `research`."""
-        super().__init__(policy.model, policy.tokenizer, NAME, _acting(policy))
-        environment = _acting(policy).own_environment
-        if not isinstance(environment, Research):
+        super().__init__(policy.model, policy.tokenizer, NAME, acting)
+        if not isinstance(acting.own_environment, Research):
             raise InvalidError("the script is one of `research`", hint="remove it", path="eval.baselines")
-        self._environment = environment
+        self._environment, self._limits = acting.own_environment, acting.limits
 
     def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
         """Return its completion of each prompt, ``group_size`` times; it has no chance."""
         completions: list[Completion] = []
         for prompt in prompts:
-            found = demonstrate(self._environment, prompt, _acting(self).limits, informed=False)
+            found = demonstrate(self._environment, prompt, self._limits, informed=False)
             completion = found or Completion(text="", policy=NAME)
             whole = {"sampling": {**completion.sampling, "truncated": False}}
             completions += [completion.model_copy(update=whole)] * group_size
         return rollouts_of(prompts, completions, self)
 
 
-TOOL_BASELINES: Mapping[str, Callable[[Policy], Policy]] = dict(
-    zip(OF_TOOLS, (without_tools, with_empty_results, Script), strict=True)
-)
-"""What makes a baseline of the trained policy, by name."""
-
-
-def _acting(policy: Policy) -> Acting:
-    if policy.acting is None:
+def with_other_tools(policy: Policy, baseline: str) -> Policy:
+    """Return a trained policy without its tools, with tools that find nothing, or a script in its place."""
+    if (acting := policy.acting) is None:
         raise InvalidError("the run has no environment", hint="remove the baseline", path="eval.baselines")
-    return policy.acting
+    if baseline == SCRIPT:
+        return Script(policy, acting)
+    changed = copy(policy)
+    empty = Acting(EmptyResults(acting.environment), acting.limits, acting.max_tokens)
+    changed.acting = None if baseline == WITHOUT_TOOLS else empty
+    return changed
 
 
 FOLDER = "baselines"
 FILE = "evaluations.jsonl"
 _TRAINED = "best-of-n-supervised"
 START, BEST_OF_N, SUPERVISED = EQUAL_COMPUTE
+WITHOUT_TOOLS, _, SCRIPT = OF_TOOLS
 OTHER_START, OTHER_TRAINED = OTHER
 
 
@@ -620,9 +511,9 @@ def names_of_baselines(config: TrainConfig) -> list[str]:
         return []
     if not isinstance(config.eval.baselines, bool):
         return [name for name in BASELINES if name in config.eval.baselines]
-    tools = TOOL_BASELINES if config.environment is not None else ()
+    tools = OF_TOOLS if config.environment is not None else ()
     script = config.environment is not None and config.environment.name == "research"
-    chosen = {*EQUAL_COMPUTE, *tools, *(OTHER if config.eval.other else ())} - (set() if script else {"script"})
+    chosen = {*EQUAL_COMPUTE, *tools, *(OTHER if config.eval.other else ())} - (set() if script else {SCRIPT})
     return [name for name in BASELINES if name in chosen]
 
 
@@ -661,9 +552,8 @@ class _Baselines:
         """Evaluate a policy, and compare it with an earlier baseline ``start``."""
         before = prompt_table(self.lines[start]) if start else None
         found = evaluator.evaluate(policy, step, best_of=best_of, start=before)
-        write_completions(self.folder / f"{name}.jsonl", evaluator, found.completions)
         if self.recorder is not None:
-            self.recorder.evaluation(record_of(evaluator, found, name))
+            self.recorder.send(record_of(evaluator, found, name))
         self.add(name, found.line)
 
 
@@ -704,7 +594,8 @@ def run_baselines(
     if config.out is None:
         raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")
     found, (load_start, load_trained) = _Baselines(config.out, evaluator, recorder), policies
-    _record_kept(found, evaluator, other)
+    if recorder is not None:
+        recorder.complete([{**line, "baseline": name} for name, line in found.lines.items()])
     missing = missing_baselines(config, list(found.lines.values()))
     try:
         if START not in found.lines:  # the others are compared with it
@@ -713,14 +604,14 @@ def run_baselines(
                 found.evaluate(START, load_start(), evaluator)
             else:
                 if recorder is not None:
-                    path = completions_file(found.out, 0)
-                    recorder.evaluation(record_of_file(evaluator, known[0], path, START))
+                    line = {**known[0], "baseline": START}
+                    recorder.send(RunEvaluation(name=START, step=0, line=line))
                 found.add(START, known[0])
         if BEST_OF_N in missing:
             best_of = config.sampling.group_size
             found.evaluate(BEST_OF_N, load_start(), evaluator, best_of=best_of, start=START)
         for name in [name for name in missing if name in OF_TOOLS]:
-            policy = TOOL_BASELINES[name](load_trained())
+            policy = with_other_tools(load_trained(), name)
             found.evaluate(name, policy, evaluator, step=config.steps, start=START)
         if other is not None and OTHER_TRAINED in missing:
             for name, load, step in ((OTHER_START, load_start, 0), (OTHER_TRAINED, load_trained, config.steps)):
@@ -744,20 +635,3 @@ def run_baselines(
             return None
         found.add(SUPERVISED, history.evaluations[-1])
     return read_baselines(config.out)
-
-
-def _record_kept(found: _Baselines, evaluator: Evaluator, other: OtherPrompts | None) -> None:
-    """Record the baselines that were evaluated, and are not on record."""
-    recorder = found.recorder
-    known = recorder.recorded_evaluations() if recorder is not None and found.lines else None
-    if recorder is None or known is None:
-        return
-    for name, line in found.lines.items():
-        of_evaluator = other.evaluator if other is not None and name in OTHER else evaluator
-        if (name, line["step"], line["setup"]) not in known and line["setup"] == of_evaluator.setup:
-            path = found.folder / f"{name}.jsonl"
-            if name == SUPERVISED:
-                path = completions_file(found.folder / _TRAINED, line["step"])
-            elif name == START and not path.is_file():
-                path = completions_file(found.out, 0)
-            recorder.evaluation(record_of_file(of_evaluator, line, path, name))

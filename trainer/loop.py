@@ -34,7 +34,7 @@ from torch import Tensor
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
-from rubricsvc.schemas.runs import RolloutGroup
+from rubricsvc.schemas.runs import RolloutGroup, RunStep
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import monitor_alarms
 from trainer import checkpoint, metrics
@@ -185,7 +185,7 @@ def train(
                         log.warning("step %d: %s", done, alarm.text)
                 tracking.step(line)
                 if recorder is not None:
-                    recorder.step(line, groups)
+                    recorder.send(RunStep(step=done, metrics=line, groups=groups))
                 if config.checkpoint_every and done % config.checkpoint_every == 0:
                     _save(state, done, identity)
                     saved = done
@@ -289,8 +289,7 @@ def _step(
         logprob_sums=updated.logprob_sums_B.tolist(),
     )
     return {
-        **metrics.reward_metrics(batch.rewards_GM, state.std_floor),
-        **metrics.domain_metrics(batch.tasks, batch.rewards_GM),
+        **metrics.reward_metrics(batch.rewards_GM, state.std_floor, batch.tasks),
         **metrics.rollout_metrics(batch.rollouts),
         **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
         **monitor_metrics(
@@ -362,17 +361,22 @@ WARM_UP_FOLDER = "demonstrations"
 
 
 def warmed_up_model(config: TrainConfig) -> Path:
-    """Return the folder of the model after the warm-up."""
-    folder, settings = _warm_up_of(config)
-    return checkpoint.folder(folder, settings.steps) / "model"
+    """Return the folder of the model after the warm-up.
+
+    Raises:
+        InvalidError: The run has no demonstrations, or no folder.
+    """
+    if config.out is None or config.demonstrations is None:
+        raise InvalidError("a warm-up needs demonstrations, and the folder of the run", hint="set both", path="out")
+    return checkpoint.folder(config.out / WARM_UP_FOLDER, config.demonstrations.steps) / "model"
 
 
 def is_warmed_up(config: TrainConfig) -> bool:
     """Return whether the warm-up of a run is done, or it has none."""
     if config.demonstrations is None:
         return True
-    folder, settings = _warm_up_of(config)
-    return checkpoint.is_finished(folder, settings.steps)
+    folder = warmed_up_model(config).parents[2]
+    return checkpoint.is_finished(folder, config.demonstrations.steps)
 
 
 def warm_up(
@@ -390,7 +394,7 @@ def warm_up(
     run's reward is learned by its likelihood (`trainer.algorithms.supervised`), so that those which the rubric gives
     little are not learned where there are better ones. ``load`` returns the untouched policy.
     """
-    folder, settings = _warm_up_of(config)
+    folder, settings = warmed_up_model(config).parents[2], config.demonstrations or DemonstrationsConfig()
     most = max(2, *(len(task.demonstrations) for task in tasks))  # a group has at least two
     group_size = min(most, config.sampling.group_size)
     off = dict.fromkeys(("demonstrations", "prompts", "control", "evolve", "eval"))
@@ -404,12 +408,6 @@ def warm_up(
     }
     changed, resume = config.model_copy(update=off | changes), checkpoint.has_run(folder)
     return not train(load(), tasks, rewards, changed, on_step=on_step, stop=stop, resume=resume).stopped
-
-
-def _warm_up_of(config: TrainConfig) -> tuple[Path, DemonstrationsConfig]:
-    if config.out is None or config.demonstrations is None:
-        raise InvalidError("a warm-up needs demonstrations, and the folder of the run", hint="set both", path="out")
-    return config.out / WARM_UP_FOLDER, config.demonstrations
 
 
 @dataclass(frozen=True)
@@ -427,10 +425,10 @@ class ScoredBatch:
         """The task of each completion."""
         return [self.tasks[prompt] for prompt in self.rollouts.prompt_of_B.tolist()]
 
-    def groups(self, *, signal: bool) -> list[int]:
-        """Return the groups whose rewards deviate, or those that teach nothing."""
-        _, std_G1 = grpo.group_statistics(self.rewards_GM)
-        return ((std_G1.squeeze(-1) > 0) == signal).nonzero().flatten().tolist()
+    @property
+    def has_signal(self) -> list[bool]:
+        """Whether the rewards of each group [G] deviate; a group without a signal teaches nothing."""
+        return (grpo.group_statistics(self.rewards_GM)[1].squeeze(-1) > 0).tolist()
 
     def select(self, groups: Sequence[int]) -> ScoredBatch:
         """Return some of the groups."""
@@ -455,12 +453,12 @@ def with_signal(batch: ScoredBatch, sample: Sample, max_rounds: int) -> tuple[Sc
     """Return the batch with as many groups as before, and how many were sampled and kept beside the first ones."""
     used, sampled, kept, rounds = list(batch.tasks), 0, 0, 0
     for number in range(1, max_rounds + 1):
-        without = batch.groups(signal=False)
+        without = [group for group, signal in enumerate(batch.has_signal) if not signal]
         fresh = sample(number, used, len(without)) if without else None
         if fresh is None:
             break
         rounds, sampled, used = number, sampled + len(fresh.tasks), used + fresh.tasks
-        better = fresh.groups(signal=True)
+        better = [group for group, signal in enumerate(fresh.has_signal) if signal]
         kept += len(better)
         if better:
             left = sorted({*range(len(batch.tasks))} - set(without[: len(better)]))
@@ -523,7 +521,9 @@ def update(
         learned_N = (~rewards_GM.isnan()).flatten().nonzero().flatten()
     else:
         learned_N = supervised.best_rows(rewards_GM)
-    rows_N = by_length(rollouts, learned_N.to(state.policy.device))
+    learned_N, tokens_B = learned_N.to(state.policy.device), rollouts.mask_BT.sum(-1)
+    # those of a prompt together, by length: micro-batches of them have the least padding
+    rows_N = learned_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[learned_N].argsort(stable=True)]
     advantages_B = grpo.advantages(rewards_GM, state.std_floor, pool_of_G).flatten().float().to(state.policy.device)
     micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
     tokens = int(rollouts.lengths[rows_N].sum())
@@ -567,12 +567,5 @@ def update(
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
         sums["grad_norm"] += state.optimizer.step(lr)
-    update_metrics = metrics.update_metrics(sums, tokens, optim) | metrics.server_metrics(gaps)
-    update_metrics |= {"learning_rate": lr}
+    update_metrics = metrics.update_metrics(sums, tokens, optim, gaps) | {"learning_rate": lr}
     return Update(update_metrics, advantages_B, logprob_sums_B)
-
-
-def by_length(rollouts: Rollouts, rows_N: Tensor) -> Tensor:
-    """Return the rows with those of a prompt together, by length: micro-batches of them have the least padding."""
-    tokens_B = rollouts.mask_BT.sum(-1)
-    return rows_N[(rollouts.prompt_of_B * (tokens_B.max() + 1) + tokens_B)[rows_N].argsort(stable=True)]

@@ -95,14 +95,17 @@ def rollout_metrics(rollouts: Rollouts) -> Metrics:
     }
 
 
-def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:
-    """Return statistics of the rewards [G, M], NaN where there is none.
+def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0, tasks: Sequence[Task] = ()) -> Metrics:
+    """Return statistics of the rewards [G, M], NaN where there is none, and the mean of each domain of ``tasks`` [G].
 
     ``reward_std`` is the mean over groups of the deviation within. A group of fewer than two has none, and counts
     in ``frac_reward_zero_std``, the share of groups without a signal. ``frac_reward_std_floored`` is the share of
     groups with a deviation above 0 and below the floor.
     """
     _, std_G1 = grpo.group_statistics(rewards_GM)
+    domains: defaultdict[str, list[int]] = defaultdict(list)
+    for at, task in enumerate(tasks):
+        domains[task.domain].append(at)
     enough_G = (~rewards_GM.isnan()).sum(-1) >= 2
     return {
         "reward": float(rewards_GM.nanmean()),
@@ -110,14 +113,8 @@ def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:
         "frac_reward_zero_std": float((std_G1 == 0).float().mean()),
         "frac_reward_std_floored": float(((std_G1 > 0) & (std_G1 < std_floor)).float().mean()),
         "unscored_fraction": float(rewards_GM.isnan().float().mean()),
+        **{f"reward/{name}": float(rewards_GM[at].nanmean()) for name, at in sorted(domains.items()) if name},
     }
-
-
-def domain_metrics(tasks: Sequence[Task], rewards_GM: Tensor) -> Metrics:
-    """Return the mean reward of each domain in a mixture; ``tasks`` [G] are those of the groups."""
-    domains = sorted({task.domain for task in tasks} - {""})
-    groups = {domain: [at for at, task in enumerate(tasks) if task.domain == domain] for domain in domains}
-    return {f"reward/{domain}": float(rewards_GM[at].nanmean()) for domain, at in groups.items()}
 
 
 def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metrics:
@@ -144,8 +141,11 @@ def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metr
     return metrics
 
 
-def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -> Metrics:
-    """Return means over the batch's updates; ``entropy``, ``clip_ratio`` and both ``kl`` are means over tokens."""
+def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig, gaps: Sequence[Tensor] = ()) -> Metrics:
+    """Return means over the batch's updates; ``entropy``, ``clip_ratio`` and both ``kl`` are means over tokens.
+
+    ``gaps`` are the policy's log-probabilities of the tokens less those of the server that sampled them, if one did.
+    """
     updates, positions = optim.updates_per_batch, max(1, tokens)
     metrics = {
         "loss": sums["loss"] / updates,
@@ -155,19 +155,12 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -
     }
     if "kl_start" in sums:
         metrics["kl/start"] = sums["kl_start"] / positions
-    return metrics | ({"kl": sums["kl"] / positions / updates} if optim.kl_beta else {})
-
-
-def server_metrics(gaps: Sequence[Tensor]) -> Metrics:
-    """Return how far a server's log-probabilities were from the policy's; empty where the policy sampled itself.
-
-    ``gaps`` are the policy's less the server's, of the tokens that were sampled.
-    """
+    metrics |= {"kl": sums["kl"] / positions / updates} if optim.kl_beta else {}
     if not gaps:
-        return {}
+        return metrics
     gap_N = torch.cat(list(gaps))
     ratio_N = gap_N.exp()
-    return {
+    return metrics | {
         "sampling/sampling_logp_difference/mean": float(gap_N.abs().mean()),
         "sampling/sampling_logp_difference/max": float(gap_N.abs().max()),
         "sampling/importance_sampling_ratio/min": float(ratio_N.min()),

@@ -21,13 +21,13 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
@@ -42,7 +42,6 @@ from rubricsvc.schemas.runs import (
     RunEvaluation,
     RunHeartbeat,
     RunStep,
-    StoredRun,
 )
 
 if TYPE_CHECKING:
@@ -80,18 +79,20 @@ class Undelivered:
                 file.truncate(before)
                 raise
 
-    def first(self) -> Report | None:
-        """Return the oldest event; None if there is none that is whole."""
-        line = self._first_line()
-        return _parsed(line) if line else None
-
-    def pop(self) -> None:
-        """Remove the oldest event."""
-        with self._lock:
-            self._offset += len(self._first_line())
-            if self._offset >= self.path.stat().st_size:
-                self.path.unlink()
-                self._offset = 0
+    def each(self) -> Iterator[Report]:
+        """Yield the events that are whole, oldest first; each is removed once the next one is asked for."""
+        while self:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                line = file.readline()
+            if not line.endswith(b"\n"):
+                return
+            yield _parsed(line)
+            with self._lock:
+                self._offset += len(line)
+                if self._offset >= self.path.stat().st_size:
+                    self.path.unlink()
+                    self._offset = 0
 
     def keep_steps(self, done: int) -> None:
         """Remove all but the steps up to ``done`` with their evaluations, and the baselines.
@@ -117,16 +118,6 @@ class Undelivered:
             replace_text(self.path, b"".join(kept).decode())
         elif not damaged:
             self.path.unlink()
-
-    def _first_line(self) -> bytes:
-        """Return the first complete line that is not popped; empty if there is none."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                line = file.readline()
-        except FileNotFoundError:
-            return b""
-        return line if line.endswith(b"\n") else b""
 
 
 def _parsed(line: bytes) -> Report:
@@ -199,7 +190,7 @@ def recorded(
     recorder.set_state(*(("stopped", history.stop_reason) if history.stopped else ("finished", None)))
 
 
-class RunRecorder:
+class RunRecorder(AbstractContextManager["RunRecorder"]):
     """Delivers a run to a database or a service, and keeps what it cannot deliver.
 
     No method raises because of the database or the service.
@@ -241,48 +232,41 @@ class RunRecorder:
         self._catch_up()
         self._thread.start()
 
-    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
-        """Record a step."""
-        self._send(RunStep(step=metrics["step"], metrics=metrics, groups=tuple(groups)))
-
-    def evaluation(self, evaluation: RunEvaluation) -> None:
-        """Record an evaluation."""
-        self._send(evaluation)
-
-    def recorded_evaluations(self) -> set[tuple[str, int, str]] | None:
-        """Return name, step and setup of the evaluations on record; None if they are not known now."""
+    def complete(self, lines: Iterable[Metrics]) -> None:
+        """Record evaluations that the record lacks, of a run that began elsewhere, without their completions."""
         if self.run_id is None or self._undelivered:
-            return None
+            return
         try:
-            known = self._store.evaluations(self.run_id, limit=MAX_LIMIT)
-            return {(one.name, one.step, str(one.line.get("setup"))) for one in known}
+            stored = self._store.evaluations(self.run_id, limit=MAX_LIMIT)
+            known = {(one.name, one.step, one.line.get("setup")) for one in stored}
         except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
             self._warn(error)
-            return None
+            return
+        for line in lines:
+            name, step = line.get("baseline", STEP), line["step"]
+            if (name, step, line["setup"]) not in known:
+                self.send(RunEvaluation(name=name, step=step, line=dict(line)))
 
     def set_state(self, state: RunState, reason: str | None = None) -> None:
         """Record a new state of the run."""
         text = cut(storable(reason), _MAX_REASON_CHARS) if reason else None
-        self._send(RunHeartbeat(state=state, reason=text))
+        self.send(RunHeartbeat(state=state, reason=text))
 
-    def _send(self, event: Report) -> None:
-        if (run_id := self.run_id) is not None and not self._undelivered:
-            try:
-                self._deliver(run_id, event)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
-                self._warn(error)
-            except BaseException:  # a second Ctrl-C: the step will be in the checkpoint
-                self._keep(event)
-                raise
-            else:
-                return
-        self._keep(event)
-
-    def _keep(self, event: Report) -> None:
+    def send(self, event: Report) -> None:
+        """Record a step, an evaluation or a state: deliver it, or keep it after what is kept already."""
+        delivered = False
         try:
-            self._undelivered.append(event)
-        except OSError as error:
-            log.error("not recorded, and not kept either: %s (%s)", _described(event), error)
+            if (run_id := self.run_id) is not None and not self._undelivered:
+                self._deliver(run_id, event)
+                delivered = True
+        except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
+            self._warn(error)
+        finally:  # also at a second Ctrl-C: the step will be in the checkpoint
+            try:
+                if not delivered:
+                    self._undelivered.append(event)
+            except OSError as error:
+                log.error("not recorded, and not kept either: %s (%s)", _described(event), error)
 
     def _deliver(self, run_id: int, event: Report) -> None:
         """Deliver an event, or set it aside if it alone is refused; whatever else prevents it is raised."""
@@ -303,9 +287,6 @@ class RunRecorder:
             except OSError as failed:
                 log.error("%s is not kept either: %s", what, failed)
             log.warning("%s of the run is refused, and set aside in %s: %s", what, path, _first_line(error))
-        self._note(run)
-
-    def _note(self, run: StoredRun) -> None:
         if run.stop_requested:
             self._stop.set()
 
@@ -331,7 +312,8 @@ class RunRecorder:
             for line in self._earlier:
                 if line["step"] not in known:
                     self._deliver(run.id, RunStep(step=line["step"], metrics=line))
-        self._note(run)
+        if run.stop_requested:
+            self._stop.set()
         return run.id
 
     def _catch_up(self) -> None:
@@ -339,9 +321,8 @@ class RunRecorder:
         try:
             if (run_id := self.run_id) is None:
                 run_id = self.run_id = self._create()
-            while (event := self._undelivered.first()) is not None:
+            for event in self._undelivered.each():
                 self._deliver(run_id, event)
-                self._undelivered.pop()
         except Exception as error:  # noqa: BLE001 - as above
             self._warn(error)
         else:
@@ -361,11 +342,12 @@ class RunRecorder:
                 self._catch_up()
                 continue
             try:
-                self._note(self._store.heartbeat(self.run_id, RunHeartbeat()))
+                if self._store.heartbeat(self.run_id, RunHeartbeat()).stop_requested:
+                    self._stop.set()
             except Exception as error:  # noqa: BLE001 - as above; the next step warns
                 log.debug("no heartbeat: %s", error)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Deliver what is left, once more."""
         self._is_closed.set()
         if not self._thread.ident:  # the run has not begun
@@ -375,12 +357,6 @@ class RunRecorder:
             self._catch_up()
         if self._undelivered:
             log.warning("%s has what is not recorded; to deliver it, resume the run", self._undelivered.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _described(event: Report) -> str:

@@ -15,7 +15,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Real
@@ -29,7 +29,6 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward, reward_or_null, rubric_of_checks
-from rubricsvc.core.states import RunState
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
@@ -187,7 +186,7 @@ def places_by_task(tasks: Sequence[Task]) -> list[list[int]]:
     return list(places.values())
 
 
-class JudgeRewards:
+class JudgeRewards(AbstractContextManager["JudgeRewards"]):
     """Rewards of a judge in this process, scored as the workers do. ``engine`` is closed on exit.
 
     ``repeatability`` is the judge's measured one: the default floor of GRPO's standard deviation.
@@ -207,33 +206,28 @@ class JudgeRewards:
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score all prompts of the step concurrently. A comparative judge is shown a prompt's completions together."""
-        return self._loop.run(self._score(tasks, completions))
-
-    async def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         groups = places_by_task(tasks)
-        asked = [
-            score_group(
-                self._engine, self._judge, tasks[at[0]].rubric, tasks[at[0]].prompt, [completions[i] for i in at]
+
+        async def scored() -> list[Sequence[Sequence[Verdict]]]:
+            asked = [(tasks[at[0]], [completions[place] for place in at]) for at in groups]
+            return await asyncio.gather(
+                *(score_group(self._engine, self._judge, task.rubric, task.prompt, some) for task, some in asked)
             )
-            for at in groups
-        ]
+
         verdicts: dict[int, Sequence[Verdict]] = {}
-        for at, scored in zip(groups, await asyncio.gather(*asked), strict=True):
-            verdicts.update(zip(at, scored, strict=True))
+        for at, found in zip(groups, self._loop.run(scored()), strict=True):
+            verdicts.update(zip(at, found, strict=True))
         return [
             ScoredRollout(reward_or_null(task.rubric, verdicts[place]), tuple(verdicts[place]))
             for place, task in enumerate(tasks)
         ]
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.run(self._engine.aclose())
         self._loop.close()
 
 
-class CheckRewards:
+class CheckRewards(JudgeRewards):
     """The weighted mean of the checked criteria of each rubric; its judged criteria do not count.
 
     Raises:
@@ -250,18 +244,11 @@ class CheckRewards:
                 hint="add checks to their rubrics (docs/checks.md), or remove eval.checks",
                 path="eval.checks",
             )
-        self._rewards = JudgeRewards(Judge(name=CHECKS, engine="none", model="none"))
+        super().__init__(Judge(name=CHECKS, engine="none", model="none"))
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score by the checks."""
-        checked = [Task(task.prompt, self._rubrics[task.rubric.digest], task.name) for task in tasks]
-        return self._rewards.score(checked, completions)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._rewards.__exit__(*error)
+        return super().score([replace(task, rubric=self._rubrics[task.rubric.digest]) for task in tasks], completions)
 
 
 class ControlRewards:
@@ -502,7 +489,11 @@ class StepScorer:
                     require_scored(scored, self._config.max_unscored)
                     return scored
                 except UnavailableError as caught:
-                    if not any(map(self._may_pass, scored)):
+                    # may pass: a failed call to the judge, or a job of workers that ended without verdicts
+                    left_out = [result.verdicts for result in scored if result.reward.value is None]
+                    reasons = [verdict.reason for verdicts in left_out for verdict in verdicts]
+                    cut_off = how["scored_by"] == CELERY and not all(left_out)
+                    if not cut_off and not any(reason in TRANSIENT for reason in reasons):
                         raise
                     error = caught
                 log.warning("the step is not taken: %s", error)
@@ -526,7 +517,8 @@ class StepScorer:
         began, wait = time.monotonic(), FIRST_PROBE_SECONDS
         groups = [at for at in places_by_task(tasks) if any(scored[place].reward.value is None for place in at)]
         if max_seconds > 0:
-            self._record("paused", str(error))
+            if self._recorder is not None:
+                self._recorder.set_state("paused", str(error))
             log.warning("the run pauses until the judge is back, for up to %.0f s: %s", max_seconds, error)
         for group in itertools.cycle(groups):
             if (left := max_seconds - (time.monotonic() - began)) <= 0:
@@ -541,23 +533,9 @@ class StepScorer:
             wait = min(MAX_PROBE_SECONDS, 2 * wait)
         paused_s = time.monotonic() - began
         log.warning("the judge is back; the run goes on after %.0f s", paused_s)
-        self._record("running")
-        return paused_s
-
-    def _record(self, state: RunState, reason: str | None = None) -> None:
         if self._recorder is not None:
-            self._recorder.set_state(state, reason)
-
-    def _may_pass(self, result: ScoredRollout) -> bool:
-        """Return whether a completion has no reward for a reason that may pass.
-
-        That is a failed call to the judge, or a job of workers that ended without verdicts.
-        """
-        if result.reward.value is not None:
-            return False
-        if not result.verdicts:
-            return scored_by(self._rewards) == CELERY
-        return any(verdict.reason in TRANSIENT for verdict in result.verdicts)
+            self._recorder.set_state("running")
+        return paused_s
 
 
 class Rewards:

@@ -7,7 +7,7 @@ learns the form of tool calls this way.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.documents import CompletionLine, read_all
+from rubricsvc.formats.documents import read_all
 from rubricsvc.formats.input_file import InputFile
 from trainer.config import RunConfig
 from trainer.data.tasks import Task, content_key, counted
@@ -29,31 +29,25 @@ if TYPE_CHECKING:
     from trainer.run import Progress
 
 
-def with_demonstrations(tasks: Sequence[Task], lines: Iterable[CompletionLine]) -> list[Task]:
-    """Return the tasks that have demonstrations, with these; prompts are compared by their content."""
-    by_prompt: defaultdict[str, list[Completion]] = defaultdict(list)
-    for line in lines:
-        if line.prompt is not None:
-            by_prompt[content_key(line.prompt)].append(line.completion)
-    chosen = [
-        replace(task, demonstrations=tuple(shown))
-        for task in tasks
-        if (shown := by_prompt.get(content_key(task.prompt)))
-    ]
-    if not chosen:
-        hint = "give each line the prompt of the data, with the same text"
-        raise InvalidError("no prompt of the data has a demonstration", hint=hint, path="demonstrations.path")
-    return chosen
-
-
 def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) -> list[Task]:
-    """Return the prompts with demonstrations of a file, or with those that the script of `research` plays."""
+    """Return the prompts with demonstrations of a file, or with those that the script of `research` plays.
+
+    The prompts of a file are compared with those of the data by their content.
+    """
     from trainer.environments.scripted import demonstrate
     from trainer.environments.tools import Research, acting_of
 
     path = config.demonstrations.path if config.demonstrations is not None else None
     if path is not None:
-        chosen = with_demonstrations(tasks, read_all(InputFile(str(path))))
+        by_prompt: defaultdict[str, list[Completion]] = defaultdict(list)
+        for line in read_all(InputFile(str(path))):
+            if line.prompt is not None:
+                by_prompt[content_key(line.prompt)].append(line.completion)
+        shown = [(task, tuple(by_prompt.get(content_key(task.prompt), ()))) for task in tasks]
+        chosen = [replace(task, demonstrations=each) for task, each in shown if each]
+        if not chosen:
+            hint = "give each line the prompt of the data, with the same text"
+            raise InvalidError("no prompt of the data has a demonstration", hint=hint, path="demonstrations.path")
     else:
         acting = acting_of(config)
         research = acting.own_environment if acting is not None else None

@@ -14,7 +14,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.states import RunState
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.schemas.runs import RolloutGroup
+from rubricsvc.schemas.runs import RunStep
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.data.tasks import Task
@@ -34,8 +34,8 @@ class Pauses:
     def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
         assert not self.reasons
 
-    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
-        assert metrics["unscored_fraction"] == 0.0
+    def send(self, step: RunStep) -> None:
+        assert step.metrics["unscored_fraction"] == 0.0
 
     def set_state(self, state: RunState, reason: str | None = None) -> None:
         if state in ("paused", "running"):

@@ -141,7 +141,6 @@ def test_recorder_keeps_steps_while_the_service_is_away(db: Database, tmp_path: 
     with (
         services,
         Client(f"http://127.0.0.1:{port}", timeout=5.0, outage_seconds=0.0) as client,
-        RunRecorder(client.runs, "key", tmp_path / "run", stop) as recorder,
     ):
         services.enter_context(running(db, at_port=port))
 
@@ -153,8 +152,8 @@ def test_recorder_keeps_steps_while_the_service_is_away(db: Database, tmp_path: 
 
         config = tiny_config(out=tmp_path / "run")
         rewards = CallableRewards(share_of_a)
-        loop.train(tiny_policy(), TASKS[:2], rewards, config, stop=stop, recorder=recorder, on_step=on_step)
-        recorder.close()
+        with RunRecorder(client.runs, "key", tmp_path / "run", stop) as recorder:
+            loop.train(tiny_policy(), TASKS[:2], rewards, config, stop=stop, recorder=recorder, on_step=on_step)
         run = client.runs.get(1)
         lines = [step.metrics for step in client.iterate(client.runs.steps, 1)]
     assert (run.status, run.steps, run.rollouts) == ("finished", 6, 48)

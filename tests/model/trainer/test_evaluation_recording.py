@@ -11,7 +11,7 @@ from rubricsvc.schemas.runs import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.services.runs import Runs
 from rubricsvc.store import completions
 from rubricsvc.store.session import Database
-from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator
+from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluation, evaluator, length
 from tests.model.trainer.recording.test_recorder import Outage, outage, stored
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import recording
@@ -47,22 +47,26 @@ def completions_of(db: Database, evaluation_id: int) -> list[StoredEvaluationCom
 
 
 def check_complete(db: Database, out: Path, steps: list[int]) -> None:
-    """The record, the lines and the files of completions agree."""
+    """The record has the lines, and the completions that these are computed from."""
     lines = {line["step"]: line for line in recording.read(out, LINES)}
     found = {one.step: one for one in on_record(db) if one.name == "step"}
     assert sorted(found) == sorted(lines) == steps
     for step, one in found.items():
         assert one.line == lines[step]
-        text = (out / "eval" / f"step-{step:06d}.jsonl").read_text()
-        rows = [json.loads(line) for line in text.splitlines()]
         kept = completions_of(db, one.id)
-        assert len(kept) == len(rows) == len(HELD_OUT) * 4
-        for row, completion in zip(rows, kept, strict=True):
-            assert {each.score: each.reward for each in completion.rewards} == row["rewards"]
-            assert (completion.greedy, completion.tokens) == (row["greedy"], row["tokens"])
+        assert len(kept) == len(HELD_OUT) * 4 and sum(each.greedy for each in kept) == len(HELD_OUT)
+        for place, row in enumerate(kept):
             with db.read() as session:
-                value = completions.get(session, completion.completion_id).value
-            assert (value.text, value.step, value.sampling) == (row["text"], step, row["sampling"])
+                stored_row = completions.get(session, row.completion_id)
+                value, prompt = stored_row.value, stored_row.prompt.value
+            rewards = {each.score: each.reward for each in row.rewards}
+            assert (value.step, rewards["gold"], prompt) == (
+                step,
+                length(prompt, value.text),
+                HELD_OUT[place // 4].prompt,
+            )
+            if row.greedy:
+                assert rewards["reward"] == one.line["values"]["reward"]["greedy"][place // 4]
 
 
 def test_train_records_evaluations(db: Database, tmp_path: Path) -> None:
@@ -118,7 +122,7 @@ def test_baselines_are_recorded_as_evaluations_of_the_run(db: Database, tmp_path
     found = baselines_on_record(db)
     assert [one.line for one in found.values()] == lines == read_baselines(out)
     assert list(found) == ["start", "best_of_n", "best_of_n_supervised"]
-    assert [len(completions_of(db, one.id)) for one in found.values()] == [24, 18, 24]
+    assert [len(completions_of(db, one.id)) for one in found.values()] == [0, 18, 24], "the start's are of step 0"
     assert stored(db).status == "finished"
     before = {name: one.id for name, one in found.items()}
     assert with_baselines(db, out) == lines

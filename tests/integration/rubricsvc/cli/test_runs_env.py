@@ -107,17 +107,13 @@ def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_pa
     names = ["before_demonstrations", "start", "without_tools", "empty_results", "script", "other_start", "other"]
     assert list(found) == [0, 2, *names]
     run = tmp_path / "runs" / "first"
-    before, after = (run / name for name in ("baselines/before_demonstrations.jsonl", "eval/step-000000.jsonl"))
-    assert json.loads(before.read_text())["messages"] != json.loads(after.read_text())["messages"], "it was learned"
     assert found["script"]["scores"]["reward"]["mean"]["value"] > found[2]["scores"]["reward"]["mean"]["value"]
     assert found["other"]["setup"] != found["script"]["setup"]
     assert cli("runs", "start", config, "--resume").code == 0, "nothing is left to do"
     ((prompt, shown),) = Runs(Database(get_settings().database_url)).report(1).samples.items()
     assert "index" in prompt
     first, last = shown["before demonstrations"], shown["step 2"]
-    assert [one.content for one in first.messages] == [
-        one["content"] for one in json.loads(before.read_text())["messages"]
-    ]
+    assert first.messages != shown["step 0"].messages, "it was learned"
     assert len(last.verdicts) == 2 and last.where.startswith("step 2,")
     assert (found[2]["leak_hits"], found["script"]["leak_hits"]) == (0, 0)
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

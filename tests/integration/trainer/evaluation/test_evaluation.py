@@ -66,15 +66,6 @@ def test_train_evaluates_start_intervals_and_end(tmp_path: Path) -> None:
     assert last["scores"]["reward"]["worst_of_k"]["value"] <= means[1] <= last["scores"]["reward"]["max_at_k"]["value"]
 
 
-def test_evaluation_records_completions_with_all_scores(tmp_path: Path) -> None:
-    run(eval_config(tmp_path, steps=1))
-    rows = [json.loads(line) for line in (tmp_path / "eval" / "step-000001.jsonl").read_text().splitlines()]
-    assert len(rows) == 6 * (3 + 1)
-    assert sum(row["greedy"] for row in rows) == 6
-    assert {row["prompt"] for row in rows} == {task.name for task in HELD_OUT}
-    assert all(row["rewards"]["gold"] == length(HELD_OUT[0].prompt, row["text"]) for row in rows)
-
-
 class StoppedAt(CountingRewards):
     """A judge of the evaluation that is interrupted when it is asked about the policy of one step."""
 

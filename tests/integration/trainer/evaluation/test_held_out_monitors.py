@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-from tests.integration.trainer.evaluation.test_evaluation import run
-from tests.model.trainer.held_out import HELD_OUT, eval_config
-from trainer.evaluation import LINES
+from tests.model.trainer.held_out import HELD_OUT, eval_config, evaluator
+from tests.model.trainer.tiny import tiny_policy
 from trainer.monitors.measures import measures
-from trainer.recording import read as read_metrics
 
 
-def test_evaluation_records_the_monitors_of_each_prompt(tmp_path: Path) -> None:
+def test_evaluation_records_the_monitors_of_each_prompt() -> None:
     """Of its sampled completions alone, not of the greedy one."""
-    run(eval_config(tmp_path, steps=2))
-    monitors = read_metrics(tmp_path, LINES)[0]["monitors"]
-    rows = [json.loads(line) for line in (tmp_path / "eval" / "step-000000.jsonl").read_text().splitlines()]
-    for place, task in enumerate(HELD_OUT):
-        own = [row for row in rows if row["prompt_digest"] == task.prompt.digest and not row["greedy"]]
-        assert monitors["completions/mean_length"][place] == pytest.approx(sum(row["tokens"] for row in own) / len(own))
-        repeated = sum(measures("", row["text"])["repetition"] for row in own) / len(own)
+    found = evaluator(eval_config(steps=2)).evaluate(tiny_policy(), 0)
+    monitors = found.line["monitors"]
+    for place in range(len(HELD_OUT)):
+        own = [one for one in found.completions if one.prompt == place and not one.greedy]
+        assert monitors["completions/mean_length"][place] == pytest.approx(fmean(one.tokens for one in own))
+        repeated = fmean(measures("", one.completion.text)["repetition"] for one in own)
         assert monitors["monitors/repetition"][place] == pytest.approx(repeated)
     assert {len(values) for values in monitors.values()} == {len(HELD_OUT)}

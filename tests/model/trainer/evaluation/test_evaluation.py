@@ -89,11 +89,10 @@ def test_tools_with_empty_results_still_end_the_episode(research: Research) -> N
 
 
 def test_script_searches_for_what_the_prompt_names(research: Research, tmp_path: Path) -> None:
-    policy = Policy.load(
-        str(tiny_model(tmp_path / "model", context=4096)), dtype="float32", acting=Acting(research, LIMITS, 2000)
-    )
+    policy = Policy.load(str(tiny_model(tmp_path / "model", context=4096)), dtype="float32")
+    acting = Acting(research, LIMITS, 2000)
     lost = Prompt.of("What is a “zeppelin”?")
-    rollouts = Script(policy).sample([ASKED, lost], 2, SAMPLING, 0)
+    rollouts = Script(policy, acting).sample([ASKED, lost], 2, SAMPLING, 0)
     completions = rollouts.completions("ignored", 0, SAMPLING)
     assert [one.text for one in completions] == ["“A vacuum removes dead tuples from a table” [vacuum]."] * 2 + [""] * 2
     assert {one.policy for one in completions} == {"script"}

@@ -202,7 +202,7 @@ def test_recorder_sets_a_refused_step_aside(db: Database, tmp_path: Path, logged
         recorder.begin({"steps": 5}, None, earlier)
         for number in (4, 5) if queued else (1, 2, 3, 4, 5):
             step = run_step(number)
-            recorder.step(dict(step.metrics), step.groups)
+            recorder.send(step)
         recorder.set_state("finished")
     assert not (tmp_path / UNDELIVERED).exists()
     kept = [RunStep.model_validate_json(line) for line in (tmp_path / REFUSED).read_text().splitlines()]
