@@ -14,7 +14,7 @@ from rubricsvc.cli.service import local_service
 def bestofn(
     *,
     job: Annotated[list[int], typer.Option(help="Job whose rewards choose; repeat it to compare judges.")],
-    gold: Annotated[str, typer.Option(help="Id of a job of another judge, labels, or checks.")],
+    gold: Annotated[str, typer.Option(help="Id of a job of another judge, or labels.")],
     n: Annotated[
         int | None, typer.Option("--n", min=2, help="Largest n.", show_default="fewest samples of a prompt")
     ] = None,

@@ -427,7 +427,7 @@ def audit(
     result = result.model_copy(update={"non_default_options": " ".join(given)})
     if suite is None:
         with local_service() as s:
-            s.judges.add_audit(stored.name, result)
+            s.judges.measured(stored.name, result)
     else:
         echo("not stored: only some of the suites were run")
     if out is not None:
@@ -500,6 +500,6 @@ def repeatability(
         hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
         raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)
     with local_service() as s:
-        s.judges.set_repeatability(stored.name, result)
+        s.judges.measured(stored.name, result)
     echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
     show({"judge": stored.name, **result.model_dump(mode="json")}, as_json)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from math import isnan
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.estimate import Estimate, ratio_estimate
-from rubricsvc.core.reward import reward_or_null, rubric_of_checks
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.runs import BestOfN, JudgeCurves
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 Scores = dict[int, float]
 """A score by completion id."""
 
-LABELS, CHECKS = "labels", "checks"
+LABELS = "labels"
 
 
 def best_of_n(
@@ -41,7 +40,7 @@ def best_of_n(
     Args:
         session: A session.
         job_ids: Jobs whose rewards choose.
-        gold: The id of another job, ``labels``, or ``checks``: those of the first job.
+        gold: The id of another job, or ``labels``: those of the first job.
         most: The largest n; prompts with fewer samples are left out. None is the fewest samples of a prompt.
         on_progress: Called with the prompts that are done.
 
@@ -57,14 +56,22 @@ def best_of_n(
         from rubricsvc.stats.policy_scores import over_prompts, paired_difference
 
     rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(job_ids)]
-    proxies = [_rewards(session, job.id) for job in rows]
-    source, gold_of = _gold(session, rows, gold)
+    versions, proxies = zip(*(_rewards(session, job.id) for job in rows), strict=True)
+    source, gold_of = _gold(session, rows, versions, gold)
     every = set[int]().union(*proxies)
     judged = every.intersection(*proxies)
     of_prompt: dict[int, list[int]] = defaultdict(list)
     for id_, (prompt_id, _) in sorted(completions.many(session, judged & gold_of.keys()).items()):
         of_prompt[prompt_id].append(id_)
-    ns = numbers(_largest([len(ids) for ids in of_prompt.values()], most))
+    sizes = [len(ids) for ids in of_prompt.values() if len(ids) > 1]
+    wanted, largest = min(sizes, default=2) if most is None else most, max(sizes, default=1)
+    if wanted > largest:
+        raise InvalidError(
+            f"best of {wanted} needs {wanted} completions of a prompt with rewards and gold, found at most {largest}",
+            hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
+            path="n",
+        )
+    ns = numbers(wanted)
     kept = [ids for ids in of_prompt.values() if len(ids) >= ns[-1]]
     left_out = {
         "without a reward of each judge": len(every - judged),
@@ -91,7 +98,7 @@ def best_of_n(
             JudgeCurves(
                 job_id=job.id,
                 judge=job.judge.name,
-                rubrics=tuple(row.ref for row in rubrics.many(session, _versions(session, job.id)).values()),
+                rubrics=tuple(row.ref for row in rubrics.many(session, versions[number]).values()),
                 proxy=over_n([[chosen_mean(one, one, n) for n in ns] for one in own]),
                 gold=over_n(chosen),
                 gain=over_prompts(gains),
@@ -114,27 +121,10 @@ def best_of_n(
     )
 
 
-def _largest(sizes: Sequence[int], most: int | None) -> int:
-    """Return the largest n of the curves: ``most``, or the fewest samples of a prompt.
-
-    Raises:
-        InvalidError: No prompt has as many samples.
-    """
-    several = [size for size in sizes if size > 1]
-    largest = max(several, default=1)
-    wanted = min(several, default=2) if most is None else most
-    if wanted > largest:
-        raise InvalidError(
-            f"best of {wanted} needs {wanted} completions of a prompt with rewards and gold, found at most {largest}",
-            hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
-            path="n",
-        )
-    return wanted
-
-
-def _rewards(session: Session, job_id: int) -> Scores:
-    """Return the rewards of a job by completion."""
-    return _over_rubrics((item.completion_id, item.reward) for item in items.rewards(session, job_id))
+def _rewards(session: Session, job_id: int) -> tuple[set[int], Scores]:
+    """Return the ids of a job's rubrics, and its rewards by completion."""
+    rows = items.rewards(session, job_id)
+    return {row.rubric_id for row in rows}, _over_rubrics((row.completion_id, row.reward) for row in rows)
 
 
 def _over_rubrics(scores: Iterable[tuple[int, float | None]]) -> Scores:
@@ -146,49 +136,34 @@ def _over_rubrics(scores: Iterable[tuple[int, float | None]]) -> Scores:
     return {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
 
 
-def _gold(session: Session, rows: Sequence[JobRow], gold: str) -> tuple[str, Scores]:
+def _gold(
+    session: Session, rows: Sequence[JobRow], versions: Sequence[Collection[int]], gold: str
+) -> tuple[str, Scores]:
     """Return where the gold is from, and the gold of completions.
 
     Raises:
-        InvalidError: It is the reward of one of the jobs, or there is none.
+        InvalidError: It is the reward of one of the jobs, which have these rubrics, or there is none.
     """
-    if gold.isdecimal():
-        job = jobs.scoring(session, int(gold))
-        for row in rows:
-            shared = _versions(session, row.id) & _versions(session, job.id)
-            if shared and (row.judge.digest == job.judge.digest or _is_checked_only(session, shared)):
-                raise InvalidError(
-                    f"the gold, job {job.id}, is the reward of job {row.id}: one rubric, and one judge or checks alone",
-                    hint="choose a job of another judge, `--gold labels` or `--gold checks`",
-                    path="gold",
-                )
-        return f"job {job.id}, judge {job.judge.name}", _rewards(session, job.id)
-    if gold not in (LABELS, CHECKS):
-        raise InvalidError(f"unknown gold {gold!r}", hint="use the id of a job, labels, or checks", path="gold")
-    for row in rows if gold == CHECKS else ():
-        if _is_checked_only(session, _versions(session, row.id) & _versions(session, rows[0].id)):
+    if gold == LABELS:
+        source, found = _by_labels(session, rows[0])
+        if not found:
+            hint = "import labels of these completions: `rubricsvc labels import FILE`"
+            raise InvalidError(f"no completion of job {rows[0].id} has a gold by {gold}", hint=hint, path="gold")
+        return source, found
+    if not gold.isdecimal():
+        raise InvalidError(f"unknown gold {gold!r}", hint="use the id of a job, or labels", path="gold")
+    job = jobs.scoring(session, int(gold))
+    used, found = _rewards(session, job.id)
+    for row, own in zip(rows, versions, strict=True):
+        shared = rubrics.many(session, used.intersection(own)).values()
+        checked_only = any(all(criterion.check for criterion in one.value.criteria) for one in shared)
+        if checked_only or (shared and row.judge.digest == job.judge.digest):  # every judge gives the same by checks
             raise InvalidError(
-                f"the gold by checks is the reward of job {row.id}: its rubric has nothing but checks",
-                hint="choose a job of another rubric or judge, or `--gold labels`",
+                f"the gold, job {job.id}, is the reward of job {row.id}: one rubric, and one judge or checks alone",
+                hint="choose a job of another judge, or `--gold labels`",
                 path="gold",
             )
-    source, found = _by_labels(session, rows[0]) if gold == LABELS else (CHECKS, _by_checks(session, rows[0]))
-    if not found:
-        hint = "import labels of these completions: `rubricsvc labels import FILE`"
-        if gold == CHECKS:
-            hint = "the rubrics need checks with a positive weight (docs/checks.md)"
-        raise InvalidError(f"no completion of job {rows[0].id} has a gold by {gold}", hint=hint, path="gold")
-    return source, found
-
-
-def _versions(session: Session, job_id: int) -> set[int]:
-    return {item.rubric_id for item in items.rewards(session, job_id)}
-
-
-def _is_checked_only(session: Session, rubric_ids: Collection[int]) -> bool:
-    """Return whether one of these rubrics has no judged criterion: every judge gives the same rewards by it."""
-    found = rubrics.many(session, rubric_ids).values()
-    return any(all(criterion.check for criterion in row.value.criteria) for row in found)
+    return f"job {job.id}, judge {job.judge.name}", found
 
 
 def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
@@ -199,13 +174,14 @@ def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
     overall: dict[int, list[float]] = defaultdict(list)
     for id_, _, value in labels.overall_labels(session, job.id):
         overall[id_].append(value)
-    rows = rubrics.many(session, _versions(session, job.id))
+    scored = items.rewards(session, job.id)
+    rows = rubrics.many(session, {item.rubric_id for item in scored})
     given: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows.values():
         for id_, key, value in labels.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
             given[id_, row.id][key].append(value)
     by_criteria: list[tuple[int, float | None]] = []
-    for item in items.rewards(session, job.id):
+    for item in scored:
         means = given[item.completion_id, item.rubric_id].items()
         verdicts = [Verdict.scored(key, fmean(several)) for key, several in means]
         by_criteria.append((item.completion_id, reward_or_null(rows[item.rubric_id].value, verdicts).value))
@@ -213,18 +189,3 @@ def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
     if len(rewards) > len(overall):
         return "labels of criteria", rewards
     return "overall labels", {id_: fmean(values) for id_, values in overall.items()}
-
-
-def _by_checks(session: Session, job: JobRow) -> Scores:
-    """Return the weighted mean of the checked criteria, from stored verdicts."""
-    from rubricsvc.services.verdict_matrix import read_matrices
-    from rubricsvc.stats.criteria import reward_vector
-
-    found: list[tuple[int, float | None]] = []
-    for matrix in read_matrices(session, Selection(job.judge_id, job.id)):
-        if (checked := rubric_of_checks(matrix.rubric)) is not None:
-            columns = [place for place, one in enumerate(matrix.rubric.criteria) if one.check]
-            rewards = reward_vector(checked, matrix.values[:, columns]).tolist()
-            known = (None if isnan(reward) else reward for reward in rewards)
-            found += zip(matrix.completions.tolist(), known, strict=True)
-    return _over_rubrics(found)

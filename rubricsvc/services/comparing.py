@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rubricsvc.core.estimate import mean_estimate
-from rubricsvc.core.reward import contributions
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import (
     ComparedJob,
@@ -22,7 +22,7 @@ from rubricsvc.schemas.jobs import (
     Moved,
     PairedBy,
 )
-from rubricsvc.store import completions, items, jobs, prompts, rubrics, verdicts
+from rubricsvc.store import items, jobs, prompts, rubrics, verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rubricsvc.core.rubric import Criterion, Rubric
     from rubricsvc.stats import OnProgress
     from rubricsvc.store.items import ItemReward
-    from rubricsvc.store.tables import JobRow, RubricRow
 
 T = TypeVar("T")
 
@@ -44,47 +43,26 @@ _SUBMIT_SAME = (
 )
 
 
-@dataclass(frozen=True)
-class ScoredUnit:
+class ScoredUnit(NamedTuple):
     """What one job scored under one rubric version: a completion, or the completions of a prompt."""
 
     entity: int
-    items: list[ItemReward] = field(default_factory=list)
-
-    @property
-    def rubric_id(self) -> int:
-        """The id of the rubric version."""
-        return self.items[0].rubric_id
-
-    @property
-    def rubric(self) -> str:
-        """The rubric's name."""
-        return self.items[0].rubric.rpartition("@")[0]
-
-    @property
-    def reward(self) -> float | None:
-        """The mean reward; None where no completion has one."""
-        known = [item.reward for item in self.items if item.reward is not None]
-        return fmean(known) if known else None
+    rubric_id: int
+    rubric: str
+    items: list[ItemReward]
+    reward: float | None
+    """The mean over the items; None where none has a reward."""
 
 
 class RewardedPair(NamedTuple):
-    """The same completion or prompt in both jobs, with a reward on both sides."""
+    """The same completion or prompt in both jobs, with a reward on both sides; ``difference`` is that of B less A."""
 
     a: ScoredUnit
     b: ScoredUnit
+    prompt_id: int
     reward_a: float
     reward_b: float
-
-    @property
-    def prompt_id(self) -> int:
-        """The prompt, which is the same on both sides."""
-        return self.a.items[0].prompt_id
-
-    @property
-    def difference(self) -> float:
-        """The reward of B less that of A, to 12 decimals."""
-        return round(self.reward_b - self.reward_a, 12) + 0.0  # + 0.0: no -0.0
+    difference: float
 
 
 def compare(
@@ -106,50 +84,75 @@ def compare(
         InvalidError: The jobs have no completion and no prompt in common.
         UnavailableError: The extra ``judging`` is not installed.
     """
-    a, b = jobs.scoring(session, a_id), jobs.scoring(session, b_id)
-    scored_a, scored_b = items.rewards(session, a.id), items.rewards(session, b.id)
-    if by is None:
-        shared = {item.completion_id for item in scored_a} & {item.completion_id for item in scored_b}
-        by = "completion" if shared else "prompt"
-    sides = _units(scored_a, by), _units(scored_b, by)
-    both = matched(
-        *sides, lambda one: (one.entity, one.rubric_id), lambda one: (one.entity, one.rubric), lambda one: one.entity
-    )
-    if not both:
-        asked = ({item.prompt_id for item in scored} for scored in (scored_a, scored_b))
-        hint = "pair prompts: --by prompt" if set.intersection(*asked) else _SUBMIT_SAME
-        raise InvalidError(f"jobs {a.id} and {b.id} have no {by} in common", hint=hint, path="by")
-    rewards = ((one, other, one.reward, other.reward) for one, other in both)
-    pairs = [RewardedPair(one, other, x, y) for one, other, x, y in rewards if x is not None and y is not None]
-    rows = rubrics.many(session, {one.rubric_id for pair in both for one in pair})
-    contents = {rubric_id: row.value for rubric_id, row in rows.items()}
     with needs_extra("judging"):
         from rubricsvc.stats.paired import rank_correlation, tau_within
-    prompt_ids = [pair.prompt_id for pair in pairs]
-    sequences = [pair.reward_a for pair in pairs], [pair.reward_b for pair in pairs]
+
+    a, b = jobs.scoring(session, a_id), jobs.scoring(session, b_id)
+    scored = items.rewards(session, a.id), items.rewards(session, b.id)
+    if by is None:
+        by = "completion" if set.intersection(*({item.completion_id for item in one} for one in scored)) else "prompt"
+    sides = _units(scored[0], by), _units(scored[1], by)
+    both = matched(*sides, attrgetter("entity", "rubric_id"), attrgetter("entity", "rubric"), attrgetter("entity"))
+    if not both:
+        asked = set.intersection(*({item.prompt_id for item in one} for one in scored))
+        hint = "pair prompts: --by prompt" if asked else _SUBMIT_SAME
+        raise InvalidError(f"jobs {a.id} and {b.id} have no {by} in common", hint=hint, path="by")
+    pairs = [
+        RewardedPair(one, other, one.items[0].prompt_id, x, y, round(y - x, 12) + 0.0)  # + 0.0: no -0.0
+        for one, other in both
+        if (x := one.reward) is not None and (y := other.reward) is not None
+    ]
+    rows = rubrics.many(session, {one.rubric_id for pair in both for one in pair})
+    contents = {rubric_id: row.value for rubric_id, row in rows.items()}
+    prompt_ids, rewards = [pair.prompt_id for pair in pairs], ([p.reward_a for p in pairs], [p.reward_b for p in pairs])
+    compared = [
+        ComparedJob(
+            job_id=job.id,
+            name=job.name,
+            judge=job.judge.name,
+            judge_digest=job.judge.digest,
+            rubrics=tuple(sorted({rows[one.rubric_id].ref for one in shared})),
+            policies=tuple(sorted({item.policy for one in shared for item in one.items})),
+            completions=len(all_of),
+            rewards=sum(item.reward is not None for item in all_of),
+            mean_reward=fmean(of_pairs) if of_pairs else None,
+        )
+        for job, all_of, shared, of_pairs in zip((a, b), scored, zip(*both, strict=True), rewards, strict=True)
+    ]
+    policies = [{item.policy for one in side for item in one.items} for side in zip(*both, strict=True)]
+    differs: dict[Difference, bool] = {
+        "judge": a.judge.digest != b.judge.digest,
+        "min_coverage": a.min_coverage != b.min_coverage,
+        "rubrics": any(one.rubric_id != other.rubric_id for one, other in both),
+        ("completions" if policies[0] == policies[1] else "policies"): by == "prompt",
+    }
     return JobComparison(
-        a=_job(a, scored_a, [one for one, _ in both], [pair.reward_a for pair in pairs], rows),
-        b=_job(b, scored_b, [other for _, other in both], [pair.reward_b for pair in pairs], rows),
+        a=compared[0],
+        b=compared[1],
         paired_by=by,
-        differs=_differences(a, b, both, by),
+        differs=tuple(name for name, is_so in differs.items() if is_so),
         paired=len(pairs),
         prompts=len(set(prompt_ids)),
-        left_out=_left_out(a.id, b.id, sides, both),
+        left_out=_left_out((a.id, b.id), sides, both),
         mean_difference=mean_estimate([pair.difference for pair in pairs], prompt_ids),
-        spearman=rank_correlation(*sequences, prompt_ids),
-        kendall_tau_within_prompts=tau_within(*sequences, prompt_ids),
+        spearman=rank_correlation(*rewards, prompt_ids),
+        kendall_tau_within_prompts=tau_within(*rewards, prompt_ids),
         criteria=_criteria(session, pairs, contents, on_progress),
         moved=_moved(session, pairs, contents, by, (a.min_coverage, b.min_coverage)),
     )
 
 
-def _units(items: Iterable[ItemReward], by: PairedBy) -> list[ScoredUnit]:
+def _units(scored: Iterable[ItemReward], by: PairedBy) -> list[ScoredUnit]:
     """Return what a job scored under each rubric version: its completions, or its prompts."""
-    found: dict[tuple[int, int], ScoredUnit] = {}
-    for item in items:
-        entity = item.completion_id if by == "completion" else item.prompt_id
-        found.setdefault((entity, item.rubric_id), ScoredUnit(entity)).items.append(item)
-    return list(found.values())
+    found: defaultdict[tuple[int, int], list[ItemReward]] = defaultdict(list)
+    for item in scored:
+        found[item.completion_id if by == "completion" else item.prompt_id, item.rubric_id].append(item)
+    units = []
+    for (entity, rubric_id), several in found.items():
+        known = [item.reward for item in several if item.reward is not None]
+        name = several[0].rubric.rpartition("@")[0]
+        units.append(ScoredUnit(entity, rubric_id, name, several, fmean(known) if known else None))
+    return units
 
 
 def matched(first: Iterable[T], second: Iterable[T], *keys: Callable[[T], object]) -> list[tuple[T, T]]:
@@ -167,70 +170,31 @@ def matched(first: Iterable[T], second: Iterable[T], *keys: Callable[[T], object
 
 
 def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
-    """Pair the criteria of two rubrics by key and wording, else by wording, else by key."""
-    return matched(a.criteria, b.criteria, lambda one: (one.key, wording(one)), wording, lambda one: one.key)
+    """Pair the criteria of two rubrics by key and wording, else by wording, else by key.
 
-
-def wording(criterion: Criterion) -> str:
-    """Return the text that decides whether two criteria have the same wording.
-
-    Not `Criterion.decided_by`: a criterion whose scale, reference or check was edited is compared with what it was.
+    Not by `Criterion.decided_by`: one whose scale, reference or check was edited is compared with what it was.
     """
-    return " ".join(criterion.text.split())
 
+    def wording(criterion: Criterion) -> str:
+        return " ".join(criterion.text.split())
 
-def _job(
-    job: JobRow,
-    scored: Sequence[ItemReward],
-    shared: Sequence[ScoredUnit],
-    rewards: Sequence[float],
-    rows: Mapping[int, RubricRow],
-) -> ComparedJob:
-    return ComparedJob(
-        job_id=job.id,
-        name=job.name,
-        judge=job.judge.name,
-        judge_digest=job.judge.digest,
-        rubrics=tuple(sorted({rows[one.rubric_id].ref for one in shared})),
-        policies=tuple(sorted({item.policy for one in shared for item in one.items})),
-        completions=len(scored),
-        rewards=sum(item.reward is not None for item in scored),
-        mean_reward=fmean(rewards) if rewards else None,
-    )
-
-
-def _differences(
-    a: JobRow, b: JobRow, both: Sequence[tuple[ScoredUnit, ScoredUnit]], by: PairedBy
-) -> tuple[Difference, ...]:
-    found: list[Difference] = []
-    if a.judge.digest != b.judge.digest:
-        found.append("judge")
-    if a.min_coverage != b.min_coverage:
-        found.append("min_coverage")
-    if any(one.rubric_id != other.rubric_id for one, other in both):
-        found.append("rubrics")
-    if by == "prompt":
-        policies = ({item.policy for one in side for item in one.items} for side in zip(*both, strict=True))
-        same = len({frozenset(names) for names in policies}) == 1
-        found.append("completions" if same else "policies")
-    return tuple(found)
+    return matched(a.criteria, b.criteria, lambda one: (one.key, wording(one)), wording, attrgetter("key"))
 
 
 def _left_out(
-    a_id: int,
-    b_id: int,
+    ids: tuple[int, int],
     sides: tuple[list[ScoredUnit], list[ScoredUnit]],
     both: Sequence[tuple[ScoredUnit, ScoredUnit]],
 ) -> tuple[LeftOut, ...]:
+    """Return how many units are in one job only, or lack a reward, by the jobs that lack something."""
     counts: Counter[tuple[tuple[int, ...], str]] = Counter()
-    for lacking, side in ((b_id, sides[0]), (a_id, sides[1])):
+    for lacking, side in zip(reversed(ids), sides, strict=True):
         counts[(lacking,), "not_in_job"] = len(side) - len(both)
     for pair in both:
-        missing = [(id_, one) for id_, one in zip((a_id, b_id), pair, strict=True) if one.reward is None]
+        missing = {id_: one for id_, one in zip(ids, pair, strict=True) if one.reward is None}
         if missing:
-            open_items = any(item.state in ("pending", "leased") for _, one in missing for item in one.items)
-            reason = "unfinished" if open_items else "no_reward"
-            counts[tuple(dict.fromkeys(id_ for id_, _ in missing)), reason] += 1
+            unfinished = any(item.state in ("pending", "leased") for one in missing.values() for item in one.items)
+            counts[tuple(missing), "unfinished" if unfinished else "no_reward"] += 1
     return tuple(
         LeftOut.model_validate({"job_ids": job_ids, "reason": reason, "count": count})
         for (job_ids, reason), count in counts.items()
@@ -255,25 +219,16 @@ def _criteria(
                     for side, key in ((pair.a, a.key), (pair.b, b.key))
                 ]
                 if all(known):
-                    name = pair.b.rubric, a.key, b.key, wording(a) != wording(b)
+                    name = pair.b.rubric, a.key, b.key, a.text.split() != b.text.split()
                     found[name].append((fmean(known[0]), fmean(known[1])))
         on_progress(start + len(page), len(pairs), "")
     rows = []
     for (rubric, key_a, key_b, reworded), means in found.items():
         met = [(one >= 0.5, other >= 0.5) for one, other in means]
-        rows.append(
-            CriterionComparison(
-                rubric=rubric,
-                key_a=key_a,
-                key_b=key_b,
-                reworded=reworded,
-                paired=len(met),
-                mean_a=fmean(one for one, _ in means),
-                mean_b=fmean(other for _, other in means),
-                to_met=met.count((False, True)),
-                to_unmet=met.count((True, False)),
-            )
-        )
+        names = {"rubric": rubric, "key_a": key_a, "key_b": key_b, "reworded": reworded, "paired": len(met)}
+        flips = {"to_met": met.count((False, True)), "to_unmet": met.count((True, False))}
+        mean_a, mean_b = map(fmean, zip(*means, strict=True))
+        rows.append(CriterionComparison.model_validate(names | flips | {"mean_a": mean_a, "mean_b": mean_b}))
     return tuple(sorted(rows, key=lambda row: (-row.flips, -abs(row.mean_b - row.mean_a))))
 
 
@@ -284,52 +239,38 @@ def _moved(
     by: PairedBy,
     min_coverage: tuple[float | None, float | None],
 ) -> tuple[Moved, ...]:
-    furthest = sorted((pair for pair in pairs if pair.difference), key=lambda pair: -abs(pair.difference))[:MOST_MOVED]
-    stored_prompts = {pair.prompt_id: prompts.get(session, pair.prompt_id) for pair in furthest}
-    paired = completions.many(session, [pair.a.entity for pair in furthest] if by == "completion" else ())
-    return tuple(
-        Moved(
-            completion_id=pair.a.entity if by == "completion" else None,
-            completion_external_id=paired[pair.a.entity][1].id if by == "completion" else None,
-            prompt_id=pair.prompt_id,
-            prompt_external_id=stored_prompts[pair.prompt_id].external_id,
-            policies=tuple(dict.fromkeys(item.policy for one in (pair.a, pair.b) for item in one.items)),
-            prompt=" ".join(stored_prompts[pair.prompt_id].value.text[: 2 * PROMPT_CHARS].split())[:PROMPT_CHARS],
-            rubric=pair.b.rubric,
-            reward_a=pair.reward_a,
-            reward_b=pair.reward_b,
-            difference=pair.difference,
-            criteria=_largest_changes(session, pair, contents, min_coverage),
-        )
-        for pair in furthest
-    )
+    """Return the pairs whose rewards differ most, with the criteria whose contributions to them differ most.
 
-
-def _largest_changes(
-    session: Session,
-    pair: RewardedPair,
-    contents: Mapping[int, Rubric],
-    min_coverage: tuple[float | None, float | None],
-) -> tuple[CriterionChange, ...]:
-    """Return the criteria whose contributions, means over completions with a reward, differ most.
-
-    A criterion of a single side counts as a whole.
+    A contribution is the mean over completions with a reward; a criterion of a single side counts as a whole.
     """
-    sides: list[dict[str, float]] = []
-    for one, least in zip((pair.a, pair.b), min_coverage, strict=True):
-        ids = [item.id for item in one.items if item.reward is not None]
-        by_item = verdicts.for_items(session, ids)
-        sums: defaultdict[str, float] = defaultdict(float)
-        for id_ in ids:
-            for part in contributions(contents[one.rubric_id], by_item.get(id_, ()), min_coverage=least):
-                sums[part.criterion.key] += part.contribution or 0.0
-        sides.append({key: value / len(ids) for key, value in sums.items()})
-    before, after = sides
-    renamed = {b.key: a.key for a, b in match_criteria(contents[pair.a.rubric_id], contents[pair.b.rubric_id])}
-    changes = {key: value - before.pop(renamed.get(key, ""), 0.0) for key, value in after.items()}
-    for key, value in before.items():
-        changes[key] = changes.get(key, 0.0) - value
-    largest = sorted(changes.items(), key=lambda change: -abs(change[1]))[:MOST_CRITERIA]
-    return tuple(
-        CriterionChange(criterion=key, change=round(value, 12)) for key, value in largest if abs(value) > 1e-12
-    )
+    rows = []
+    for pair in sorted((one for one in pairs if one.difference), key=lambda one: -abs(one.difference))[:MOST_MOVED]:
+        renamed = {b.key: a.key for a, b in match_criteria(contents[pair.a.rubric_id], contents[pair.b.rubric_id])}
+        changes: defaultdict[str, float] = defaultdict(float)
+        for sign, one, least in zip((1, -1), (pair.b, pair.a), reversed(min_coverage), strict=True):
+            ids = [item.id for item in one.items if item.reward is not None]
+            new_names = {old: new for new, old in renamed.items()} if sign < 0 else {}
+            for found in verdicts.for_items(session, ids).values():
+                parts = reward_or_null(contents[one.rubric_id], found, min_coverage=least).contributions
+                for key, value in parts.items():
+                    changes[new_names.get(key, key)] += sign * value / len(ids)
+        largest = sorted(changes.items(), key=lambda change: -abs(change[1]))[:MOST_CRITERIA]
+        criteria = [CriterionChange(criterion=key, change=round(one, 12)) for key, one in largest if abs(one) > 1e-12]
+        item, whole = pair.a.items[0], by == "completion"
+        prompt = prompts.get(session, pair.prompt_id).value.text[: 2 * PROMPT_CHARS]
+        rows.append(
+            Moved(
+                completion_id=item.completion_id if whole else None,
+                completion_external_id=item.completion_external_id if whole else None,
+                prompt_id=pair.prompt_id,
+                prompt_external_id=item.prompt_external_id,
+                policies=tuple(dict.fromkeys(item.policy for one in (pair.a, pair.b) for item in one.items)),
+                prompt=" ".join(prompt.split())[:PROMPT_CHARS],
+                rubric=pair.b.rubric,
+                reward_a=pair.reward_a,
+                reward_b=pair.reward_b,
+                difference=pair.difference,
+                criteria=tuple(criteria),
+            )
+        )
+    return tuple(rows)

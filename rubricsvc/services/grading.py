@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from rubricsvc.core.judge import CHECKS
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.formats.native import rubric_name
@@ -82,7 +83,8 @@ def _split_by_judge(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow
         for criterion in rubric.criteria
         if criterion.custom_prompt is not None
     }
-    first = next(iter(asked.values()), None) or judges.of_checks(session)
+    first = next(iter(asked.values()), None)
+    first = first or judges.find(session, CHECKS.name) or judges.add(session, CHECKS)
     parts: dict[JudgeRow, list[Criterion]] = {}
     for criterion in rubric.criteria:
         parts.setdefault(asked.get(criterion.key, first), []).append(criterion)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
-from rubricsvc.core.judge import Calibration, Endpoint, Judge
+from rubricsvc.core.judge import Calibration, Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
@@ -21,7 +22,7 @@ from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
-from rubricsvc.store import items, jobs, judges, labels, rubrics, verdicts
+from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics, verdicts
 from rubricsvc.store.base import batched, page_of
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
 from rubricsvc.store.tables import AuditRow, JudgeRow
@@ -77,7 +78,9 @@ class Judges:
             raise InvalidError("api_key_env cannot be set over HTTP", hint=hint, path="judge.endpoint.api_key_env")
         with self.db.read() as session:
             row = judges.find(session, judge.name)
-            if row is not None and _places(row.value) != _places(judge):
+            known = row.value if row is not None else judge
+            places = [[(one.endpoint, one.adapter) for one in (each, *each.leaf_judges)] for each in (known, judge)]
+            if places[0] != places[1]:  # the digest has neither
                 commands = "`rubricsvc judges add NAME --url …` or `--adapter …`"
                 hint = f"change it on the server with {commands}, or choose another name"
                 raise ConflictError(f"judge {judge.name!r} has another endpoint or adapter folder", hint=hint)
@@ -156,23 +159,32 @@ class Judges:
             row = judges.find(session, name)
             return row.value if row else None
 
-    def add_audit(self, ref: int | str, audit: Audit) -> None:
-        """Store an audit of a judge."""
+    def measured(self, ref: int | str, result: Audit | Repeatability) -> None:
+        """Store an audit of a judge, or a measurement of its repeatability in place of an older one."""
         with self.db.write() as session:
-            judges.add_audit(session, judges.get(session, ref).id, audit)
-
-    def set_repeatability(self, ref: int | str, measured: Repeatability) -> None:
-        """Store a measurement of a judge's repeatability in place of an older one."""
-        with self.db.write() as session:
-            judges.set_repeatability(session, judges.get(session, ref).id, measured)
+            row = judges.get(session, ref)
+            if isinstance(result, Audit):
+                judges.add_audit(session, row.id, result)
+            else:
+                row.repeatability = result.model_dump(mode="json")
 
     def sample_of_job(
         self, job_id: int, limit: int, *, whole_groups: bool, seed: int = 0
     ) -> list[tuple[Rubric, Prompt, Completion]]:
         """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
         with self.db.read() as session:
-            id_ = jobs.scoring(session, job_id).id
-            return judges.audit_sample_of_job(session, id_, limit, whole_groups=whole_groups, seed=seed)
+            rows = items.rewards(session, jobs.scoring(session, job_id).id)
+            places = sorted((row.prompt_id, row.rubric_id, row.completion_id) for row in rows)
+            groups = [list(g) for _, g in groupby(places, lambda p: p[:2])] if whole_groups else [[p] for p in places]
+            random.Random(seed).shuffle(groups)
+            taken: list[tuple[int, int, int]] = []
+            for group in groups:
+                if not taken or len(taken) + len(group) <= limit:
+                    taken += group
+            prompt_ids, rubric_ids, ids = zip(*taken, strict=True) if taken else ((), (), ())
+            asked, versions = prompts.many(session, set(prompt_ids)), rubrics.many(session, rubric_ids)
+            values = completions.many(session, ids)
+            return [(versions[r].value, asked[p], values[c][1]) for p, r, c in taken]
 
     def judged_labels(self, ref: int | str, job: int | None = None, criterion: str | None = None) -> list[JudgedLabel]:
         """Return people's labels beside the judge's verdicts.
@@ -317,8 +329,3 @@ def _stored(session: Session, rows: Sequence[JudgeRow]) -> list[StoredJudge]:
     newest = judges.newest_audit(session, [row.id for row in rows])
     audits = {id_: f"{row.value.audit.result} {row.created_at:%Y-%m-%d}" for id_, row in newest.items()}
     return [StoredJudge.of(row, judge=row.valid, audit=audits.get(row.id), newest_audit=None) for row in rows]
-
-
-def _places(judge: Judge) -> list[tuple[Endpoint, str | None]]:
-    """Return the endpoint and the adapter's folder of a judge and its members, which are no part of its digest."""
-    return [(one.endpoint, one.adapter) for one in (judge, *judge.leaf_judges)]

@@ -10,6 +10,8 @@ from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.keys import StoredKey
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import keys
+from rubricsvc.store.base import page_of
+from rubricsvc.store.tables import KeyRow
 
 if TYPE_CHECKING:
     from rubricsvc.store.session import Database
@@ -31,7 +33,7 @@ class Keys:
     def page(self, query: Paging) -> Page[StoredKey]:
         """List keys, oldest first."""
         with self.db.read() as session:
-            rows = keys.page(session, after=query.after, limit=query.limit + 1)
+            rows = page_of(session, KeyRow, query.after, query.limit + 1)
             return Page.cut([StoredKey.of(row) for row in rows], query.limit)
 
     def revoke(self, key_id: int) -> StoredKey:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection
 from datetime import datetime
 from difflib import get_close_matches
-from itertools import groupby
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.audit import Audit, Repeatability
+from rubricsvc.core.audit import Audit
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.judge import CHECKS, Judge
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import base
 from rubricsvc.store.base import get_or_add
-from rubricsvc.store.tables import AuditRow, CompletionRow, ItemRow, JudgeRow, PromptRow, RubricRow
+from rubricsvc.store.tables import AuditRow, JudgeRow
 
 
 def add(session: Session, judge: Judge) -> JudgeRow:
@@ -51,13 +47,6 @@ def check_name(name: str) -> None:
         raise InvalidError(f"{name!r} cannot name a judge", hint="a bare number is an id; add a letter")
 
 
-def set_repeatability(session: Session, judge_id: int, repeatability: Repeatability) -> None:
-    """Store a measurement of the judge's repeatability in place of an older one."""
-    row = session.get_one(JudgeRow, judge_id)
-    row.repeatability = repeatability.model_dump(mode="json")
-    session.flush()
-
-
 def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     """Store the passport of a trained judge in place of an older one.
 
@@ -67,7 +56,7 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     passport.check_judge(row.value)
     row.passport = passport.model_dump(mode="json")
     if row.repeatability is None and passport.repeatability:
-        set_repeatability(session, judge_id, passport.repeatability)
+        row.repeatability = passport.repeatability.model_dump(mode="json")
     if passport.audit and not newest_audit(session, [judge_id]):
         add_audit(session, judge_id, passport.audit, created_at=passport.created_at)
     session.flush()
@@ -88,11 +77,6 @@ def of_model(session: Session, model: str) -> JudgeRow:
         hint = f"add one: rubricsvc judges add NAME --url … --model {model} --mode written; or name a judge {model!r}"
         raise NotFoundError(f"no judge asks the model {model!r}", hint=hint)
     return row
-
-
-def of_checks(session: Session) -> JudgeRow:
-    """Return the judge without a model, which scores rubrics of checks alone. It is added at first use."""
-    return find(session, CHECKS.name) or add(session, CHECKS)
 
 
 def get(session: Session, ref: int | str) -> JudgeRow:
@@ -125,25 +109,3 @@ def newest_audit(session: Session, judge_ids: Collection[int]) -> dict[int, Audi
     last = select(func.max(AuditRow.id)).where(AuditRow.judge_id.in_(judge_ids)).group_by(AuditRow.judge_id)
     rows = session.scalars(select(AuditRow).where(AuditRow.id.in_(last)))
     return {row.judge_id: row for row in rows}
-
-
-def audit_sample_of_job(
-    session: Session, job_id: int, limit: int, *, whole_groups: bool = False, seed: int = 0
-) -> list[tuple[Rubric, Prompt, Completion]]:
-    """Return a random sample of a job's completions with their rubrics and prompts."""
-    query = select(CompletionRow.prompt_id, ItemRow.rubric_id, ItemRow.completion_id).join(
-        ItemRow, ItemRow.completion_id == CompletionRow.id
-    )
-    places = sorted((p, r, c) for p, r, c in session.execute(query.where(ItemRow.job_id == job_id)))
-    groups = [list(g) for _, g in groupby(places, key=lambda p: p[:2])] if whole_groups else [[p] for p in places]
-    random.Random(seed).shuffle(groups)
-    taken: list[tuple[int, int, int]] = []
-    for group in groups:
-        if not taken or len(taken) + len(group) <= limit:
-            taken += group
-    prompts, rubrics = ({row[i] for row in taken} for i in (0, 1))
-    prompt_of = {row.id: row.value for row in session.scalars(select(PromptRow).where(PromptRow.id.in_(prompts)))}
-    rubric_of = {row.id: row.value for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(rubrics)))}
-    completions = session.scalars(select(CompletionRow).where(CompletionRow.id.in_({row[2] for row in taken})))
-    completion_of = {row.id: row.value for row in completions}
-    return [(rubric_of[r], prompt_of[p], completion_of[c]) for p, r, c in taken]

@@ -10,14 +10,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import NotFoundError, UnauthorizedError
-from rubricsvc.store.base import find, name_of, page_of, utcnow
+from rubricsvc.store.base import find, name_of, utcnow
 from rubricsvc.store.tables import KeyRow
 
 PREFIX = "rsv_"
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def create(session: Session, name: str, expires_in: timedelta | None = None) -> tuple[KeyRow, str]:
@@ -25,7 +21,8 @@ def create(session: Session, name: str, expires_in: timedelta | None = None) -> 
     name_of("a key's name", name)
     secret = PREFIX + secrets.token_urlsafe(32)
     expires_at = utcnow() + expires_in if expires_in is not None else None
-    row = KeyRow(name=name, digest=_digest(secret), suffix=secret[-4:], expires_at=expires_at)
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    row = KeyRow(name=name, digest=digest, suffix=secret[-4:], expires_at=expires_at)
     session.add(row)
     session.flush()
     return row, secret
@@ -33,7 +30,8 @@ def create(session: Session, name: str, expires_in: timedelta | None = None) -> 
 
 def verify(session: Session, secret: str) -> KeyRow:
     """Return the key that this secret belongs to."""
-    row = session.scalars(select(KeyRow).where(KeyRow.digest == _digest(secret))).first()
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    row = session.scalars(select(KeyRow).where(KeyRow.digest == digest)).first()
     hint = "make one with `rubricsvc keys create NAME`"
     if row is None:
         raise UnauthorizedError("unknown API key", hint=hint)
@@ -58,8 +56,3 @@ def revoke(session: Session, row_id: int) -> KeyRow:
         raise NotFoundError(f"no key {row_id}", hint="`rubricsvc keys list` shows them")
     row.revoked_at = row.revoked_at or utcnow()
     return row
-
-
-def page(session: Session, *, after: int = 0, limit: int = 50) -> list[KeyRow]:
-    """Return up to ``limit`` keys with ids above ``after``, ascending."""
-    return page_of(session, KeyRow, after, limit)

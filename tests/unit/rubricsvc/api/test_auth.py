@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.api.auth import is_loopback, needs_key
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
-from rubricsvc.store.base import utcnow
+from rubricsvc.store.base import page_of, utcnow
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import KeyRow
 from tests.unit.rubricsvc.api.conftest import Serve
@@ -82,7 +82,7 @@ def test_authenticate_updates_last_use_once_a_minute(serve: Serve, db: Database)
     def use() -> KeyRow:
         http.get("/v1/prompts", headers=header)
         with db.read() as session:
-            (row,) = keys.page(session, after=key_id - 1)
+            (row,) = page_of(session, KeyRow, key_id - 1, 50)
             return row
 
     first = use().last_used_at

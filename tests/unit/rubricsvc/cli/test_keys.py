@@ -11,7 +11,9 @@ from rubricsvc.cli import main
 from rubricsvc.errors import UnauthorizedError
 from rubricsvc.settings import get_settings
 from rubricsvc.store import keys
+from rubricsvc.store.base import page_of
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import KeyRow
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,7 @@ def test_create_refuses_invalid_names(db: Database, capsys: pytest.CaptureFixtur
     assert main.run(["keys", "create", name]) == 2
     assert not capsys.readouterr().out
     with db.read() as session:
-        assert keys.page(session) == []
+        assert page_of(session, KeyRow, 0, 50) == []
 
 
 def test_revoke_of_an_unknown_key_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:

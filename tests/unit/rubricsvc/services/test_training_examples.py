@@ -107,7 +107,7 @@ def test_noise_is_that_of_the_judge(db: Database) -> None:
         reward=Deviation(n=9, value=0.2),
     )
     with db.write() as session:
-        judges.set_repeatability(session, judges.get(session, "j").id, measured)
+        judges.get(session, "j").repeatability = measured.model_dump(mode="json")
     assert exported(db, job, "dpo") == ([], {"uncertain": 1})
     assert exported(db, job, "dpo", noise=0.0) == ([("a", "b")], {})
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
+from rubricsvc.services.judges import Judges
+from rubricsvc.services.validators import Validators
 from rubricsvc.store import judges
 from rubricsvc.store.base import page_of
 from rubricsvc.store.session import Database
@@ -33,10 +35,9 @@ def test_newest_returns_the_last_audit_of_each_judge(each_db: Database) -> None:
 
 def test_sample_of_job_is_a_random_sample(each_db: Database) -> None:
     job = submit_job(each_db, 8, judge=Judge(name="j", model="m"))
-    with each_db.read() as session:
-        sample = judges.audit_sample_of_job(session, job, 3)
-        assert len({completion.text for _, _, completion in sample}) == 3
-        assert judges.audit_sample_of_job(session, job, 3) == sample
-        assert judges.audit_sample_of_job(session, job, 3, seed=1) != sample
-        assert len(judges.audit_sample_of_job(session, job, 3, whole_groups=True)) == 8
-        assert judges.audit_sample_of_job(session, job + 1, 3) == []
+    found = Judges(each_db, Validators())
+    sample = found.sample_of_job(job, 3, whole_groups=False)
+    assert len({completion.text for _, _, completion in sample}) == 3
+    assert found.sample_of_job(job, 3, whole_groups=False) == sample
+    assert found.sample_of_job(job, 3, whole_groups=False, seed=1) != sample
+    assert len(found.sample_of_job(job, 3, whole_groups=True)) == 8
