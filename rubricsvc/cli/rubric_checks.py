@@ -45,8 +45,7 @@ from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.writing import plain, write_text
-from rubricsvc.lint import RULES, SEVERITIES, Severity, lint, rule_named, rules_of
-from rubricsvc.lint.registry import Subject
+from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
 from rubricsvc.schemas.methods import request
 from rubricsvc.store import rubrics
 from workers import checks
@@ -82,7 +81,7 @@ def lint_(
     severity, rubric, criterion, message and fix. No model is asked.
     """
     if explain is not None:
-        for one in RULES.values() if explain == "all" else [rule_named(explain)]:
+        for one in rules_of(() if explain == "all" else [explain]):
             output.show(output.fields_of(one, "name", "severity", "summary", "why", "fix", "bad", "good"), as_json)
         return
     if target is None:
@@ -93,17 +92,18 @@ def lint_(
         records = [stored[0]]
     else:
         bad, records = _read_records(target, format, as_json)
-    subjects = [(one.name, Subject(one.rubric, one.prompt)) for one in records if one.rubric is not None]
     count, failed = 0, False
-    for name, subject in subjects:
-        found = lint(subject.rubric, subject.prompt, rules=rules, empty_value=checks.value_of_empty)
+    for record in records:
+        if record.rubric is None:
+            continue
+        found = lint(record.rubric, record.prompt, rules=rules, empty_value=checks.value_of_empty)
         count += len(found)
         if fail_on != "never":
             failed |= any(SEVERITIES.index(one.severity) <= SEVERITIES.index(fail_on) for one in found)
         if as_json:
-            show_list(({"rubric": name, **one.model_dump()} for one in found), True)
+            show_list(({"rubric": record.name, **one.model_dump()} for one in found), True)
         elif found:
-            print_data(f"\n{output.clean(name)}")
+            print_data(f"\n{output.clean(record.name)}")
             for finding in found:
                 where = f"  {finding.criterion}" if finding.criterion is not None else ""
                 message = " ".join(finding.message.split())

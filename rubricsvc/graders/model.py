@@ -102,18 +102,17 @@ class Input(Turn):
     @field_validator("content", mode="before")
     @classmethod
     def _text(cls, content: Any) -> Any:
-        parts = content if isinstance(content, list) else [content]
-        return "\n".join(map(_text_of, parts)) if parts and not isinstance(content, str) else content
-
-
-def _text_of(part: Any) -> str:
-    match part:
-        case str():
-            return part
-        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-            return text
-    kind = part.get("type") if isinstance(part, dict) else None
-    raise ValueError(f"expected text or input_text, found {kind or type(part).__name__}; only text is supported")
+        if isinstance(content, str) or content == []:
+            return content
+        texts = []
+        for part in content if isinstance(content, list) else [content]:
+            match part:
+                case str(text) | {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+                    texts.append(text)
+                case _:
+                    kind = (part.get("type") if isinstance(part, dict) else None) or type(part).__name__
+                    raise ValueError(f"expected text or input_text, found {kind}; only text is supported")
+        return "\n".join(texts)
 
 
 class OpenAISamplingParams(SamplingParams):
@@ -193,28 +192,26 @@ def parts_of(grader: Grader) -> dict[str, Part]:
 
 def rubric_of(grader: Grader) -> Rubric:
     """Return the grader's rubric, whose reward is the grader's number on its own scale."""
+    criteria = []
+    for key, part in parts_of(grader).items():
+        fields: dict[str, Any] = {"key": key, "text": part.label}
+        args: dict[str, Any] = {}
+        match part:
+            case ScoreModel():
+                fields["custom_prompt"] = part.custom_prompt()
+            case LabelModel():
+                fields["custom_prompt"] = part.custom_prompt(labels=part.labels, passing=part.passing_labels)
+            case StringCheck():
+                args = {"operation": part.operation, "input": part.input, "reference": part.reference}
+            case TextSimilarity():
+                args = {"metric": part.evaluation_metric, "input": part.input, "reference": part.reference}
+            case Python():
+                args = {"source": part.source, **_LIMITS} | ({"range": list(part.range)} if part.range else {})
+        if isinstance(part, Python | ScoreModel):
+            low, high = part.range or (0.0, 1.0)
+            fields["scale"] = Numeric(low=low, high=high)
+        if args:
+            fields["check"] = Check(name=part.type, args=args)
+        criteria.append(Criterion(**fields))
     formula = grader.calculate_output if isinstance(grader, Multi) else None
-    criteria = tuple(_criterion(key, part) for key, part in parts_of(grader).items())
-    return Rubric(criteria=criteria, formula="calculate_output", expression=formula)
-
-
-def _criterion(key: str, part: Part) -> Criterion:
-    fields: dict[str, Any] = {"key": key, "text": part.label}
-    args: dict[str, Any] = {}
-    if isinstance(part, Python | ScoreModel):
-        low, high = part.range or (0.0, 1.0)
-        fields["scale"] = Numeric(low=low, high=high)
-    match part:
-        case ScoreModel():
-            fields["custom_prompt"] = part.custom_prompt()
-        case LabelModel():
-            fields["custom_prompt"] = part.custom_prompt(labels=part.labels, passing=part.passing_labels)
-        case StringCheck():
-            args = {"operation": part.operation, "input": part.input, "reference": part.reference}
-        case TextSimilarity():
-            args = {"metric": part.evaluation_metric, "input": part.input, "reference": part.reference}
-        case Python():
-            args = {"source": part.source, **_LIMITS} | ({"range": list(part.range)} if part.range else {})
-    if args:
-        fields["check"] = Check(name=part.type, args=args)
-    return Criterion(**fields)
+    return Rubric(criteria=tuple(criteria), formula="calculate_output", expression=formula)

@@ -14,7 +14,7 @@ from pydantic import Field
 from rubricsvc.core.base import Value
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric, on_scale
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import OF_REPLY, Reason, Verdict
 from rubricsvc.graders.model import Grader, Multi, Part, Python, StringCheck, TextSimilarity, parts_of
 
 
@@ -83,18 +83,28 @@ def run_of(
     """
     by_key = {verdict.criterion: verdict for verdict in verdicts}
     reward = reward_or_null(rubric, by_key.values())
-    details = {key: _describe_failure(verdict) for key, verdict in by_key.items() if verdict.value is None}
+    failures = {
+        key: ": ".join(filter(None, (str(one.reason or one.outcome), one.detail)))
+        for key, one in by_key.items()
+        if one.value is None
+    }
     missing = dict.fromkeys(rubric.by_key.keys() - by_key.keys(), unanswered or "no answer")
     flags: dict[str, bool | str] = {"unresponsive_reward_error": True} if missing else {}
     for key, part in parts_of(grader).items():
-        if key in by_key and by_key[key].value is None:
-            flags |= _flags(by_key[key], part)
+        if key in failures:
+            flags |= _flags(by_key[key], part, failures[key])
+    details = failures | missing
     if reward.value is None and not flags:  # every part has a number, but their formula has no value
         flags["formula_parse_error"] = True
         details["calculate_output"] = reward.null_reason or ""
     scored = {key: verdict.value for key, verdict in by_key.items() if verdict.value is not None}
     scores = {key: on_scale(rubric.by_key[key].scale, value) for key, value in scored.items()}
-    spent = _tokens(by_key.values(), models)
+    spent: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for key, verdict in by_key.items():
+        if verdict.usage is not None and key in models:
+            prompt, completion, cached = verdict.usage.prompt, verdict.usage.completion, verdict.usage.cached or 0
+            counts = {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached}
+            spent[models[key]].update(counts, total_tokens=prompt + completion)
     asked = sorted({models[key] for key in by_key if key in models})
     return GraderRun(
         reward=reward.value,
@@ -104,35 +114,25 @@ def run_of(
             errors=GraderErrors.model_validate(flags),
             execution_time=seconds,
             scores=scores,
-            token_usage=sum(tokens.total_tokens for tokens in spent.values()) if spent else None,
+            token_usage=sum(tokens["total_tokens"] for tokens in spent.values()) if spent else None,
             sampled_model_name=", ".join(asked) or None,
-            details=details | missing,
+            details=details,
         ),
         sub_rewards={key: scores.get(key) for key in rubric.by_key} if isinstance(grader, Multi) else {},
-        model_grader_token_usage_per_model=spent,
+        model_grader_token_usage_per_model={model: Tokens(**counts) for model, counts in spent.items()},
     )
 
 
-def _describe_failure(verdict: Verdict) -> str:
-    return ": ".join(filter(None, (str(verdict.reason or verdict.outcome), verdict.detail)))
-
-
 _FLAGS: dict[Reason | None, str] = {
+    **dict.fromkeys(OF_REPLY | {Reason.NO_ANSWER}, "model_grader_parse_error"),
+    Reason.DECLINED: "model_grader_refusal_error",
     Reason.NO_VARIABLE: "invalid_variable_error",
     Reason.NOT_JSON: "sample_parse_error",
     Reason.TOO_LONG: "truncated_observation_error",
-    Reason.DECLINED: "model_grader_refusal_error",
-    Reason.TRUNCATED: "model_grader_parse_error",
-    Reason.UNPARSEABLE: "model_grader_parse_error",
-    Reason.WRONG_CRITERIA: "model_grader_parse_error",
-    Reason.CONTRADICTORY: "model_grader_parse_error",
-    Reason.TEMPLATE_COPIED: "model_grader_parse_error",
-    Reason.OUT_OF_RANGE: "model_grader_parse_error",
-    Reason.NO_ANSWER: "model_grader_parse_error",
 }
 
 
-def _flags(verdict: Verdict, part: Part) -> dict[str, bool | str]:
+def _flags(verdict: Verdict, part: Part, failure: str) -> dict[str, bool | str]:
     """Return the flags of a part without a number."""
     if verdict.reason in _FLAGS:
         return {_FLAGS[verdict.reason]: True}
@@ -145,18 +145,4 @@ def _flags(verdict: Verdict, part: Part) -> dict[str, bool | str]:
             return {"other_error": True}
         case _ if verdict.reason is None:
             return {"model_grader_parse_error": True}
-    return {"model_grader_server_error": True, "model_grader_server_error_details": _describe_failure(verdict)}
-
-
-def _tokens(verdicts: Iterable[Verdict], models: Mapping[str, str]) -> dict[str, Tokens]:
-    spent: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for verdict in verdicts:
-        if verdict.usage is not None and verdict.criterion in models:
-            prompt, completion = verdict.usage.prompt, verdict.usage.completion
-            spent[models[verdict.criterion]].update(
-                prompt_tokens=prompt,
-                completion_tokens=completion,
-                total_tokens=prompt + completion,
-                cached_tokens=verdict.usage.cached or 0,
-            )
-    return {model: Tokens(**counts) for model, counts in spent.items()}
+    return {"model_grader_server_error": True, "model_grader_server_error_details": failure}

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Numeric, Ordinal, Rubric, Scale
+from rubricsvc.core.rubric import Check, Criterion, Numeric, Ordinal, Rubric
 from rubricsvc.core.templates import FUNCTIONS
 from rubricsvc.errors import InvalidError
 from rubricsvc.graders.model import MAX_PARTS
@@ -33,7 +33,10 @@ def grader_of(rubric: Rubric, name: str) -> dict[str, Any]:
     """Return a grader as JSON data: one grader for each criterion, combined by the rubric's formula."""
     parts = {}
     for place, criterion in enumerate(rubric.criteria):
-        parts[_variable(criterion.key, place, rubric)] = _part(criterion, place)
+        key = criterion.key
+        named = re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) and not keyword.iskeyword(key) and key not in FUNCTIONS
+        variable = key if named or rubric.formula == "calculate_output" else f"criterion_{place + 1}"
+        parts[variable] = _part(criterion, place)
     if rubric.formula == "calculate_output" and rubric.expression is None:
         return {**parts.popitem()[1], "name": rubric.criteria[0].key}
     if len(parts) > MAX_PARTS:
@@ -42,21 +45,18 @@ def grader_of(rubric: Rubric, name: str) -> dict[str, Any]:
     return {"type": "multi", "name": name, "graders": parts, "calculate_output": expression}
 
 
-def _variable(key: str, place: int, rubric: Rubric) -> str:
-    """Return the name of a criterion in an expression: its key where that is one."""
-    if rubric.formula == "calculate_output" or (
-        re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) and not keyword.iskeyword(key) and key not in FUNCTIONS
-    ):
-        return key
-    return f"criterion_{place + 1}"
-
-
 def _part(criterion: Criterion, place: int) -> dict[str, Any]:
     if criterion.check is not None:
         return _checked(criterion, criterion.check, place)
-    scale = criterion.scale
-    if criterion.custom_prompt is not None:
-        return _asked(criterion, criterion.custom_prompt, scale)
+    scale, asked = criterion.scale, criterion.custom_prompt
+    if asked is not None:
+        part: dict[str, Any] = {"name": criterion.text, "model": asked.model or MODEL}
+        part["input"] = [{"role": turn.role, "content": turn.content} for turn in asked.turns]
+        if asked.sampling is not None:
+            part["sampling_params"] = asked.sampling.model_dump(exclude_none=True)
+        if isinstance(scale, Numeric):
+            return part | {"type": "score_model", "range": [scale.low, scale.high]}
+        return part | {"type": "label_model", "labels": [*asked.labels], "passing_labels": [*asked.passing]}
     text = criterion.text.replace("{{", "{ {")  # no template
     if isinstance(scale, Ordinal):
         low, high = 0.0, 1.0
@@ -70,16 +70,6 @@ def _part(criterion: Criterion, place: int) -> dict[str, Any]:
         return {"type": "label_model", "name": criterion.key, "model": MODEL, "input": message, **labels}
     message = [{"role": "user", "content": f"{_QUESTION}{text}\n\nAnswer with a number from {low:g} to {high:g}."}]
     return {"type": "score_model", "name": criterion.key, "model": MODEL, "input": message, "range": [low, high]}
-
-
-def _asked(criterion: Criterion, asked: CustomPrompt, scale: Scale) -> dict[str, Any]:
-    part: dict[str, Any] = {"name": criterion.text, "model": asked.model or MODEL}
-    part["input"] = [{"role": turn.role, "content": turn.content} for turn in asked.turns]
-    if asked.sampling is not None:
-        part["sampling_params"] = asked.sampling.model_dump(exclude_none=True)
-    if isinstance(scale, Numeric):
-        return part | {"type": "score_model", "range": [scale.low, scale.high]}
-    return part | {"type": "label_model", "labels": [*asked.labels], "passing_labels": [*asked.passing]}
 
 
 def _checked(criterion: Criterion, check: Check, place: int) -> dict[str, Any]:

@@ -1,21 +1,84 @@
-"""Faults of rubrics that can be found without a model. Each rule is a function; ``RULES`` has them by name.
+"""Faults of rubrics that can be found without a model. ``RULES`` is the table of rules.
 
-To add a rule, write its texts and patterns into ``rules.toml``, and a function with ``@rule("its-name")`` in a module
-that is imported below. The rules of wording are about English; they say nothing about other languages. `docs/lint.md`
-lists every rule with its measured precision and recall.
+To add a rule, write its texts and patterns into ``rules.toml``, its function into a module of this package, and a row
+into the table. The rules of wording are about English; they say nothing about other languages. `docs/lint.md` lists
+every rule with its measured precision and recall.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.lint import duplicates, scales, wording  # noqa: F401 - they register
-from rubricsvc.lint.registry import RULES, SEVERITIES, EmptyValue, Finding, Rule, Severity, Subject
+from rubricsvc.lint import duplicates, scales, wording
+from rubricsvc.lint.registry import ADVICE, SEVERITIES, EmptyValue, Finding, LintHit, Severity, Subject
 
 __all__ = ["RULES", "SEVERITIES", "EmptyValue", "Finding", "Rule", "Severity", "lint", "rules_of"]
+
+OfText = Callable[[Criterion], str | None]
+"""What is wrong with the text of a criterion that a judge reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: what it finds, why that matters, how to fix it, and an example before and after."""
+
+    name: str
+    severity: Severity
+    summary: str
+    why: str
+    fix: str
+    bad: str
+    good: str
+    find: Callable[[Subject], Iterable[LintHit]] | None = None
+    of_text: OfText | None = None
+
+    def findings(self, subject: Subject) -> list[Finding]:
+        """Return the findings in a rubric, in the order of its criteria."""
+        hits = self.find(subject) if self.find else ()
+        if self.of_text:
+            messages = ((criterion, self.of_text(criterion)) for criterion in subject.judged)
+            hits = ((criterion, message) for criterion, message in messages if message)
+        return [
+            Finding(
+                rule=self.name,
+                severity=self.severity,
+                criterion=criterion.key if criterion else None,
+                message=message,
+                fix=self.fix,
+            )
+            for criterion, message in hits
+        ]
+
+
+_OF_TEXT: dict[str, OfText] = {
+    "two-questions": lambda one: wording.second_question(one.text, pitfall=one.weight < 0),
+    "sign": wording.sign,
+    "absence": wording.absence,
+    "double-negation": wording.matches("double", "negates twice"),
+    "dangling-reference": wording.matches("dangling", "points at something that the judge does not see"),
+    "scoring-instruction": wording.matches("instruction", "instructs the judge how to reply", whole=True),
+    "vague": wording.vague,
+    "unknown-placeholder": wording.unknown_placeholder,
+    "too-long": wording.too_long,
+    "invisible-text": wording.invisible_text,
+    "mixed-scale": scales.mixed_scale,
+}
+_OF_RUBRIC: dict[str, Callable[[Subject], Iterable[LintHit]]] = {
+    "near-duplicate": duplicates.near_duplicate,
+    "leaked-answer": wording.leaked_answer,
+    "unreachable-level": scales.unreachable_level,
+    "dominant-weight": scales.dominant_weight,
+    "zero-weight": scales.zero_weight,
+    "empty-passes": scales.empty_passes,
+}
+RULES: dict[str, Rule] = {
+    name: Rule(name=name, find=_OF_RUBRIC.get(name), of_text=_OF_TEXT.get(name), **texts)
+    for name, texts in ADVICE.items()
+}
 
 
 def lint(
@@ -48,14 +111,9 @@ def rules_of(
 ) -> list[Rule]:
     """Return the ``known`` rules of these names (by default all), less the ignored ones and those below a severity."""
     for name in (*names, *ignored):
-        rule_named(name, known)
+        if name not in known:
+            hint = f"expected one of {', '.join(sorted(known))}"
+            raise InvalidError(f"unknown rule {name!r}", hint=hint, path="rule")
     least = SEVERITIES.index(severity)
     chosen = [one for name, one in known.items() if (not names or name in names) and name not in ignored]
     return [one for one in chosen if SEVERITIES.index(one.severity) <= least]
-
-
-def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
-    """Return the ``known`` rule of this name."""
-    if name not in known:
-        raise InvalidError(f"unknown rule {name!r}", hint=f"expected one of {', '.join(sorted(known))}", path="rule")
-    return known[name]

@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from math import ceil
 
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import LintHit, Subject, pattern, rule
+from rubricsvc.lint.registry import LintHit, Subject, pattern
 
 CONTAINED = 0.8
 """Share of the words of the shorter criterion that are in the other one, if the two ask the same."""
@@ -54,19 +54,13 @@ class _Text:
     order: tuple[str, ...]
 
 
-@rule("near-duplicate")
-def _near_duplicate(subject: Subject) -> Iterator[LintHit]:
+def near_duplicate(subject: Subject) -> Iterator[LintHit]:
+    """Find criteria that ask the same as an earlier one, or its negation."""
     for place, later in near_duplicates(subject.judged):
         first, second = subject.judged[place], subject.judged[later]
         what = "asks the opposite of" if (first.weight < 0) != (second.weight < 0) else "asks the same as"
         for one, other in ((first, second), (second, first)):
-            yield LintHit(one, f"{what} {other.key!r}")
-
-
-def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
-    """Yield the places of criteria that ask the same, or the opposite: each with the most similar earlier one."""
-    for first, second in _pairs([_text(number, one) for number, one in enumerate(criteria)]):
-        yield first.number, second.number
+            yield one, f"{what} {other.key!r}"
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -87,44 +81,35 @@ def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield place, word and stem of the words that say what is asked."""
     for place, word in enumerate(_WORD.findall(_JUSTIFICATION.sub("", text))):
         token = word.casefold().strip("'’-.,")
-        if token not in _STOP and not _SAYING.match(token):
-            yield place, word, _stem(token)
+        if token in _STOP or _SAYING.match(token):
+            continue
+        endings = (end for end in ("ings", "ing", "ies", "ed", "es", "s") if len(token) - len(end) >= 4)
+        yield place, word, token.removesuffix(next(filter(token.endswith, endings), ""))
 
 
-def _text(number: int, criterion: Criterion) -> _Text:
-    order = tuple(token for _, _, token in _tokens(criterion.text))
-    return _Text(number, criterion, frozenset(order), named_words(criterion.text), order)
-
-
-def _stem(word: str) -> str:
-    for ending in ("ings", "ing", "ies", "ed", "es", "s"):
-        if word.endswith(ending) and len(word) - len(ending) >= 4:
-            return word[: -len(ending)]
-    return word
-
-
-def _pairs(texts: list[_Text]) -> Iterator[tuple[_Text, _Text]]:
-    """Yield for each text the most similar earlier one that asks the same."""
+def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
+    """Yield the places of criteria that ask the same, or the opposite: each with the most similar earlier one."""
+    texts = []
+    for number, criterion in enumerate(criteria):
+        order = tuple(token for _, _, token in _tokens(criterion.text))
+        texts.append(_Text(number, criterion, frozenset(order), named_words(criterion.text), order))
     counts = Counter(token for one in texts for token in one.tokens)
     by_token: defaultdict[str, list[_Text]] = defaultdict(list)
     same: dict[tuple[frozenset[str], str], _Text] = {}
     for text in texts:
         if not text.tokens:
             continue
-        identical = same.get((text.tokens, _spaced(text)))
+        whole = text.tokens, " ".join(text.criterion.text.split()).casefold()
+        identical = same.get(whole)
         rarest = sorted(text.tokens, key=lambda token: (counts[token], token))
         prefix = rarest[: max(RAREST, len(rarest) - ceil(CONTAINED * len(rarest)) + 1)]
         candidates = {one.number: one for token in prefix for one in by_token[token][-MOST_SHARING:]}
         similar = [one for one in candidates.values() if _asks_the_same(one, text)]
         if match := identical or max(similar, key=lambda one: len(one.tokens & text.tokens), default=None):
-            yield match, text
-        same.setdefault((text.tokens, _spaced(text)), text)
+            yield match.number, text.number
+        same.setdefault(whole, text)
         for token in prefix:
             by_token[token].append(text)
-
-
-def _spaced(text: _Text) -> str:
-    return " ".join(text.criterion.text.split()).casefold()
 
 
 def _asks_the_same(one: _Text, other: _Text) -> bool:

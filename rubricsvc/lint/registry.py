@@ -1,14 +1,14 @@
-"""The registry of rules, by name, and what a rule is given and finds."""
+"""What rules are given and find, and their texts and patterns."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -34,13 +34,8 @@ class Finding(Value):
     fix: str = Field(description="What to write instead.")
 
 
-@dataclass(frozen=True, slots=True)
-class LintHit:
-    """One place where a rule is broken. ``fix`` replaces the rule's own."""
-
-    criterion: Criterion | None
-    message: str
-    fix: str = ""
+LintHit = tuple[Criterion | None, str]
+"""One place where a rule is broken, and the message; without a criterion it is about the rubric."""
 
 
 @dataclass(frozen=True)
@@ -57,40 +52,10 @@ class Subject:
         return tuple(one for one in self.rubric.criteria if one.check is None and one.custom_prompt is None)
 
 
-Find = Callable[[Subject], Iterable[LintHit]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule: what it finds, why that matters, how to fix it, and an example before and after."""
-
-    name: str
-    severity: Severity
-    summary: str
-    why: str
-    fix: str
-    bad: str
-    good: str
-    find: Find
-
-    def findings(self, subject: Subject) -> list[Finding]:
-        """Return the findings in a rubric, in the order of its criteria."""
-        return [
-            Finding(
-                rule=self.name,
-                severity=self.severity,
-                criterion=hit.criterion.key if hit.criterion else None,
-                message=hit.message,
-                fix=hit.fix or self.fix,
-            )
-            for hit in self.find(subject)
-        ]
-
-
 _DATA = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+ADVICE: dict[str, dict[str, Any]] = _DATA["rules"]
+"""Severity and texts of each rule, by name."""
 _PARTS: dict[str, str] = {name: text.replace("\n", "") for name, text in _DATA["patterns"].items()}
-
-RULES: dict[str, Rule] = {}
 
 
 def pattern(name: str) -> re.Pattern[str]:
@@ -99,13 +64,3 @@ def pattern(name: str) -> re.Pattern[str]:
     while "<<" in text:
         text = re.sub(r"<<(\w+)>>", lambda found: _PARTS[found[1]], text)
     return re.compile(text)
-
-
-def rule(name: str) -> Callable[[Find], Find]:
-    """Register the decorated function as the rule of this name, whose texts are in ``rules.toml``."""
-
-    def register(find: Find) -> Find:
-        RULES[name] = Rule(name=name, find=find, **_DATA["rules"][name])
-        return find
-
-    return register

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rubricsvc.core.formulas import FORMULAS
-from rubricsvc.core.rubric import Binary, Criterion, Numeric, Ordinal
-from rubricsvc.lint.registry import LintHit, Subject, pattern, rule
+from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
+from rubricsvc.lint.registry import LintHit, Subject, pattern
 from rubricsvc.lint.wording import requirement
 
 _SCALE = pattern("scale")
@@ -19,13 +19,22 @@ _ABOUT = re.compile(r"\s*(?!is\b|does\b|uses\b)[A-Za-z]+(?:s|ing)\b", re.I)
 _BAND = re.compile(r"^\D*(\d+)\s*(?:-|–|to)\s*(\d+)\D*$")
 
 
-@rule("mixed-scale")
-def _mixed_scale(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        if (found := _asked_scale(criterion)) and not _fits(criterion, [float(one) for one in found.groups() if one]):
-            yield LintHit(
-                criterion, f"“{' '.join(found[0].split())}” in the text, and the scale is {_named(criterion)}"
-            )
+def mixed_scale(criterion: Criterion) -> str | None:
+    """Return how the scale that the text asks for differs from the criterion's own."""
+    found, scale = _asked_scale(criterion), criterion.scale
+    if found is None:
+        return None
+    numbers = [float(one) for one in found.groups() if one]
+    if isinstance(scale, Numeric):
+        named = f"{scale.low:g} to {scale.high:g}"
+        fits = len(numbers) != 2 or (scale.low, scale.high) == (min(numbers), max(numbers))
+    elif isinstance(scale, Ordinal):
+        named = ", ".join(level.label for level in scale.levels)
+        labels = {float(one) for level in scale.levels for one in re.findall(r"\d+(?:\.\d+)?", level.label)}
+        fits = bool(labels) and set(numbers) <= labels | {float(len(scale.levels))}
+    else:
+        named, fits = "met or not met", len(numbers) == 2 and {*numbers} == {0.0, 1.0}
+    return None if fits else f"“{' '.join(found[0].split())}” in the text, and the scale is {named}"
 
 
 def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
@@ -41,29 +50,11 @@ def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
     return None
 
 
-def _fits(criterion: Criterion, numbers: list[float]) -> bool:
-    scale = criterion.scale
-    if isinstance(scale, Numeric):
-        return len(numbers) != 2 or (scale.low, scale.high) == (min(numbers), max(numbers))
-    if isinstance(scale, Ordinal):
-        labels = {float(one) for level in scale.levels for one in re.findall(r"\d+(?:\.\d+)?", level.label)}
-        return bool(labels) and set(numbers) <= labels | {float(len(scale.levels))}
-    return len(numbers) == 2 and {*numbers} == {0.0, 1.0}
-
-
-def _named(criterion: Criterion) -> str:
-    scale = criterion.scale
-    if isinstance(scale, Numeric):
-        return f"{scale.low:g} to {scale.high:g}"
-    return "met or not met" if isinstance(scale, Binary) else ", ".join(level.label for level in scale.levels)
-
-
-@rule("unreachable-level")
-def _unreachable_level(subject: Subject) -> Iterator[LintHit]:
+def unreachable_level(subject: Subject) -> Iterator[LintHit]:
+    """Find levels that no completion reaches or that a judge cannot tell apart."""
     for criterion in subject.rubric.criteria:
         if isinstance(criterion.scale, Ordinal):
-            for message in _dead_levels(criterion, criterion.scale):
-                yield LintHit(criterion, message)
+            yield from ((criterion, message) for message in _dead_levels(criterion, criterion.scale))
 
 
 def _dead_levels(criterion: Criterion, scale: Ordinal) -> Iterator[str]:
@@ -83,16 +74,9 @@ def _dead_levels(criterion: Criterion, scale: Ordinal) -> Iterator[str]:
     values = [level.value for level in scale.levels]
     if max(values) < 1.0:
         yield f"the best level has the value {max(values):g}: nothing gets full credit"
-    yield from _band_gaps(scale)
-
-
-def _band_gaps(scale: Ordinal) -> Iterator[str]:
-    """Yield what is wrong with levels that are bands of numbers, such as 1-2 and 3-4."""
     found = [_BAND.match(level.label) for level in scale.levels]
-    bands = sorted((int(one[1]), int(one[2])) for one in found if one)
-    if len(bands) < len(scale.levels):
-        return
-    for (_, high), (low, _) in pairwise(bands):
+    bands = sorted((int(one[1]), int(one[2])) for one in found if one)  # levels of numbers, such as 1-2 and 3-4
+    for (_, high), (low, _) in pairwise(bands) if len(bands) == len(scale.levels) else ():
         if low > high + 1:
             yield f"no level has the numbers between {high} and {low}"
         elif low < high:
@@ -105,8 +89,8 @@ MET = 0.5
 """Value from which a criterion counts as met."""
 
 
-@rule("dominant-weight")
-def _dominant_weight(subject: Subject) -> Iterator[LintHit]:
+def dominant_weight(subject: Subject) -> Iterator[LintHit]:
+    """Find one criterion that decides the reward alone."""
     rubric = subject.rubric
     if rubric.groups or rubric.expression is not None:
         return  # the tree or the expression decides what a weight means
@@ -117,38 +101,30 @@ def _dominant_weight(subject: Subject) -> Iterator[LintHit]:
             if abs(criterion.weight) > DOMINANT_SHARE * total and len({abs(one.weight) for one in side}) > 1:
                 kind = "positive" if positive else "negative"
                 share = abs(criterion.weight) / total
-                yield LintHit(criterion, f"has {share:.0%} of the {kind} weight of {len(side)} criteria")
+                yield criterion, f"has {share:.0%} of the {kind} weight of {len(side)} criteria"
 
 
-@rule("zero-weight")
-def _zero_weight(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.rubric.criteria:
-        if counts_for_nothing(subject, criterion):
-            yield LintHit(criterion, "the weight is 0")
-
-
-def counts_for_nothing(subject: Subject, criterion: Criterion) -> bool:
-    """Return whether no verdict on the criterion changes the reward."""
+def zero_weight(subject: Subject) -> Iterator[LintHit]:
+    """Find criteria of which no verdict changes the reward."""
     formula = FORMULAS.get(subject.rubric.formula)
-    weighted = formula is not None and formula.weighting == "absolute" and subject.rubric.expression is None
-    return weighted and criterion.weight == 0.0 and not criterion.required
+    if formula is None or formula.weighting != "absolute" or subject.rubric.expression is not None:
+        return
+    for criterion in subject.rubric.criteria:
+        if criterion.weight == 0.0 and not criterion.required:
+            yield criterion, "the weight is 0"
 
 
-@rule("empty-passes")
-def _empty_passes(subject: Subject) -> Iterator[LintHit]:
+def empty_passes(subject: Subject) -> Iterator[LintHit]:
+    """Find checks that an empty completion passes, unless a required check vetoes it."""
     if subject.empty_value is None:
         return
-    checked = [one for one in subject.rubric.criteria if one.check is not None]
-    values = {one.key: subject.empty_value(one, subject.prompt) for one in checked}
-    if any(one.required and one.weight > 0 and _below(values[one.key]) for one in checked):
+    values = [
+        (one, one.check.name, value)
+        for one in subject.rubric.criteria
+        if one.check is not None and (value := subject.empty_value(one, subject.prompt)) is not None
+    ]
+    if any(one.required and one.weight > 0 and value < MET for one, _, value in values):
         return  # a veto: an empty text gets nothing
-    for criterion in checked:
-        value = values[criterion.key]
-        if criterion.weight > 0 and not criterion.required and value is not None and value >= MET:
-            yield LintHit(
-                criterion, f"the check {criterion.check and criterion.check.name} gives an empty text {value:g}"
-            )
-
-
-def _below(value: float | None) -> bool:
-    return value is not None and value < MET
+    for criterion, name, value in values:
+        if criterion.weight > 0 and not criterion.required and value >= MET:
+            yield criterion, f"the check {name} gives an empty text {value:g}"

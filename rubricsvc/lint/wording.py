@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from rubricsvc.core.rubric import Criterion, Ordinal
 from rubricsvc.core.untrusted import INVISIBLE
-from rubricsvc.lint.registry import LintHit, Subject, pattern, rule
+from rubricsvc.lint.registry import LintHit, Subject, pattern
 
 MOST_READ = 2000
 """Characters of a text that are read: some patterns take time that grows with its square."""
@@ -36,22 +36,11 @@ def requirement(text: str) -> str:
     return re.sub(r"[ \t]+", " ", _EXAMPLES.sub("", text)).strip()
 
 
-def title_of(text: str) -> str:
-    """Return the title before the text ("Clarity of Style: Assesses …"), or nothing."""
-    found = _TITLE.match(text)
-    return found[0] if found else ""
-
-
 def demands(text: str) -> list[str]:
     """Return the sentences of a requirement that ask for something: no title, no comment, no reason."""
     sentences = [one.strip(" .;") for one in _SENTENCE.split(_TITLE.sub("", text))]
     kept = [one for number, one in enumerate(sentences) if one and not (number and _COMMENT.match(one))]
     return [re.sub(r"\s+", " ", _REASON.sub("", one)).strip() for one in kept]
-
-
-def words(text: str) -> list[str]:
-    """Return the words and numbers of a text, as they are written."""
-    return _WORD.findall(text)
 
 
 _NEXT_VERB = pattern("next_verb")
@@ -65,20 +54,13 @@ _LIST = re.compile(r"[\w’'-]+(?: [\w’'/-]+){0,7}, (?:[\w’'/-]+(?: [\w’'/
 _PAIR_OBJECT = pattern("pair_object")
 
 
-@rule("two-questions")
-def _two_questions(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        if reason := second_question(criterion.text, pitfall=criterion.weight < 0):
-            yield LintHit(criterion, f"asks more than one thing: {reason}")
-
-
 def second_question(text: str, *, pitfall: bool = False) -> str | None:
-    """Return the words that begin a second demand in the text of a criterion; None if there is none.
+    """Return the words that begin a second demand in the text of a criterion.
 
     The faults that a pitfall lists are mostly examples of one: only a second verb counts there.
     """
     if _STEPS.search(text[:MOST_READ]):
-        return "a list of steps"
+        return "asks more than one thing: a list of steps"
     asked = _IDIOM.sub("X", requirement(text))
     sentences = demands(asked)
     if not pitfall:
@@ -86,8 +68,8 @@ def second_question(text: str, *, pitfall: bool = False) -> str | None:
             return _excerpt(found[0])
         if len(sentences) > 1 and sum(len(one.split()) >= 4 for one in sentences) > 1:
             return _excerpt(sentences[1])
-        if " and " in title_of(asked):
-            return _excerpt(title_of(asked))
+        if (title := _TITLE.match(asked)) and " and " in title[0]:
+            return _excerpt(title[0])
     for sentence in sentences[:1]:
         clause = _ASIDE.sub("", _BUT_NOT.sub("", sentence))
         found = _NEXT_VERB.search(clause)
@@ -100,7 +82,7 @@ def second_question(text: str, *, pitfall: bool = False) -> str | None:
 
 def _excerpt(text: str) -> str:
     line = " ".join(text.split())
-    return f"“{line if len(line) <= 60 else line[:59] + '…'}”"
+    return f"asks more than one thing: “{line if len(line) <= 60 else line[:59] + '…'}”"
 
 
 _FAULT = pattern("fault")
@@ -113,58 +95,38 @@ _ALSO_POSITIVE = pattern("also_positive")
 _PROTOCOL = re.compile(r"\bif (?:yes|no|not|present|absent)\b,? (?:then )?(?:it )?(?:fail|pass)", re.I)
 
 
-@rule("sign")
-def _sign(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        if _PROTOCOL.search(criterion.text[:MOST_READ]):
-            continue  # "if yes, fail" turns the verdict around
-        text = next(iter(demands(requirement(criterion.text))), "")
-        if criterion.weight > 0 and (found := _FAULT.search(text)):
-            yield LintHit(criterion, f"“{_short(found[0])}” is a fault, and the weight is {criterion.weight:g}")
-        elif criterion.weight < 0 and (found := _VIRTUE.search(text)) and not _is_fault(text, found.end()):
-            yield LintHit(criterion, f"“{_short(found[0])}” is a virtue, and the weight is {criterion.weight:g}")
+def sign(criterion: Criterion) -> str | None:
+    """Return a fault with a positive weight, or a virtue with a negative one."""
+    if _PROTOCOL.search(criterion.text[:MOST_READ]):
+        return None  # "if yes, fail" turns the verdict around
+    text = next(iter(demands(requirement(criterion.text))), "")
+    found = _FAULT.search(text) if criterion.weight > 0 else _VIRTUE.search(text) if criterion.weight < 0 else None
+    if found is None:
+        return None
+    if criterion.weight < 0:  # a text that begins with a virtue may go on to a fault
+        end = found.end()
+        if _FAULT_NEXT.match(text, end) if _MIRROR.match(text) else _FAULT.search(text) or _NEGATED.search(text, end):
+            return None
+    kind = "fault" if criterion.weight > 0 else "virtue"
+    return f"“{_short(found[0])}” is a {kind}, and the weight is {criterion.weight:g}"
 
 
-def _is_fault(text: str, end: int) -> bool:
-    """Return whether a text that begins with a virtue goes on to a fault."""
-    if _MIRROR.match(text):
-        return bool(_FAULT_NEXT.match(text, end))
-    return bool(_FAULT.search(text) or _NEGATED.search(text, end))
-
-
-@rule("absence")
-def _absence(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        if criterion.weight > 0 and (found := _only_absence(criterion)):
-            yield LintHit(criterion, f"an empty text meets “{_short(found)}…”")
-
-
-def _only_absence(criterion: Criterion) -> str:
+def absence(criterion: Criterion) -> str | None:
+    """Return the words by which an empty text would meet a criterion with a positive weight."""
     text = requirement(criterion.text)
-    found = _ABSENCE.match(text)
-    return found[0] if found and not _ALSO_POSITIVE.search(text) else ""
+    found = _ABSENCE.match(text) if criterion.weight > 0 else None
+    return f"an empty text meets “{_short(found[0])}…”" if found and not _ALSO_POSITIVE.search(text) else None
 
 
-_DIRECT: tuple[tuple[str, str, Callable[[str], str], str], ...] = (
-    ("double-negation", "double", requirement, "negates twice"),
-    ("dangling-reference", "dangling", requirement, "points at something that the judge does not see"),
-    ("scoring-instruction", "instruction", lambda text: text[-MOST_READ:], "instructs the judge how to reply"),
-)
-"""Rules that report the first match of a pattern: rule, pattern, what is read of a text, and the message."""
+def matches(name: str, message: str, *, whole: bool = False) -> Callable[[Criterion], str | None]:
+    """Return the rule that reports the first match of a pattern in the requirement, or in the ``whole`` text."""
+    found_in = pattern(name)
 
+    def find(criterion: Criterion) -> str | None:
+        found = found_in.search(criterion.text[-MOST_READ:] if whole else requirement(criterion.text))
+        return f"“{_short(found[0])}” {message}" if found else None
 
-def _report(name: str, pattern_name: str, read: Callable[[str], str], message: str) -> None:
-    found_in = pattern(pattern_name)
-
-    @rule(name)
-    def find(subject: Subject) -> Iterator[LintHit]:
-        for criterion in subject.judged:
-            if found := found_in.search(read(criterion.text)):
-                yield LintHit(criterion, f"“{_short(found[0])}” {message}")
-
-
-for _row in _DIRECT:
-    _report(*_row)
+    return find
 
 
 def _short(text: str) -> str:
@@ -181,40 +143,35 @@ _UPPER_ONLY = re.compile(r"^x{2,}$")
 _MATHS = re.compile(r"\$[^$\n]*\$|`[^`\n]*`|\\[a-zA-Z]+(?:\{[^{}]*\})*")
 
 
-@rule("vague")
-def _vague(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        if any(level.text for level in getattr(criterion.scale, "levels", ())):
-            continue  # the levels say what the word means
-        text = criterion.text[:MOST_READ]
-        if not _OBSERVABLE.search(text) and (found := _VAGUE.search(text)):
-            yield LintHit(criterion, f"“{' '.join(found[0].split())[:60]}” names nothing that a judge can see")
+def vague(criterion: Criterion) -> str | None:
+    """Return a word of quality beside which nothing observable stands."""
+    if any(level.text for level in getattr(criterion.scale, "levels", ())):
+        return None  # the levels say what the word means
+    text = criterion.text[:MOST_READ]
+    found = None if _OBSERVABLE.search(text) else _VAGUE.search(text)
+    return f"“{' '.join(found[0].split())[:60]}” names nothing that a judge can see" if found else None
 
 
-@rule("unknown-placeholder")
-def _unknown_placeholder(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        for found in _PLACEHOLDER.finditer(_MATHS.sub("", criterion.text[:MOST_READ])):
-            if not _UPPER_ONLY.match(found[0]):
-                yield LintHit(criterion, f"“{found[0]}” is a placeholder")
-                break
+def unknown_placeholder(criterion: Criterion) -> str | None:
+    """Return a placeholder that was not filled in."""
+    found = (one[0] for one in _PLACEHOLDER.finditer(_MATHS.sub("", criterion.text[:MOST_READ])))
+    first = next((one for one in found if not _UPPER_ONLY.match(one)), None)
+    return f"“{first}” is a placeholder" if first else None
 
 
-@rule("too-long")
-def _too_long(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        if len(criterion.text) > 4 * LONGEST and (count := len(words(criterion.text))) > LONGEST:
-            yield LintHit(criterion, f"{count} words")
+def too_long(criterion: Criterion) -> str | None:
+    """Return the number of words of a long criterion."""
+    count = len(_WORD.findall(criterion.text)) if len(criterion.text) > 4 * LONGEST else 0
+    return f"{count} words" if count > LONGEST else None
 
 
-@rule("invisible-text")
-def _invisible_text(subject: Subject) -> Iterator[LintHit]:
-    for criterion in subject.judged:
-        levels = criterion.scale.levels if isinstance(criterion.scale, Ordinal) else ()
-        shown = [text for level in levels for text in (level.label, level.text)]
-        texts = [criterion.text, criterion.reference or "", *(criterion.passages or ()), *shown]
-        if found := next(filter(None, map(INVISIBLE.search, texts)), None):
-            yield LintHit(criterion, f"contains U+{ord(found[0]):04X}")
+def invisible_text(criterion: Criterion) -> str | None:
+    """Return an invisible character in what a judge is shown."""
+    levels = criterion.scale.levels if isinstance(criterion.scale, Ordinal) else ()
+    shown = [text for level in levels for text in (level.label, level.text)]
+    texts = [criterion.text, criterion.reference or "", *(criterion.passages or ()), *shown]
+    found = next(filter(None, map(INVISIBLE.search, texts)), None)
+    return f"contains U+{ord(found[0]):04X}" if found else None
 
 
 RUN = 12
@@ -226,35 +183,27 @@ _ANSWER = pattern("answer")
 _COPYING = pattern("copying")
 
 
-@rule("leaked-answer")
-def _leaked_answer(subject: Subject) -> Iterator[LintHit]:
+def leaked_answer(subject: Subject) -> Iterator[LintHit]:
+    """Find answers that the prompt contains: its reference, a criterion's, or one that a criterion states."""
     if subject.prompt is None:
         return
     shown = " ".join(one.content for one in subject.prompt.messages if one.role in ("user", "system", "developer"))
-    prompt = _normal(shown)
-    copying = bool(_COPYING.search(shown))
+    prompt, copying = _normal(shown), bool(_COPYING.search(shown))
     reference = subject.prompt.reference
     if reference and (part := _shared(reference, prompt, copying)):
-        yield LintHit(None, f"the prompt contains its own reference answer: “{part}”")
+        yield None, f"the prompt contains its own reference answer: “{part}”"
     for criterion in subject.rubric.criteria:
         if criterion.reference and (part := _shared(criterion.reference, prompt, copying)):
-            yield LintHit(criterion, f"the prompt contains the criterion's reference: “{part}”")
-        elif not copying and (answer := _stated_answer(criterion)) and _contains(prompt, _normal(answer)):
-            yield LintHit(criterion, f"the prompt contains the answer: “{answer}”")
-
-
-def _stated_answer(criterion: Criterion) -> str:
-    found = _ANSWER.search(criterion.text) if criterion.weight > 0 and criterion.check is None else None
-    answer = found[1].strip() if found else ""
-    return answer if any(one.isdigit() for one in answer) or len(answer.split()) > 1 or answer.istitle() else ""
+            yield criterion, f"the prompt contains the criterion's reference: “{part}”"
+        elif not copying and criterion.weight > 0 and criterion.check is None:
+            answer = found[1].strip() if (found := _ANSWER.search(criterion.text)) else ""
+            telling = any(one.isdigit() for one in answer) or len(answer.split()) > 1 or answer.istitle()
+            if telling and _normal(answer).strip() and _normal(answer) in prompt:
+                yield criterion, f"the prompt contains the answer: “{answer}”"
 
 
 def _normal(text: str) -> str:
     return f" {' '.join(_ANSWERS_WORD.findall(text.casefold()))} "
-
-
-def _contains(prompt: str, part: str) -> bool:
-    return len(part.strip()) >= 1 and part in prompt
 
 
 def _shared(reference: str, prompt: str, copying: bool) -> str:
