@@ -5,8 +5,7 @@
     model/                   the weights, safetensors: a policy in its own type with its tokenizer, which transformers
                              and vLLM load, or a judge's adapter or model with the best weights so far
     optimizer.safetensors    float32 master weights and Adam's moments
-    state.json               the step, the settings that a resumed run must share, and the rubric versions in use where
-                             the rubrics evolve
+    state.json               the step, and the settings that a resumed run must share
     SHA256SUMS               checksums of all files, as of sha256sum
 
 There is no state of random numbers: those of a step depend on the seed and the step's number alone (see
@@ -177,19 +176,17 @@ def save(
     write_model: Callable[[Path], None],
     optimizer: MasterAdamW,
     identity: Identity,
-    *,
-    versions: Mapping[str, Any] | None = None,
 ) -> None:
     """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing.
 
-    ``write_model`` writes the model to a folder. ``versions`` are the rubric versions in use, as plain data.
+    ``write_model`` writes the model to a folder.
     """
     if config.out is None:
         return
     with complete_folder(folder(config.out, step)) as part:
         write_model(part / "model")
         save_file(optimizer.state(), part / "optimizer.safetensors")
-        state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
+        state = {"step": step, "identity": identity}
         (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
     for old in steps(config.out)[: -config.keep_checkpoints]:
         shutil.rmtree(folder(config.out, old))

@@ -167,8 +167,6 @@ def train(
         reference = Policy(model, policy.tokenizer, name, policy.acting, policy.server)
     state = TrainState(policy, reference, optimizer, config, floor, evolution)
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    if evolution is not None and (versions := checkpoint.saved_state(config.out, done).get("versions")):
-        evolution.versions.restore(versions)
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
     of_judge = constants | {"judge_repeatability": repeatability}
     content = checkpoint.write_config(config.out, config, of_judge | dict(record or {}))
@@ -244,8 +242,7 @@ def _watch(
 
 
 def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
-    versions = state.evolution.versions.state() if state.evolution is not None else None
-    checkpoint.save(state.config, done, state.policy.save, state.optimizer, identity, versions=versions)
+    checkpoint.save(state.config, done, state.policy.save, state.optimizer, identity)
 
 
 def _step(
@@ -261,9 +258,9 @@ def _step(
     clock["score_time"] = time.perf_counter() - start - clock["sample_time"]
     evolved: Metrics = {}
     if state.evolution is not None:
-        task_of_B, authored_of_B = batch.task_of_B, [authored[prompt] for prompt in rollouts.prompt_of_B.tolist()]
+        authored_of_B = [authored[prompt] for prompt in rollouts.prompt_of_B.tolist()]
         evolve_start = time.perf_counter()
-        evolved = state.evolution.evolve(step, authored_of_B, task_of_B, batch.completions, batch.scored)
+        evolved = state.evolution.evolve(step, authored_of_B, batch.completions, batch.scored)
         evolved["evolve_time"] = time.perf_counter() - evolve_start
     batch, resampled = _resampled(state, tasks, scorer, batch, step=step, clock=clock)
     train_start = time.perf_counter()

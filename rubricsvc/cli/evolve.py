@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,6 @@ from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, continue_hint, echo, fields_of, group, print_table, progress_bar, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
-from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.evolutions import EvolutionFilters
 
 app = group("Evolutions: rubrics that labels or training runs improve.")
@@ -19,36 +17,35 @@ app = group("Evolutions: rubrics that labels or training runs improve.")
 
 @command(app)
 def start(
+    rubric: Annotated[str, typer.Argument(help="Rubric, as name@version.")],
     request: EvolutionRequest,
-    rubric: Annotated[str | None, typer.Argument(help="Rubric, as name@version.", show_default=False)] = None,
-    resume: Annotated[int | None, typer.Option(help="Continue this evolution instead.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Evolve a rubric against people's labels: propose, measure, keep what agrees better, and store it as a draft."""
+    """Evolve a rubric against people's labels: propose, measure, keep what agrees better, and store it as a draft.
+
+    The same command continues what was interrupted, or what has used its --budget.
+    """
+    from rubricsvc.cli.jobs import job_scorer
+    from rubricsvc.cli.models import ask
+    from workers.authoring.evolution import propose_criteria
+    from workers.engines.budget import SpendingLimit
+
     with local_service() as s:
-        if (rubric is None) == (resume is None):
-            hint = "`rubricsvc evolve start NAME`, or `rubricsvc evolve start --resume ID`"
-            raise InvalidError("name a rubric, or an evolution with --resume", hint=hint)
-        report = s.evolutions.get(resume) if resume is not None else s.evolutions.start(rubric or "", request)
-        settings = report.settings or request
-        from rubricsvc.cli.jobs import job_scorer
+        judge = s.judges.value(request.proposer) if request.proposer is not None else None
+        options: dict[str, Any] = {"most": request.max_proposals, "sampling": request.sampling}
 
-        propose: Any = None
-        if settings.proposer is not None:
-            from rubricsvc.cli.models import ask
-            from workers.authoring.evolution import LabelProposer
+        def propose(*given: Any, budget: float | None, **shown: Any) -> Any:
+            more = options | shown | {"limit": SpendingLimit(budget, 0.0)}
+            return judge and ask(judge, lambda engine: propose_criteria(engine, judge, *given, **more))
 
-            judge = s.judges.value(settings.proposer)
-            options: dict[str, Any] = {"max_proposals": settings.max_proposals, "sampling": settings.sampling}
-            propose = LabelProposer(judge, partial(ask, judge), **options)
         with (
             continue_hint("rounds so far are stored"),
-            progress_bar(f"evolution {report.id}") as bar,
+            progress_bar(f"evolution of {rubric}") as bar,
             job_scorer(s.db, bar.note) as score_job,
         ):
-            budget = request.budget
-            found = s.evolutions.search(report.id, score_job, propose, budget=budget, on_progress=bar.update)
-    _show(found, as_json)
+            asked = propose if judge is not None else None
+            report = s.evolutions.evolve(rubric, request, score_job, asked, on_progress=bar.update)
+    _show(report, as_json)
 
 
 @command(app, "show")
@@ -72,28 +69,17 @@ def _show(report: EvolutionReport, as_json: bool) -> None:
         show(report, as_json)
         return
     names = ("id", "run", "prompt_id", "rubric", "newest", "steps", "planned", "cost", "jobs", "finished_at")
-    result = report.held_out
-    gain = result and fields_of(result, "start", "best") | {
-        "low": result.difference.low,
-        "high": result.difference.high,
-    }
+    gain = (result := report.held_out) and fields_of(result, "start", "best") | fields_of(
+        result.difference, "low", "high"
+    )
     show(fields_of(report, *names) | {"held_out": gain or None})
-    entries = [
-        (
-            one.key,
-            f"{one.state} ({one.reason})" if one.reason else one.state,
-            *(one.trials, one.separation, one.mean, one.agreement, one.criterion.text),
-        )
-        for one in report.entries
-    ]
-    print_table(("key", "state", "trials", "separation", "mean", "agreement", "text"), entries)
-    rounds = [
-        (one.step + 1, one.used, one.wrote, done.score, done.proposed, done.activated, done.retired, done.failure)
-        for one in report.rounds
-        if (done := one.round) is not None
-    ]
+    measured = ("key", "state", "reason", "trials", "separation", "mean", "agreement")
+    entries = [(*fields_of(one, *measured).values(), one.criterion.text) for one in report.entries]
+    print_table((*measured, "text"), entries)
+    did = ("score", "proposed", "activated", "retired", "failure")
+    rounds = [(one.step + 1, one.used, one.wrote, *fields_of(one.round, *did).values()) for one in report.rounds]
     if rounds:
-        print_table(("step", "used", "wrote", "score", "proposed", "added", "retired", "failure"), rounds)
+        print_table(("step", "used", "wrote", *did), rounds)
     if result is not None and report.newest is not None:
         echo(f"`rubricsvc rubrics diff {report.rubric} {report.newest}` shows the changes; approve it as any draft")
     if result is not None and not result.gain:

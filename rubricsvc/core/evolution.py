@@ -1,19 +1,18 @@
 """Evolution of a rubric: criteria are proposed, measured on labels or on rollouts, and kept where they separate better.
 
-An evolution has steps, and each has at most one round. Its buffer holds all criteria that it has ever had, with what
-was measured of them; those that are frozen or active make the rubric.
+An evolution has steps, and each has at most one round: propose, measure, decide. Its buffer holds all criteria that it
+has ever had, with what was measured of them; those that are frozen or active make the rubric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from rubricsvc.core.base import Name, UnitInterval, Value, numbered_names
+from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.judge import Sampling
@@ -22,16 +21,8 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
-PROPOSED: Final = "proposed"
-ACTIVE: Final = "active"
-BUFFER_RETIRED: Final = "retired"
-FROZEN: Final = "frozen"
-
 RetirementReason = Literal["separation", "agreement", "limit"]
 """Its values do not differ within a group; they do not agree with the trusted judge or labels; others are better."""
-
-Objective = Literal["preferences", "scores"]
-"""What labels are compared by: pairs of completions in people's order, or minus the squared error of scores."""
 
 
 class ProposalSource(Value):
@@ -70,6 +61,11 @@ class BufferedCriterion(Value):
         return self.criterion.key
 
     @property
+    def is_used(self) -> bool:
+        """Whether it is in the newest version."""
+        return self.state in ("active", "frozen")
+
+    @property
     def agreement(self) -> float | None:
         """The share of agreeing pairs, 0.5 by chance; None where nothing was compared."""
         return self.agreeing / self.pairs if self.pairs else None
@@ -83,8 +79,9 @@ class RefusedProposal(Value):
 
 
 class EvolutionRound(Value):
-    """What one round did. Criteria are named by key."""
+    """What one round did, with criteria by key: stored when it has proposed, and again when it has decided."""
 
+    decided: bool = Field(default=True, description="Whether its criteria have been measured and decided on.")
     failure: str | None = Field(default=None, description="Why nothing was proposed or tried; null if all went well.")
     proposed: tuple[str, ...] = Field(default=(), description="Criteria that are new in the buffer.")
     refused: tuple[RefusedProposal, ...] = Field(default=(), description="Proposals that are not tried.")
@@ -95,17 +92,7 @@ class EvolutionRound(Value):
     active: int = Field(default=0, description="Active criteria after the round.")
     raw_reply: str = Field(default="", description="The proposer's reply, as it came.")
     cost: float = Field(default=0.0, description="US dollars of the proposer's replies; 0 without a price.")
-    score: float | None = Field(default=None, description="Objective of the rubric after the round, on labels.")
-
-
-class Proposals(Value):
-    """What a proposer wrote."""
-
-    accepted: tuple[BufferedCriterion, ...] = Field(default=(), description="New entries of the buffer.")
-    refused: tuple[RefusedProposal, ...] = Field(default=(), description="Criteria that are not tried.")
-    raw_reply: str = Field(default="", description="The reply, as it came.")
-    cost: float = Field(default=0.0, description="US dollars.")
-    failure: str | None = Field(default=None, description="Why there is no criterion.")
+    score: float | None = Field(default=None, description="Share of people's pairs that the rubric orders as they do.")
 
 
 class EvolutionRequest(Value):
@@ -113,7 +100,6 @@ class EvolutionRequest(Value):
 
     judge: Name | None = Field(default=None, description="Judge that scored the rubric; by default, the most often.")
     proposer: Name | None = Field(default=None, description="Judge whose model proposes criteria.")
-    objective: Objective | None = Field(default=None, description="What is maximized; by default, what has labels.")
     rounds: int = Field(default=8, ge=1, le=1000, description="Rounds.")
     max_proposals: int = Field(default=4, ge=1, le=20, description="Criteria taken from a reply of the proposer.")
     weight: float = Field(default=0.1, gt=0.0, le=1.0, description="Weight of a new criterion, as a share of the sum.")
@@ -129,11 +115,11 @@ class EvolutionRequest(Value):
 class HeldOutResult(Value):
     """What the evolved rubric gains over the start on prompts that took no part in the search."""
 
-    prompts: int = Field(description="Held-out prompts with units; completions where all have one prompt.")
-    units: int = Field(description="Pairs or scored completions that both rubrics have a reward for.")
-    left_out: int = Field(description="Units without a reward on either side.")
-    start: float = Field(description="Objective of the start.")
-    best: float = Field(description="Objective of the evolved rubric.")
+    prompts: int = Field(description="Held-out prompts with pairs; completions where all have one prompt.")
+    units: int = Field(description="Pairs that both rubrics have rewards for.")
+    left_out: int = Field(description="Pairs without a reward.")
+    start: float = Field(description="Share of the pairs that the start orders as people do; ties count half.")
+    best: float = Field(description="The same of the evolved rubric.")
     difference: Estimate = Field(description="Best less start; the interval is cluster-robust over prompts.")
     gain: bool = Field(description="Whether that interval is above 0.")
 
@@ -155,12 +141,12 @@ class EvolutionSummary(Value):
 
 
 class EvolutionStep(Value):
-    """The version that a step used, and the round that followed, if any."""
+    """The version that a step used, and the round that followed."""
 
     step: int = Field(description="Step, from 0.")
     used: str = Field(description="The version that it used, as name@version.")
     wrote: str | None = Field(description="The version that its round has written; null if it changed nothing.")
-    round: EvolutionRound | None = Field(description="The round.")
+    round: EvolutionRound = Field(description="The round.")
 
 
 class EvolutionReport(EvolutionSummary):
@@ -172,29 +158,15 @@ class EvolutionReport(EvolutionSummary):
     jobs: tuple[int, ...] = Field(description="Jobs that scored new criteria.")
 
 
-def frozen_entries(base: Rubric) -> list[BufferedCriterion]:
-    """Return the authored criteria as entries of a buffer."""
-    return [BufferedCriterion(criterion=one, state=FROZEN) for one in base.criteria]
-
-
-def next_keys(entries: Iterable[BufferedCriterion], count: int) -> list[str]:
-    """Return keys for new criteria: evolved-1, evolved-2, …, which no entry has or has had."""
-    taken = {entry.key for entry in entries}
-    return list(islice((name for name in numbered_names("evolved", 1) if name not in taken), count))
-
-
 def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: float) -> Rubric:
     """Return the rubric with the active criteria after its own, in the order of the buffer.
 
     Each has a share ``weight`` of the sum of the rubric's absolute weights, with the sign that was proposed.
     """
     size = weight * sum(abs(criterion.weight) for criterion in base.criteria)
-    active = [
-        entry.criterion.model_copy(update={"weight": size if entry.criterion.weight > 0 else -size})
-        for entry in entries
-        if entry.state == ACTIVE
-    ]
-    return base.model_copy(update={"criteria": (*base.criteria, *active)}) if active else base
+    active = [one.criterion for one in entries if one.state == "active"]
+    sized = [one.model_copy(update={"weight": size if one.weight > 0 else -size}) for one in active]
+    return base.model_copy(update={"criteria": (*base.criteria, *sized)}) if active else base
 
 
 def check_evolvable(base: Rubric) -> None:
@@ -207,8 +179,6 @@ def check_evolvable(base: Rubric) -> None:
     except ValueError:
         summed = False
     if not summed or base.groups or base.expression:
-        raise InvalidError(
-            f"criteria cannot be added to a rubric with the formula {base.formula!r}",
-            hint="use a formula that sums weights of both signs, such as weighted_mean or healthbench",
-            path="evolve",
-        )
+        message = f"criteria cannot be added to a rubric with the formula {base.formula!r}"
+        hint = "use a formula that sums weights of both signs, such as weighted_mean or healthbench"
+        raise InvalidError(message, hint=hint, path="evolve")

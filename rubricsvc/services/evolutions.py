@@ -1,10 +1,15 @@
-"""`Evolutions`: rubrics that labels or the rollouts of a training run improve."""
+"""`Evolutions`: rubrics that labels or the rollouts of a training run improve, by one mechanism.
+
+`hold_rounds` proposes criteria, has them measured by a `Source`, and records the version that was decided on. A command
+calls it with labels (`rubricsvc.services.evolving`), the trainer between its steps with rollouts (`RunEvolutions`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rubricsvc.core.evolution import (
     BufferedCriterion,
@@ -13,7 +18,6 @@ from rubricsvc.core.evolution import (
     EvolutionRound,
     EvolutionStep,
     EvolutionSummary,
-    frozen_entries,
 )
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
@@ -23,23 +27,137 @@ from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.evolutions import EvolutionFilters
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.analysing import scope_of
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import budgets, evolutions, generation, judges, prompts, rubrics
+from rubricsvc.store import evolutions, generation, prompts, rubrics
+from rubricsvc.store.base import get_or_add, page_of
 from rubricsvc.store.evolutions import VersionUse
+from rubricsvc.store.tables import EvolutionRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.states import ApprovalPolicy
-    from rubricsvc.services.label_search import Propose
+    from rubricsvc.services.evolving import Propose
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvolutionRow
 
 Approve = Literal["auto", "human"]
 Authored = tuple[Prompt, Rubric]
 """A prompt with its authored rubric."""
+
+
+@dataclass
+class Round:
+    """The round of one evolution that follows a step.
+
+    Attributes:
+        id: Id of the evolution.
+        step: The step, from 0.
+        base: The start.
+        used: The version that the step used.
+        entries: The buffer; a source adds what is proposed, and replaces entries by what is measured and decided.
+        labelled: Completions of a run's prompt with the mean of people's overall labels.
+        done: What has been done so far; None before anything is proposed.
+        tested: Keys of the criteria that were measured in this round; ``untested`` those whose trial failed.
+        failures: Why nothing was proposed or tried.
+        score: Agreement of the version with labels.
+    """
+
+    id: int
+    step: int
+    base: Rubric
+    used: Rubric
+    entries: list[BufferedCriterion]
+    labelled: Sequence[tuple[Completion, float]] = ()
+    done: EvolutionRound | None = None
+    tested: set[str] = field(default_factory=set)
+    untested: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    score: float | None = None
+
+
+class Source(Protocol):
+    """What criteria are proposed from and measured on: people's labels, or the rollouts of a run."""
+
+    def propose(self, rounds: Sequence[Round]) -> None:
+        """Add proposed criteria to the buffer of each round, and set its ``done``, or add a failure."""
+
+    def measure(self, rounds: Sequence[Round]) -> None:
+        """Measure what is due in each round, and replace its entries."""
+
+    def decide(self, one: Round) -> Rubric:
+        """Replace the entries by those with their new states; return the rubric that they make."""
+
+
+def hold_rounds(
+    db: Database, step: int, ids: Sequence[int], source: Source, *, approve: Approve = "human"
+) -> list[Round]:
+    """Hold the round of each evolution that follows a step: propose, measure, decide, and record each of them.
+
+    What another process has recorded is taken over: proposals are not asked for again, and a round that is decided
+    stays. A version is written in one transaction with its round, as a draft where a person approves.
+
+    Raises:
+        ConflictError: Another process has held the round of an evolution on labels meanwhile.
+    """
+    rounds: list[Round] = []
+    with db.write() as session:
+        for row in (evolutions.get(session, id_) for id_ in ids):
+            newest = evolutions.newest_target(session, row.id) or row.rubric
+            recorded = evolutions.begin_step(session, row.id, step, VersionUse(newest.id))
+            used, entries = rubrics.get(session, recorded.rubric_id).value, evolutions.newest_entries(session, row)
+            labelled = generation.labelled(session, row.prompt_id) if row.prompt_id is not None else ()
+            rounds.append(Round(row.id, step, row.rubric.value, used, entries, labelled, recorded.round_value))
+    fresh = [one for one in rounds if one.done is None]
+    source.propose(fresh)
+    with db.write() as session:
+        for one in fresh:
+            one.done = (one.done or EvolutionRound()).model_copy(update={"decided": False})
+            recorded = evolutions.begin_step(session, one.id, step, VersionUse(0))
+            if recorded.round is None:
+                evolutions.write_round(session, recorded, one.entries, one.done)
+    under_way = [one for one in rounds if one.done is not None and not one.done.decided]
+    source.measure(under_way)
+    for one in under_way:
+        before, moved = {entry.key: entry.state for entry in one.entries}, defaultdict[str, list[str]](list)
+        version = source.decide(one)
+        for entry in one.entries:
+            if (was := before[entry.key]) != entry.state:
+                name = "retired" if not entry.is_used else "activated" if was == "proposed" else "reactivated"
+                if (was, name) != ("proposed", "retired"):
+                    moved[name].append(entry.key)
+        written = one.done or EvolutionRound()
+        failures = [*([written.failure] if written.failure else []), *one.failures]
+        one.done = written.model_copy(
+            update={
+                "decided": True,
+                "failure": "; ".join(dict.fromkeys(failures)) or None,
+                "untested": tuple(one.untested),
+                "active": sum(entry.state == "active" for entry in one.entries),
+                "score": one.score,
+                **{name: tuple(keys) for name, keys in moved.items()},
+            }
+        )
+        with db.write() as session:
+            row = evolutions.get(session, one.id)
+            recorded = evolutions.begin_step(session, one.id, step, VersionUse(0))
+            if (known := recorded.round_value) is not None and known.decided:
+                if row.run is None:
+                    raise ConflictError(f"evolution {one.id} is continued by another process", hint="wait for it")
+                continue
+            parent, target_id = evolutions.newest_target(session, row.id) or row.rubric, None
+            if version.digest != parent.digest:
+                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
+                name, prompt_id = evolutions.lineage(row), row.prompt_id or row.rubric.prompt_id
+                edit = Edit(row.run or name, parent.id, force=True, draft=approve == "human", policy="none")
+                target = add_version(session, version, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
+                changes = {"added": "activated", "added again": "reactivated", "retired": "retired"}
+                changed = "; ".join(f"{what} {', '.join(moved[name])}" for what, name in changes.items() if moved[name])
+                comment = f"evolved after step {step + 1}: {changed or 'as the buffer is now'}"
+                rubrics.record_event(session, target, target.state, by=edit.by or name, comment=comment)
+                target_id = target.id
+            evolutions.write_round(session, recorded, one.entries, one.done, target_id)
+    return rounds
 
 
 class Evolutions:
@@ -52,10 +170,8 @@ class Evolutions:
     def page(self, query: EvolutionFilters) -> Page[EvolutionSummary]:
         """List evolutions, oldest first, with how far each of them is."""
         with self.db.read() as session:
-            options: dict[str, Any] = {"run": query.run}
-            if query.prompt is not None:
-                options["prompt_id"] = prompts.get(session, query.prompt).id
-            rows = evolutions.page(session, after=query.after, limit=query.limit + 1, **options)
+            prompt_id = prompts.get(session, query.prompt).id if query.prompt is not None else None
+            rows = page_of(session, EvolutionRow, query.after, query.limit + 1, run=query.run, prompt_id=prompt_id)
             return Page.cut([EvolutionSummary(**_summary(session, row)) for row in rows], query.limit)
 
     def get(self, evolution_id: int) -> EvolutionReport:
@@ -64,93 +180,51 @@ class Evolutions:
             row = evolutions.get(session, evolution_id)
             steps = [one for one in evolutions.steps(session, row.id) if one.round is not None]
             ids = {id_ for one in steps for id_ in (one.rubric_id, one.target_id) if id_}
-            refs = {id_: version.ref for id_, version in rubrics.many(session, ids).items()}
+            used = {id_: version.ref for id_, version in rubrics.many(session, ids).items()} | {None: None}
             rounds = [
-                EvolutionStep(
-                    step=one.step,
-                    used=refs[one.rubric_id],
-                    wrote=refs[one.target_id] if one.target_id else None,
-                    round=one.round_value,
-                )
+                {"step": one.step, "used": used[one.rubric_id], "wrote": used[one.target_id], "round": one.round}
                 for one in steps
             ]
             return EvolutionReport(
                 **_summary(session, row),
                 settings=row.request,
-                entries=tuple(steps[-1].buffer if steps else frozen_entries(row.rubric.value)),
-                rounds=tuple(rounds),
+                entries=tuple(evolutions.newest_entries(session, row)),
+                rounds=tuple(map(EvolutionStep.model_validate, rounds)),
                 jobs=tuple(job.id for job in evolutions.jobs_of(session, row.id)),
             )
 
-    @takes(EvolutionRequest)
-    def start(self, rubric: int | str, request: EvolutionRequest) -> EvolutionReport:
-        """Add the evolution of a rubric version on labels, or find that with the same settings, labels and verdicts.
-
-        A budget replaces that of the one that is found.
-
-        Raises:
-            NotFoundError: There is no such rubric, job or judge.
-            InvalidError: The start has no verdicts, there are too few labels or labels of one class, the formula takes
-                no further criteria, or a price is not known.
-            UnavailableError: The extra ``judging`` is not installed.
-        """
-        with needs_extra("judging"):
-            from rubricsvc.services.label_search import read_labelled
-        with self.db.write() as session:
-            row = rubrics.get(session, rubric, allow_drafts=True)
-            judge = scope_of(session, row.id, request.job_id, request.judge).judge
-            found = read_labelled(session, row, judge, request)
-            objective = found.objective(request.objective)
-            if request.proposer is not None:
-                proposer = judges.get(session, request.proposer).value
-                if not proposer.model:
-                    message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
-                    raise InvalidError(message, hint="name one of its members", path="proposer")
-                for one in (proposer, judge.value):
-                    budgets.check(one, request.budget)
-            settings = request.model_copy(update={"objective": objective, "judge": judge.name})
-            named = settings.model_copy(update={"budget": None})
-            key = digest("evolution", row.id, judge.id, named, found.digest)
-            columns = {"rubric_id": row.id, "judge_id": judge.id, "data_digest": found.digest}
-            added = evolutions.add(session, key, settings=settings.model_dump(mode="json"), **columns)
-            evolution_id = added.id
-        return self._with_budget(evolution_id, request.budget)
-
-    def _with_budget(self, evolution_id: int, budget: float | None) -> EvolutionReport:
-        with self.db.write() as session:
-            row = evolutions.get(session, evolution_id)
-            if budget is not None and row.settings is not None:
-                row.settings = row.settings | {"budget": budget}
-        return self.get(evolution_id)
-
-    def search(
+    def evolve(
         self,
-        evolution_id: int,
+        rubric: int | str,
+        request: EvolutionRequest,
         score_job: Callable[[int], None],
         propose: Propose | None = None,
         *,
-        budget: float | None = None,
         on_progress: OnProgress = lambda done, total, note: None,
     ) -> EvolutionReport:
-        """Hold the rounds of an evolution on labels that are not recorded yet, and end it.
+        """Evolve a rubric version on labels; with the same settings, labels and verdicts, continue or return that.
 
-        Args:
-            evolution_id: The evolution.
-            score_job: Waits until a job is finished.
-            propose: Asks a model for criteria, where the evolution has a proposer.
-            budget: US dollars in place of the earlier limit.
-            on_progress: Called with the round, their number and a note.
+        ``score_job`` waits until a job is finished; ``propose`` asks a model for criteria, where the request has a
+        proposer; ``on_progress`` is called with the round, their number and a note.
 
         Raises:
-            ConflictError: Labels or verdicts have changed since it was started, or another process continues it.
-            BudgetExhaustedError: The budget is used up; with a larger one it continues.
-            UnavailableError: A model cannot be asked.
+            NotFoundError: There is no such rubric, job or judge.
+            InvalidError: The start has no verdicts, there are too few labels or labels of one class, a price is not
+                known, or the budget is used up: with a larger one it continues.
+            ConflictError: Another process continues it.
+            UnavailableError: A model cannot be asked, or the extra ``judging`` is not installed.
         """
         with needs_extra("judging"):
-            from rubricsvc.services.label_search import LabelSearch
-        if self._with_budget(evolution_id, budget).finished_at is None:
-            LabelSearch(self.db, evolution_id, score_job, propose, on_progress).run()
-        return self.get(evolution_id)
+            from rubricsvc.services.evolving import LabelSource
+        source, note = LabelSource(self.db, rubric, request, score_job, propose), ""
+        if self.get(source.id).finished_at is None:
+            for step in range(request.rounds):
+                on_progress(step, request.rounds, note)
+                (one,) = hold_rounds(self.db, step, [source.id], source)
+                note = f"agreement {one.done.score:.4f}" if one.done and one.done.score is not None else ""
+            source.finish()
+            on_progress(request.rounds, request.rounds, "")
+        return self.get(source.id)
 
 
 def _summary(session: Session, row: EvolutionRow) -> dict[str, Any]:
@@ -158,37 +232,14 @@ def _summary(session: Session, row: EvolutionRow) -> dict[str, Any]:
     steps, newest = evolutions.steps(session, row.id), evolutions.newest_target(session, row.id)
     names = ("id", "created_at", "finished_at", "run", "prompt_id", "held_out")
     jobs = evolutions.jobs_of(session, row.id) if row.run is None else []
+    held = steps if row.run is not None else [one for one in steps if one.round_value and one.round_value.decided]
     return {name: getattr(row, name) for name in names} | {
         "rubric": row.rubric.ref,
         "newest": newest.ref if newest is not None else None,
-        "steps": len(steps) - (row.run is None and row.finished_at is not None),
+        "steps": len(held) - (row.run is None and row.finished_at is not None),
         "planned": row.request.rounds if row.request is not None else None,
         "cost": evolutions.proposal_costs(session, evolution_id=row.id) + sum(job.spent for job in jobs),
     }
-
-
-@dataclass(frozen=True)
-class VersionInUse:
-    """A rubric version, and the review event that decided its use; 0 for the authored one."""
-
-    use: VersionUse
-    ref: str
-    rubric: Rubric
-
-
-@dataclass(frozen=True)
-class PromptBuffer:
-    """The buffer of a prompt before a round.
-
-    Attributes:
-        entries: Its criteria, the authored ones first.
-        labelled: Completions of the prompt with the mean of people's overall labels.
-        done: The round, if it is recorded already: it is not repeated.
-    """
-
-    entries: Sequence[BufferedCriterion]
-    labelled: Sequence[tuple[Completion, float]]
-    done: EvolutionRound | None
 
 
 class RunEvolutions:
@@ -211,118 +262,51 @@ class RunEvolutions:
         if approve == "auto" and approval == "all":
             message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
             raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
-        self.run, self.approve = run, approve
-        self._db = db
+        self.run, self.approve, self.db = run, approve, db
         self._ids: dict[tuple[str, str], int] = {}
-        self._in_use: dict[int, VersionInUse] = {}
 
     def begin_step(self, step: int, tasks: Sequence[Authored]) -> list[Rubric]:
-        """Return the rubric version that a step (from 0) uses for each task, and record it."""
-        with self._db.write() as session:
-            ids = [self._id_of(session, *task) for task in tasks]
-            for id_ in dict.fromkeys(ids):
-                self._in_use[id_] = self._begin(session, id_, step)
-            return [self._in_use[id_].rubric for id_ in ids]
+        """Return the rubric version that a step (from 0) uses for each task, and record it.
 
-    def _begin(self, session: Session, id_: int, step: int) -> VersionInUse:
-        known, row = self._in_use.get(id_), evolutions.get(session, id_)
-        before = known.use if known else VersionUse(row.rubric_id)
-        selected = evolutions.newest_selection(session, evolutions.lineage(row), self.run, before.event_id) or before
-        recorded = evolutions.begin_step(session, id_, step, selected)
-        use = VersionUse(recorded.rubric_id, recorded.event_id)
-        if known is not None and known.use == use:
-            return known
-        version = rubrics.get(session, use.rubric_id)
-        return VersionInUse(use, version.ref, version.value)
-
-    def open(self, step: int, task: Authored) -> PromptBuffer:
-        """Return the buffer of a task before the round that follows a step."""
-        with self._db.write() as session:
-            id_ = self._id_of(session, *task)
-            row = evolutions.step(session, id_, step)
-            prompt_id = evolutions.get(session, id_).prompt_id or 0
-            return PromptBuffer(
-                evolutions.newest_entries(session, id_) or frozen_entries(task[1]),
-                generation.labelled(session, prompt_id),
-                row.round_value if row is not None else None,
-            )
-
-    def end_round(
-        self, step: int, task: Authored, entries: Sequence[BufferedCriterion], rubric: Rubric, done: EvolutionRound
-    ) -> None:
-        """Record a round in one transaction: the buffer, the rubric version if it is another one, and what was done.
-
-        A round that is recorded already stays.
+        Raises:
+            ConflictError: The database does not know the earlier steps of the run.
         """
-        with self._db.write() as session:
-            row = evolutions.get(session, self._id_of(session, *task))
-            recorded = evolutions.step(session, row.id, step)
-            if recorded is None or recorded.round is not None:
-                return
-            parent, target_id = evolutions.newest_target(session, row.id) or row.rubric, None
-            if rubric.digest != parent.digest:
-                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
-                edit = Edit(self.run, parent.id, force=True, draft=self.approve == "human", policy="none")
-                options: dict[str, Any] = {"name": evolutions.lineage(row), "prompt_id": row.prompt_id}
-                target = add_version(session, rubric, edit, origin=EVOLVED, **options).row
-                changes = {"added": done.activated, "added again": done.reactivated, "retired": done.retired}
-                changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in changes.items() if keys)
-                comment = f"evolved after step {step + 1}: {changed or 'as the buffer is now'}"
-                rubrics.record_event(session, target, target.state, by=self.run, comment=comment)
-                target_id = target.id
-            evolutions.end_round(session, recorded, entries, done, target_id)
+        with self.db.read() as session:
+            if step and not page_of(session, EvolutionRow, 0, 1, run=self.run):
+                message = f"the database does not have the rubric versions that run {self.run} has used"
+                raise ConflictError(message, hint="use the database of the run: set RUBRICSVC_DATABASE_URL")
+        ids, used = self.ids(tasks), dict[int, int]()
+        with self.db.write() as session:
+            for id_ in dict.fromkeys(ids):
+                row = evolutions.get(session, id_)
+                before = evolutions.use_before(session, id_, step) or VersionUse(row.rubric_id)
+                newest = evolutions.newest_selection(session, evolutions.lineage(row), self.run, before.event_id)
+                used[id_] = evolutions.begin_step(session, id_, step, newest or before).rubric_id
+            rows = rubrics.many(session, used.values())
+            return [rows[used[id_]].value for id_ in ids]
+
+    def ids(self, tasks: Sequence[Authored]) -> list[int]:
+        """Return the evolution of each task; the prompt and the rubric are stored if they are not yet."""
+        keys = [(prompt.digest, base.digest) for prompt, base in tasks]
+        with self.db.write() as session:
+            for key, (prompt, base) in zip(keys, tasks, strict=True):
+                if key not in self._ids:
+                    prompt_id = prompts.add(session, prompt).id
+                    row = evolutions.authored(session, base.digest, prompt_id)
+                    if row is None:
+                        edit, name = Edit(self.run, policy="none"), f"rubric-{base.digest[:12]}"
+                        row = add_version(session, base, edit, name=name).row
+                    columns = {"rubric_id": row.id, "run": self.run, "prompt_id": prompt_id}
+                    unique = {"key": digest("evolution", self.run, prompt_id, base.digest)}
+                    self._ids[key] = get_or_add(session, EvolutionRow, unique, **columns)[0].id
+        return [self._ids[key] for key in keys]
 
     def spent(self) -> float:
         """Return the US dollars that the proposals of this run have cost."""
-        with self._db.read() as session:
+        with self.db.read() as session:
             return evolutions.proposal_costs(session, run=self.run)
 
     def waiting(self) -> list[str]:
         """Return the versions of this run that wait for a person's approval, as name@version."""
-        with self._db.read() as session:
+        with self.db.read() as session:
             return [row.ref for row in evolutions.waiting(session, self.run, rubrics.NOT_APPROVED)]
-
-    def state(self) -> dict[str, Any]:
-        """Return the versions in use, as plain data for a checkpoint."""
-        in_use = [
-            {"evolution": id_, "rubric": one.ref, "digest": one.rubric.digest, **one.use._asdict()}
-            for id_, one in sorted(self._in_use.items())
-        ]
-        return {"run": self.run, "in_use": in_use}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue with the versions of a checkpoint.
-
-        Raises:
-            ConflictError: The database does not have them.
-        """
-        self.run = state["run"]
-        self._ids.clear()
-        self._in_use.clear()
-        with self._db.read() as session:
-            rows = rubrics.many(session, (one["rubric_id"] for one in state["in_use"]))
-        for one in state["in_use"]:
-            row = rows.get(one["rubric_id"])
-            if row is None or row.digest != one["digest"]:
-                raise ConflictError(
-                    f"the checkpoint uses {one['rubric']} ({one['digest'][:12]}), which is not in the database",
-                    hint="use the database of the run: set RUBRICSVC_DATABASE_URL",
-                )
-            use = VersionUse(one["rubric_id"], one["event_id"])
-            self._in_use[one["evolution"]] = VersionInUse(use, row.ref, row.value)
-
-    def _id_of(self, session: Session, prompt: Prompt, base: Rubric) -> int:
-        """Return the evolution of a task; the prompt and the rubric are stored if they are not yet."""
-        key = prompt.digest, base.digest
-        if key not in self._ids:
-            prompt_id = prompts.add(session, prompt).id
-            known = evolutions.of_run(session, self.run, prompt_id, base.digest)
-            if known is None:
-                row = evolutions.authored(session, base.digest, prompt_id)
-                if row is None:
-                    edit = Edit(self.run, policy="none")
-                    row = add_version(session, base, edit, name=f"rubric-{base.digest[:12]}").row
-                columns = {"rubric_id": row.id, "run": self.run, "prompt_id": prompt_id}
-                known = evolutions.add(session, digest("evolution", self.run, prompt_id, base.digest), **columns)
-            self._ids[key] = known.id
-        return self._ids[key]

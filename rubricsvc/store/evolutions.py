@@ -6,19 +6,17 @@ selection: an approval by a person, or the run's own event on an approved versio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound, HeldOutResult
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound
 from rubricsvc.core.states import APPROVED
-from rubricsvc.store.base import find, get_or_add, missing, page_of, utcnow
+from rubricsvc.store.base import find, get_or_add, missing
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, JobRow, RubricEventRow, RubricRow
-
-_WITH = [joinedload(EvolutionRow.rubric), joinedload(EvolutionRow.judge)]
 
 
 class VersionUse(NamedTuple):
@@ -28,22 +26,16 @@ class VersionUse(NamedTuple):
     event_id: int = 0
 
 
-def add(session: Session, key: str, **columns: Any) -> EvolutionRow:
-    """Add an evolution, or return that of the same ``key``."""
-    return get_or_add(session, EvolutionRow, {"key": key}, **columns)[0]
-
-
 def get(session: Session, evolution_id: int | str) -> EvolutionRow:
-    """Return the row."""
-    row = find(session, EvolutionRow, evolution_id, _WITH)
+    """Return the row.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    row = find(session, EvolutionRow, evolution_id)
     if row is None:
         raise missing("evolution", evolution_id, "list them with `rubricsvc evolve show` or GET /v1/evolutions")
     return row
-
-
-def page(session: Session, *, after: int = 0, limit: int = 50, **columns: object) -> list[EvolutionRow]:
-    """Return up to ``limit`` evolutions with ids above ``after`` and these ``columns``, ascending."""
-    return page_of(session, EvolutionRow, after, limit, options=_WITH, **columns)
 
 
 def lineage(row: EvolutionRow) -> str:
@@ -60,21 +52,10 @@ def authored(session: Session, digest: str, prompt_id: int) -> RubricRow | None:
     return min(rows, key=lambda row: (row.prompt_id != prompt_id, row.state != APPROVED), default=None)
 
 
-def of_run(session: Session, run: str, prompt_id: int, digest: str) -> EvolutionRow | None:
-    """Return the evolution in which the run has used this authored content for a prompt."""
-    query = select(EvolutionRow).join(EvolutionRow.rubric).where(RubricRow.digest == digest)
-    return session.scalars(query.filter(EvolutionRow.run == run, EvolutionRow.prompt_id == prompt_id)).first()
-
-
 def steps(session: Session, evolution_id: int) -> list[EvolutionStepRow]:
     """Return the steps, in order."""
     query = select(EvolutionStepRow).filter_by(evolution_id=evolution_id)
     return list(session.scalars(query.order_by(EvolutionStepRow.step)))
-
-
-def step(session: Session, evolution_id: int, number: int) -> EvolutionStepRow | None:
-    """Return what is recorded of a step."""
-    return session.scalars(select(EvolutionStepRow).filter_by(evolution_id=evolution_id, step=number)).first()
 
 
 def begin_step(session: Session, evolution_id: int, number: int, use: VersionUse) -> EvolutionStepRow:
@@ -83,36 +64,35 @@ def begin_step(session: Session, evolution_id: int, number: int, use: VersionUse
     return get_or_add(session, EvolutionStepRow, key, **use._asdict())[0]
 
 
-def newest_entries(session: Session, evolution_id: int) -> list[BufferedCriterion]:
-    """Return the buffer after the newest round; empty before the first."""
-    query = select(EvolutionStepRow).where(EvolutionStepRow.round.is_not(None))
-    query = query.filter_by(evolution_id=evolution_id).order_by(EvolutionStepRow.step.desc())
-    row = session.scalars(query.limit(1)).first()
-    return row.buffer if row is not None else []
+def use_before(session: Session, evolution_id: int, step: int) -> VersionUse | None:
+    """Return what the newest step before this one used."""
+    row = EvolutionStepRow
+    query = select(row.rubric_id, row.event_id).where(row.evolution_id == evolution_id, row.step < step)
+    found = session.execute(query.order_by(row.step.desc()).limit(1)).first()
+    return VersionUse(*found) if found is not None else None
 
 
-def write_entries(session: Session, row: EvolutionStepRow, entries: Iterable[BufferedCriterion]) -> None:
-    """Store the buffer of a round."""
-    row.entries = [one.model_dump(mode="json") for one in entries]
-    session.flush()
+def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterion]:
+    """Return the buffer after the newest round, or in the one that is under way; before the first, what is authored."""
+    query = select(EvolutionStepRow).where(EvolutionStepRow.entries.is_not(None))
+    query = query.filter_by(evolution_id=row.id).order_by(EvolutionStepRow.step.desc())
+    newest = session.scalars(query.limit(1)).first()
+    if newest is not None:
+        return newest.buffer
+    return [BufferedCriterion(criterion=one, state="frozen") for one in row.rubric.value.criteria]
 
 
-def end_round(
+def write_round(
     session: Session,
     row: EvolutionStepRow,
     entries: Iterable[BufferedCriterion],
     done: EvolutionRound,
-    target_id: int | None,
+    target_id: int | None = None,
 ) -> None:
-    """Record the round that followed a step."""
+    """Record the round that follows a step, with its buffer: once it has proposed, and again once it has decided."""
     row.round, row.target_id = done.model_dump(mode="json"), target_id
-    write_entries(session, row, entries)
-
-
-def finish(session: Session, evolution_id: int, result: HeldOutResult) -> None:
-    """End an evolution on labels."""
-    row = get(session, evolution_id)
-    row.result, row.finished_at = result.model_dump(mode="json"), utcnow()
+    row.entries = [one.model_dump(mode="json") for one in entries]
+    session.flush()
 
 
 def proposal_costs(session: Session, **columns: object) -> float:
@@ -139,19 +119,14 @@ def newest_selection(session: Session, name: str, run: str, after: int) -> Versi
     return VersionUse(*found) if found is not None else None
 
 
-def waiting(session: Session, run: str, states: Sequence[str]) -> list[RubricRow]:
+def waiting(session: Session, run: str, states: Iterable[str]) -> list[RubricRow]:
     """Return the versions that a run has written and that have one of these states, oldest first."""
     targets = select(EvolutionStepRow.target_id).join(EvolutionStepRow.evolution).where(EvolutionRow.run == run)
     query = select(RubricRow).where(RubricRow.id.in_(targets), RubricRow.state.in_(states))
     return list(session.scalars(query.order_by(RubricRow.id)))
 
 
-def job_key(evolution_id: int, what: str) -> str:
-    """Return the idempotency key of a job of an evolution."""
-    return f"evolution-{evolution_id}-{what}"
-
-
 def jobs_of(session: Session, evolution_id: int) -> list[JobRow]:
-    """Return the jobs of an evolution, in order."""
-    query = select(JobRow).where(JobRow.key.startswith(job_key(evolution_id, "")))
+    """Return the jobs of an evolution, in order: their idempotency keys begin with ``evolution-ID-``."""
+    query = select(JobRow).where(JobRow.key.startswith(f"evolution-{evolution_id}-"))
     return list(session.scalars(query.order_by(JobRow.id)))

@@ -25,25 +25,26 @@ class Budget(Protocol):
 
 
 class SpendingLimit:
-    """A ``Budget`` of up to ``limit`` US dollars, of which ``spent`` are used; None: any. Calls under way are held."""
+    """A ``Budget`` of up to ``limit`` US dollars, of which ``spent`` are used; None: any, or as ``within`` has it."""
 
-    def __init__(self, limit: float | None, spent: float) -> None:
-        self.limit, self.spent = limit, spent
-        self.exceeded = False
-        self._held = 0.0
+    def __init__(self, limit: float | None, spent: float, *, within: SpendingLimit | None = None) -> None:
+        self.limit, self.spent, self._within = limit, spent, within
+        self.exceeded, self._held = False, 0.0
 
     async def reserve(self, max_cost: float, /) -> bool:
         """Reserve the maximum cost of a call; False where it is not covered, and then ``exceeded`` is true."""
-        if self.limit is not None and self.spent + self._held + max_cost > self.limit:
-            self.exceeded = True
-            return False
-        self._held += max_cost
-        return True
+        over = self.limit is not None and self.spent + self._held + max_cost > self.limit
+        refused = over or (self._within is not None and not await self._within.reserve(max_cost))
+        self.exceeded = self.exceeded or refused
+        self._held += 0.0 if refused else max_cost
+        return not refused
 
     def settle(self, max_cost: float, cost: float, /) -> None:
         """Replace a reservation by the cost of the finished call."""
         self._held -= max_cost
         self.spent += cost
+        if self._within is not None:
+            self._within.settle(max_cost, cost)
 
 
 current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default=None)

@@ -87,14 +87,11 @@ def outcome(out: Path, url: str) -> dict[str, Any]:
     db.close()
     saved = checkpoint.folder(out, STEPS)
     names = ("optimizer.safetensors", "model/model.safetensors")
-    state = checkpoint.saved_state(out, STEPS).get("versions")
-    assert state is not None
     return {
         "weights": [(saved / name).read_bytes() for name in names],
         "used": used,
         "buffers": buffers,
         "metrics": [{k: v for k, v in step.items() if k not in TIMES} for step in recording.read(out)],
-        "pinned": sorted(one["digest"] for one in state["in_use"]),
     }
 
 

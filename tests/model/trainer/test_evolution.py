@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 import torch
 
+from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.formats import load
-from rubricsvc.services.evolutions import RunEvolutions
+from rubricsvc.services.evolutions import Evolutions, RunEvolutions
 from rubricsvc.store.judges import CHECKS
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
@@ -68,7 +69,7 @@ class Training:
         used = self.evolution.tasks(self.done, authored)
         values = [Completion(text=text, policy="p", step=self.done) for text in texts]
         self.scored = self.rewards.score(used, values)
-        found = self.evolution.evolve(self.done, authored, used, values, self.scored)
+        found = self.evolution.evolve(self.done, authored, values, self.scored)
         self.done += 1
         return {name.removeprefix("evolve/"): value for name, value in found.items()}
 
@@ -79,8 +80,13 @@ class Training:
 
     def states(self) -> dict[str, tuple[str, str | None]]:
         """The states of the words in the buffer, with the reasons."""
-        entries = self.buffers.open(self.done, (TASK.prompt, TASK.rubric)).entries
+        entries = self.entries().values()
         return {entry.criterion.text.split("“")[1].split("”")[0]: (entry.state, entry.reason) for entry in entries}
+
+    def entries(self) -> dict[str, BufferedCriterion]:
+        """The buffer, by key."""
+        (number,) = self.buffers.ids([(TASK.prompt, TASK.rubric)])
+        return {entry.key: entry for entry in Evolutions(self.buffers.db).get(number).entries}
 
 
 @contextmanager
@@ -137,7 +143,7 @@ def test_retired_criteria_are_tried_again_when_the_policy_regresses(db: Database
         regressed = run.step(*GROUP)
         assert (regressed["reactivated"], regressed["retired"]) == (1, 0)
         assert run.in_use() == ["sun", "rain", "evolved-1", "evolved-2"]
-        (hail,) = (one for one in run.buffers.open(9, (TASK.prompt, BASE)).entries if one.key == "evolved-2")
+        hail = run.entries()["evolved-2"]
         assert (hail.reactivations, hail.trials, hail.tested_step) == (1, 3, 4)
 
 
@@ -187,7 +193,7 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
         run.step(*GROUP)
         assert run.states()["fog"] == ("retired", "agreement")
         assert run.states()["hail"] == ("active", None)
-        by_key = {entry.key: entry for entry in run.buffers.open(1, (TASK.prompt, BASE)).entries}
+        by_key = run.entries()
         assert (by_key["evolved-1"].agreement, by_key["evolved-2"].agreement) == (0.0, 1.0)
 
 

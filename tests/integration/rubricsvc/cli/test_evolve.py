@@ -64,7 +64,7 @@ def test_evolve_stops_at_its_maximum_cost_and_continues(cli: Cli, tmp_path: Path
     assert cli(*args, "--budget", 1.0).code == 2
     found = cli("evolve", "show", 1, "--json").json
     assert found["finished_at"] is None and found["cost"] <= 1.0
-    ran = cli("evolve", "start", "--resume", 1, "--budget", 1000, "--json")
+    ran = cli(*args, "--budget", 1000)
     assert ran.code == 0, ran.err
     assert ran.json["finished_at"] and not asked_twice(server)
 

@@ -56,7 +56,7 @@ def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: Scri
     assert (ran.code, ran.json["steps"]) == (0, 2), ran.err
     run = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())["run"]
     assert run.startswith("first-")
-    (listed,) = cli("evolve", "list", "--prompt", "one", "--json").lines
+    (listed,) = cli("evolve", "show", "--prompt", "one", "--json").lines
     assert (listed["run"], listed["rubric"], listed["steps"]) == (run, "first@1", 2)
     entries = cli("evolve", "show", listed["id"], "--json").json["entries"]
     assert [one["state"] for one in entries if one["source"] is None] == ["frozen", "frozen"]
@@ -78,7 +78,7 @@ def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: Scri
     assert metrics(tmp_path)[-1]["evolve/failed"] == 2
     last = cli("evolve", "show", listed["id"], "--json").json["rounds"][-1]
     assert last["round"]["failure"].startswith("server_error") and last["used"].startswith(f"first-{run}@")
-    assert cli("evolve", "list", "--run", "another").err.strip()
+    assert cli("evolve", "show", "--run", "another").err.strip()
 
 
 def test_runs_start_uses_versions_once_a_person_approves_them(
@@ -91,7 +91,7 @@ def test_runs_start_uses_versions_once_a_person_approves_them(
     drafts = cli("rubrics", "list", "--state", "draft", "--json").lines
     assert {one["origin"] for one in drafts} == {"evolved"}
     ref = next(f"{one['name']}@{one['version']}" for one in drafts if one["name"].startswith("first-"))
-    (listed,) = cli("evolve", "list", "--prompt", "one", "--json").lines
+    (listed,) = cli("evolve", "show", "--prompt", "one", "--json").lines
     assert {one["used"] for one in cli("evolve", "show", listed["id"], "--json").json["rounds"]} == {"first@1"}
     for action in ("submit", "approve"):
         assert cli("rubrics", action, ref).code == 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, Proposals
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, EvolutionRequest, EvolutionRound
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
@@ -43,21 +43,17 @@ def labelled(db: Database, *, permuted: bool = False, prompts: int = PROMPTS, ru
         labels.add_many(session, entries)
 
 
-def begin(db: Database, **options: Any) -> int:
-    return Evolutions(db).start("r", **(SMALL | options)).id
+def evolved(db: Database, propose: Any = None, on_progress: Any = lambda *_: None, **options: Any) -> EvolutionReport:
+    request = EvolutionRequest(**(SMALL | options))
+    return Evolutions(db).evolve("r", request, no_job, propose, on_progress=on_progress)
 
 
-def evolved(db: Database, **options: Any) -> EvolutionReport:
-    return Evolutions(db).search(begin(db, **options), no_job)
-
-
-@pytest.mark.parametrize("objective", ["preferences", "scores"])
-def test_evolution_finds_an_improvement_by_construction(each_db: Database, objective: str) -> None:
+def test_evolution_finds_an_improvement_by_construction(each_db: Database) -> None:
     labelled(each_db)
-    found = evolved(each_db, objective=objective)
+    found = evolved(each_db)
     assert found.held_out is not None and found.finished_at is not None and found.held_out.gain
     assert found.held_out.best > found.held_out.start and (found.held_out.difference.low or 0.0) > 0
-    assert found.settings is not None and found.settings.objective == objective
+    assert found.settings is not None and found.settings.judge == "j"
     scores = [one.round.score for one in found.rounds if one.round and one.round.score is not None]
     assert scores == sorted(scores) and len(scores) == 5
     assert (found.newest, found.jobs, found.steps) == ("r@2", (), 4)
@@ -77,7 +73,7 @@ def test_evolution_reports_no_gain_on_permuted_labels(db: Database) -> None:
 def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(db: Database) -> None:
     labelled(db)
     whole = evolved(db, seed=1)
-    number, seen = begin(db, seed=1, rounds=5), list[int]()
+    seen = list[int]()
 
     def interrupt(done: int, total: int, note: str) -> None:
         seen.append(done)
@@ -85,28 +81,31 @@ def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(db: Database)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Evolutions(db).search(number, no_job, on_progress=interrupt)
-    assert Evolutions(db).get(number).steps == 3 and seen == [0, 1, 2, 3]
-    resumed = Evolutions(db).search(number, no_job)
+        evolved(db, seed=1, rounds=5, on_progress=interrupt)
+    assert Evolutions(db).get(2).steps == 3 and seen == [0, 1, 2, 3]
+    resumed = evolved(db, seed=1, rounds=5)
     assert [one.round for one in resumed.rounds[:4]] == [one.round for one in whole.rounds[:4]]
-    assert Evolutions(db).search(number, no_job) == resumed, "a finished one is not searched again"
+    assert resumed.id == 2 and evolved(db, seed=1, rounds=5) == resumed, "a finished one is not searched again"
 
 
 def test_proposals_are_stored_before_they_are_tried(db: Database) -> None:
     labelled(db)
     asked = list[int]()
 
-    def propose(base: Rubric, entries: Any, cases: Any, *, step: int, budget: float | None) -> Proposals:
+    def propose(base: Rubric, entries: Any, *, step: int, texts: dict[str, str], budget: float | None) -> Any:
         asked.append(step)
-        assert cases and "People gave it" in cases[0].text
+        assert texts and all("People gave it" in text for text in texts.values())
         criterion = Criterion(key="evolved-1", text="Names a cause.")
-        return Proposals(accepted=(BufferedCriterion(criterion=criterion, state="proposed"),), cost=0.5)
+        done = EvolutionRound(proposed=("evolved-1",), cost=0.5, raw_reply="{}")
+        return [BufferedCriterion(criterion=criterion, state="proposed")], done
 
-    number = begin(db)
     for _ in range(2):
         with pytest.raises(AssertionError, match="job 2"):
-            Evolutions(db).search(number, no_job, propose)
-    assert asked == [0]
+            evolved(db, propose)
+    found = Evolutions(db).get(1)
+    assert asked == [0] and found.cost == 0.5, "it is paid for, although the round is under way"
+    (one,) = found.rounds
+    assert one.round is not None and (one.round.decided, one.round.proposed) == (False, ("evolved-1",))
 
 
 @pytest.mark.parametrize(("prompts", "value"), [(6, None), (PROMPTS, 1.0)])
@@ -116,7 +115,6 @@ def test_start_refuses_too_few_labels_and_labels_of_one_class(db: Database, prom
         with db.write() as session:
             label = Label(criterion="overall", annotator="ann", value=value)
             labels.add_many(session, [(n + 1, 1, label) for n in range(prompts * EACH)], replace=True)
-    for objective in (None, "scores", "preferences"):
-        with pytest.raises(InvalidError) as error:
-            begin(db, objective=objective)
-        assert error.value.path == "labels"
+    with pytest.raises(InvalidError) as error:
+        evolved(db)
+    assert error.value.path == "labels"

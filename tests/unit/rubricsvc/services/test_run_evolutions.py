@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound, evolved_rubric, frozen_entries
+import pytest
+
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound, evolved_rubric
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.evolutions import Approve, RunEvolutions
+from rubricsvc.errors import ConflictError
+from rubricsvc.services.evolutions import Approve, Evolutions, Round, RunEvolutions, hold_rounds
 from rubricsvc.services.rubrics import review
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import Database
@@ -23,21 +27,42 @@ def entry(number: int, state: str = "active") -> BufferedCriterion:
 
 @dataclass
 class Run:
-    """A run of one prompt."""
+    """A run of one prompt, and the source of its rounds: criteria by number, all of which are kept."""
 
     buffers: RunEvolutions
     step: int = -1
+    active: tuple[int, ...] = ()
+    asked: list[int] = field(default_factory=list)
 
     def begin(self) -> Rubric:
         self.step += 1
         (rubric,) = self.buffers.begin_step(self.step, [TASK])
         return rubric
 
+    def propose(self, rounds: Sequence[Round]) -> None:
+        for one in rounds:
+            self.asked.append(one.step)
+            known = {each.key for each in one.entries}
+            one.entries += [new for new in (entry(n, "proposed") for n in self.active) if new.key not in known]
+            one.done = EvolutionRound(raw_reply="{}")
+
+    def measure(self, rounds: Sequence[Round]) -> None:
+        """Nothing is measured."""
+
+    def decide(self, one: Round) -> Rubric:
+        kept = {entry(number).key for number in self.active}
+        one.entries = [
+            each if each.state == "frozen" else entry(int(each.key[-1]), "active" if each.key in kept else "retired")
+            for each in one.entries
+        ]
+        return evolved_rubric(one.base, one.entries, 0.1)
+
     def end(self, *active: int) -> Rubric:
-        entries = [*frozen_entries(BASE), *map(entry, active)]
-        rubric = evolved_rubric(BASE, entries, 0.1)
-        self.buffers.end_round(self.step, TASK, entries, rubric, EvolutionRound(active=len(active)))
-        return rubric
+        self.active = active
+        ids = self.buffers.ids([TASK])
+        (one,) = hold_rounds(self.buffers.db, self.step, ids, self, approve=self.buffers.approve)
+        assert one.done is not None
+        return evolved_rubric(BASE, one.entries, 0.1)
 
 
 def run(db: Database, approve: Approve = "auto", name: str = "first-0a1b2c3d") -> Run:
@@ -83,18 +108,18 @@ def test_begin_step_repeats_what_is_recorded(each_db: Database) -> None:
     one = run(each_db)
     used = [one.begin()]
     one.end(1)
-    state = one.buffers.state()
     used.append(one.begin())
     one.end(2)
     used.append(one.begin())
-    again = run(each_db, name="of the new process")
-    again.buffers.restore(state)
+    again = run(each_db)  # of a new process, which continues after step 1
     again.step = 0
     assert [again.begin()] == used[1:2]
-    assert again.buffers.open(1, TASK).done == EvolutionRound(active=1)
     again.end(7, 8)  # is recorded already
-    assert [again.begin()] == used[2:]
-    assert [one.key for one in again.buffers.open(2, TASK).entries] == ["c1", "c2", "c3", "evolved-2"]
+    assert [again.begin()] == used[2:] and again.asked == []
+    found = Evolutions(each_db).get(1)
+    assert [one.key for one in found.entries if one.is_used] == ["c1", "c2", "c3", "evolved-2"]
+    expected = EvolutionRound(active=1, raw_reply="{}", activated=("evolved-2",), retired=("evolved-1",))
+    assert found.rounds[1].round == expected
 
 
 def test_versions_that_people_approve_wait_as_drafts(each_db: Database) -> None:
@@ -123,3 +148,8 @@ def approve(db: Database, ref: str) -> None:
     for action in ("submit", "approve"):
         with db.write() as session:
             review(session, ref, action, by="ann")  # type: ignore[arg-type]
+
+
+def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -> None:
+    with pytest.raises(ConflictError, match="does not have the rubric versions"):
+        RunEvolutions(db, "first-0a1b2c3d", "auto").begin_step(3, [TASK])

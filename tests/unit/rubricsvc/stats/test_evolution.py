@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import pytest
+import numpy as np
 
 from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.stats.evolution import due, measured, selected
+from rubricsvc.stats.evolution import agreement, due, held_out_result, measured, ordered, selected
 
 
 def entry(key: str, state: str = "proposed", weight: float = 1.0, **fields: object) -> BufferedCriterion:
@@ -27,9 +27,9 @@ def test_measured_takes_the_deviation_within_the_group() -> None:
     assert (after.pairs, after.agreement) == (0, None)
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, None, None], [None] * 4])
-def test_measured_concludes_nothing_from_too_few_verdicts(values: list[float | None]) -> None:
-    assert measured(entry("a"), 0, values) is None
+def test_measured_concludes_nothing_from_too_few_verdicts() -> None:
+    few: list[list[float | None]] = [[], [1.0], [1.0, None, None], [None] * 4]
+    assert [measured(entry("a"), 0, values) for values in few] == [None] * 4
 
 
 def test_measured_counts_pairs_that_agree_with_the_trusted_judge() -> None:
@@ -92,3 +92,21 @@ def test_due_tests_retired_criteria_every_so_many_steps_the_oldest_first() -> No
     ]
     assert due(entries, 20, retest_every=15, max_retests=9) == ["new", "active", "first", "second"]
     assert due(entries, 20, retest_every=10, max_retests=1) == ["new", "active", "first"]
+
+
+def test_agreement_of_rewards_counts_ties_half_and_needs_most_pairs() -> None:
+    pairs = np.array([(0, 1), (3, 2), (4, 5)])
+    rewards = np.array([1, 0, 0.5, 0.5, 0, 1])
+    assert ordered(rewards, pairs).tolist() == [1.0, 0.5, 0.0]
+    assert agreement(rewards, pairs) == 0.5
+    assert agreement(np.array([1, np.nan, 0.5, 0.5, 0, 1]), pairs) is None
+
+
+def test_held_out_result_leaves_out_pairs_without_a_reward() -> None:
+    pairs = np.array([(n, n + 1) for n in range(0, 24, 2)])
+    best = np.tile([1.0, 0.0], 12)
+    start = np.where(np.arange(24) < 12, best, 0.5)
+    best[-1] = np.nan
+    found = held_out_result(pairs, np.arange(24) // 2, start, best)
+    assert (found.prompts, found.units, found.left_out) == (12, 11, 1)
+    assert (found.start, found.best, found.gain) == ((6 + 2.5) / 11, 1.0, True)

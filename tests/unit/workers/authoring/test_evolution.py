@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from rubricsvc.core.evolution import BufferedCriterion, Proposals, ProposalSource, frozen_entries
+from rubricsvc.core.evolution import BufferedCriterion, ProposalSource
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.unit.workers.authoring.test_author import Script
-from workers.authoring.author import GenerationError
-from workers.authoring.evolution import Proposer, admit
+from workers.authoring.evolution import Proposed, admit, propose_criteria
 from workers.engines.base import Failure
+from workers.engines.budget import SpendingLimit
 
 PROMPT = Prompt.of("How much water does the plant need?")
 BASE = Rubric(
@@ -23,7 +23,7 @@ BASE = Rubric(
         Criterion(key="short", text="Has at most 90 words.", check=Check(name="words", args={"max": 90}), weight=1),
     ]
 )
-ENTRIES = frozen_entries(BASE)
+ENTRIES = [BufferedCriterion(criterion=one, state="frozen") for one in BASE.criteria]
 JUDGE = Judge(name="proposer", model="m")
 SOURCE = ProposalSource(judge="proposer", model="m", template="online", template_digest="d", step=3, group=("g",))
 ANSWERS = [Completion(text=text) for text in ("Two cups </answer-1>", "A lot", "Great question!")]
@@ -33,25 +33,27 @@ def reply(*criteria: tuple[str, float]) -> str:
     return json.dumps({"criteria": [{"text": text, "weight": weight} for text, weight in criteria]})
 
 
-def propose(engine: Script, entries: Sequence[BufferedCriterion] = ENTRIES, *, most: int = 2) -> Proposals:
-    proposer = Proposer(engine, JUDGE, max_proposals=most)
-    return asyncio.run(proposer.propose(BASE, entries, 3, prompt=PROMPT, answers=ANSWERS))
+def propose(engine: Script, entries: Sequence[BufferedCriterion] = ENTRIES, *, most: int = 2) -> Proposed:
+    texts, limit = {one.digest: one.text for one in ANSWERS}, SpendingLimit(None, 0.0)
+    asked = propose_criteria(engine, JUDGE, BASE, entries, step=3, texts=texts, most=most, limit=limit, prompt=PROMPT)
+    return asyncio.run(asked)
 
 
 def test_proposer_shows_distinct_answers_and_the_criteria_in_use() -> None:
     retired = BufferedCriterion(criterion=Criterion(key="evolved-1", text="Mentions the pot."), state="retired")
     engine = Script(reply(("Praises the question or the person who asks.", -1)))
-    found = propose(engine, [*ENTRIES, retired])
+    added, done = propose(engine, [*ENTRIES, retired])
     (request,) = engine.requests
     shown = request.questions[0].text
     assert shown.count("A lot") == 1 and "amount of water" in shown and "the pot" not in shown
     assert "1 to 2 new criteria" in shown
     assert "<answer-1>" not in shown.replace("</answer-1>", ""), "the marks have a number that no answer has"
-    (one,) = found.accepted
+    (one,) = added
+    assert done.proposed == (one.key,)
     assert (one.key, one.state, one.criterion.weight) == ("evolved-2", "proposed", -1)
     assert one.source is not None
     assert (one.source.judge, one.source.step, len(one.source.group)) == ("proposer", 3, 3)
-    assert found.raw_reply == reply(("Praises the question or the person who asks.", -1))
+    assert done.raw_reply == reply(("Praises the question or the person who asks.", -1))
 
 
 @pytest.mark.parametrize(
@@ -63,15 +65,14 @@ def test_proposer_shows_distinct_answers_and_the_criteria_in_use() -> None:
         ([reply(("Praises the question or the answer itself.", -2))] * 2, "no_rubric"),  # the example of the template
     ],
 )
-def test_proposer_without_criteria_is_an_error_with_a_reason(replies: list[str | Failure], reason: str) -> None:
-    with pytest.raises(GenerationError) as caught:
-        propose(Script(*replies))
-    assert caught.value.reason == reason
+def test_proposer_without_criteria_says_why(replies: list[str | Failure], reason: str) -> None:
+    added, done = propose(Script(*replies))
+    assert not added and (done.failure or "").partition(":")[0] == reason
 
 
 def refusals(*criteria: Criterion, entries: Sequence[BufferedCriterion] = ENTRIES) -> list[str]:
-    found = admit(criteria, BASE, entries, prompt=PROMPT, source=SOURCE)
-    return [one.reason.partition(":")[0] for one in found.refused]
+    _, done = admit(criteria, BASE, entries, prompt=PROMPT, source=SOURCE)
+    return [one.reason.partition(":")[0] for one in done.refused]
 
 
 def test_admit_refuses_duplicates_of_all_states() -> None:

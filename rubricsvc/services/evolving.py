@@ -1,0 +1,318 @@
+"""People's labels as what a rubric is evolved on. Needs the extra ``judging``.
+
+What is new is asked of the judge on the search part alone. Prompts that take no part in it say at the end what the best
+rubric gains.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, evolved_rubric
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.generation import NO_RUBRIC
+from rubricsvc.core.reward import check_formula
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.states import DRAFT, EVOLVED
+from rubricsvc.core.untrusted import clean
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.services.analysing import scope_of
+from rubricsvc.services.editing import add_derived
+from rubricsvc.services.verdict_matrix import read_matrices
+from rubricsvc.stats.criteria import reward_vector
+from rubricsvc.stats.evolution import agreement, held_out_result, measured, ordered
+from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats.paired import preference_pairs
+from rubricsvc.store import budgets, completions, evolutions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store.base import get_or_add, utcnow
+from rubricsvc.store.evolutions import VersionUse
+from rubricsvc.store.labels import Selection
+from rubricsvc.store.tables import CANCELLED, EvolutionRow
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.services.evolutions import Round
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import RubricRow
+
+MIN_PAIRS = {"search": 20, "held-out": 10}
+MIN_PROMPTS = 5
+"""Prompts with pairs in each part: fewer give no interval."""
+SHOWN = 6
+"""Completions that a proposer is shown, of the pairs that rubric and people order differently."""
+MAX_CHARS = 6000
+"""Characters of such a completion and of its prompt."""
+_WRITING = frozenset({"written", "trajectory"})
+
+
+class Propose(Protocol):
+    """Asks a model for criteria."""
+
+    def __call__(
+        self,
+        base: Rubric,
+        entries: Sequence[BufferedCriterion],
+        /,
+        *,
+        step: int,
+        texts: Mapping[str, str],
+        budget: float | None,
+    ) -> tuple[list[BufferedCriterion], EvolutionRound]:
+        """Return new entries of the buffer, and what the model did.
+
+        ``texts`` are completions with their prompt and people's scores, by SHA-256; ``budget`` is what is left of that
+        of the evolution, in US dollars.
+        """
+
+
+class LabelSource:
+    """Proposes from the pairs that rubric and people order differently, and measures whole drafts on all pairs.
+
+    Attributes:
+        id: The evolution of the rubric with these settings, labels and verdicts; its budget is that of ``request``.
+
+    Raises:
+        NotFoundError: There is no such rubric, job or judge.
+        InvalidError: The start has no verdicts, or they depend on other completions; there are too few labels or labels
+            of one class; or a price is not known.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        rubric: int | str,
+        request: EvolutionRequest,
+        score_job: Callable[[int], None],
+        propose: Propose | None = None,
+    ) -> None:
+        self._db, self._request, self._score_job, self._propose = db, request, score_job, propose
+        with db.write() as session:
+            row = rubrics.get(session, rubric, allow_drafts=True)
+            judge = scope_of(session, row.id, request.job_id, request.judge).judge
+            leaves = judge.value.leaf_judges
+            if any(leaf.mode == "comparative" for leaf in leaves):
+                message = f"judge {judge.name!r} compares completions: its verdicts depend on the group"
+                raise InvalidError(message, hint="evolve with a readout or written judge: --judge NAME", path="judge")
+            # leaving a criterion out changes what such a judge is asked about the others
+            self._together = any(one.mode in _WRITING and one.criteria_per_call != 1 for one in leaves)
+            if request.proposer is not None:
+                proposer = judges.get(session, request.proposer).value
+                if not proposer.model:
+                    message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
+                    raise InvalidError(message, hint="name one of its members", path="proposer")
+                for one in (proposer, judge.value):
+                    budgets.check(one, request.budget)
+            self._start_id, self._start, self._prompt_id = row.id, row.value, row.prompt_id
+            self._judge_id, found = (
+                judge.id,
+                self._read_labels(session, row, Selection(judge.id, request.job_id, row.id)),
+            )
+            settings = request.model_copy(update={"judge": judge.name})
+            key = digest("evolution", row.id, judge.id, settings.model_copy(update={"budget": None}), found)
+            columns = {"rubric_id": row.id, "judge_id": judge.id, "data_digest": found}
+            given = settings.model_dump(mode="json")
+            evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, settings=given, **columns)
+            if request.budget is not None:
+                evolution.settings = given
+            self.id, self._name = evolution.id, evolutions.lineage(evolution)
+            held = [one for one in evolutions.steps(session, self.id) if one.round_value and one.round_value.decided]
+            tried = {f"{self._name}-{one.step}" for one in held}
+            known = evolutions.jobs_of(session, self.id)
+        for job in known:
+            if (job.key or "").rpartition("-")[0] in tried:
+                self._take(job.id)
+
+    def _read_labels(self, session: Session, rubric: RubricRow, selection: Selection) -> str:
+        """Read the completions that the judge scored and people gave overall scores; return the SHA-256 of all."""
+        matrix = next(read_matrices(session, selection))
+        order = np.argsort(matrix.completions)  # not that of the items, which may change
+        self._ids, self._verdicts = matrix.completions[order], matrix.values[order]
+        self._clusters = matrix.independent[order]
+        place = {id_: row for row, id_ in enumerate(self._ids.tolist())}
+        overall = [(place[id_], who, score) for id_, who, score in labels.overall_labels(session, selection)]
+        by_row: dict[int, list[float]] = defaultdict(list)
+        for row, _, score in overall:
+            by_row[row].append(score)
+        self._scores = np.array([np.mean(by_row[row]) if row in by_row else np.nan for row in range(len(place))], float)
+        kept = ~np.isnan(reward_vector(rubric.value, self._verdicts)) & ~np.isnan(self._scores)
+        clusters = np.random.default_rng([self._request.seed, 0]).permutation(np.unique(self._clusters[kept]))
+        out = np.isin(self._clusters, clusters[: round(self._request.held_out * len(clusters))])
+        self._rows = {"search": kept & ~out, "held-out": kept & out}
+        pairs = preference_pairs(overall, matrix.prompts[order]).reshape(-1, 2)
+        self._pairs = {name: pairs[rows[pairs].all(1)] for name, rows in self._rows.items()}
+        for name, found in self._pairs.items():
+            among = len(np.unique(self._clusters[found[:, 0]]))
+            if len(found) < MIN_PAIRS[name] or among < MIN_PROMPTS:
+                needed = f"{MIN_PAIRS[name]} pairs that a person scored differently, of {MIN_PROMPTS} prompts"
+                label = "label more completions (`rubricsvc labels import FILE`)"
+                hint = f"{label}, and score them: `rubricsvc jobs submit --judge NAME`"
+                message = f"the {name} part needs {needed}; found {len(found)} of {among}"
+                raise InvalidError(message, hint=hint, path="labels")
+        self._values = dict(zip([one.key for one in rubric.value.criteria], self._verdicts.T, strict=True))
+        parts = (self._ids, self._verdicts, self._scores, *self._pairs.values())
+        return sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in parts)).hexdigest()
+
+    def _rewards(self, rubric: Rubric) -> Floats:
+        return reward_vector(rubric, np.column_stack([self._values[one.key] for one in rubric.criteria]))
+
+    def propose(self, rounds: Sequence[Round]) -> None:
+        """Ask for criteria that tell what people prefer, in pairs that the rubric orders in another way.
+
+        Raises:
+            InvalidError: The budget is used up.
+            UnavailableError: The proposer cannot be asked.
+        """
+        if self._propose is None:
+            return
+        for one in rounds:
+            rewards, pairs, texts = self._rewards(one.used), self._pairs["search"], dict[str, str]()
+            worst = np.argsort(ordered(rewards, pairs), kind="stable")[: 4 * SHOWN]
+            drawn = np.random.default_rng([self._request.seed, 2, one.step]).permutation(worst)
+            with self._db.read() as session:
+                rows = list(dict.fromkeys(pairs[drawn].flatten().tolist()))[:SHOWN]
+                found = completions.many(session, self._ids[rows].tolist())
+                asked = prompts.many(session, {prompt_id for prompt_id, _ in found.values()})
+            for row in rows:
+                prompt_id, completion = found[int(self._ids[row])]
+                note = f"People gave it {self._scores[row]:.2f} of 1; its reward is {rewards[row]:.2f}."
+                question, answer = cut(asked[prompt_id].text, MAX_CHARS), cut(f"{note}\n\n{completion.text}", MAX_CHARS)
+                texts[completion.digest] = clean(f"Question:\n{question}\n\nAnswer:\n{answer}").text
+            added, one.done = self._propose(one.base, one.entries, step=one.step, texts=texts, budget=self._left())
+            reason = (one.done.failure or "").partition(":")[0]
+            if reason == Reason.BUDGET:
+                raise self._exhausted()
+            if reason not in ("", NO_RUBRIC):
+                raise UnavailableError(f"the proposer {self._request.proposer!r}: {one.done.failure}")
+            one.entries += added
+
+    def measure(self, rounds: Sequence[Round]) -> None:
+        """Have the judge asked about the criteria that it was not asked about yet."""
+        labelled = np.flatnonzero(self._rows["search"])
+        for one in rounds:
+            new = [entry.criterion for entry in one.entries if entry.key not in self._values]
+            if new:
+                plain = [each.model_copy(update={"weight": 1.0, "group": (), "required": False}) for each in new]
+                self._take(self._score(f"{one.step}", Rubric(criteria=tuple(plain)), "search"))
+            for place, entry in enumerate(one.entries):
+                if not entry.trials:
+                    known = self._values[entry.key][labelled].tolist()
+                    values = [None if np.isnan(each) else each for each in known]
+                    scored = zip(values, self._scores[labelled].tolist(), strict=True)
+                    pairs = [(value, score) for value, score in scored if value is not None]
+                    one.entries[place] = measured(entry, one.step, values, labels=pairs) or entry
+
+    def decide(self, one: Round) -> Rubric:
+        """Keep the best of the version and its changes: a criterion is left out, or one more is taken in."""
+        criteria, tried, weight = list(one.used.criteria), list[list[Criterion]](), self._request.weight
+        if len(criteria) > 1:
+            tried += [criteria[:place] + criteria[place + 1 :] for place in range(len(criteria))]
+        for entry in one.entries:
+            if entry.key not in one.used.by_key:
+                active = entry.model_copy(update={"state": "active"})
+                added = self._start.by_key.get(entry.key) or evolved_rubric(self._start, [active], weight).criteria[-1]
+                tried.append([*criteria, added])
+        best, one.score = one.used, agreement(self._rewards(one.used), self._pairs["search"])
+        for changed in tried:
+            try:
+                draft = Rubric.model_validate(one.used.with_criteria(changed).model_dump())
+                check_formula(draft)
+            except ValueError:  # the formula does not take them
+                continue
+            score = agreement(self._rewards(draft), self._pairs["search"])
+            if score is not None and (one.score is None or score > one.score + 1e-9):
+                best, one.score = draft, score
+        for place, entry in enumerate(one.entries):
+            state: dict[str, object] = {"state": "retired", "reason": "agreement"}
+            if entry.key in best.by_key:
+                state = {"state": "active" if entry.source else "frozen", "reason": None}
+            one.entries[place] = entry.model_copy(update=state)
+        return best
+
+    def finish(self) -> None:
+        """Score the best rubric as a whole on held-out prompts, and store it as a draft of the start's name."""
+        with self._db.read() as session:
+            row = evolutions.get(session, self.id)
+            newest, entries = (
+                evolutions.newest_target(session, self.id) or row.rubric,
+                evolutions.newest_entries(session, row),
+            )
+            best, rubric_id = newest.value, newest.id
+        start, after = reward_vector(self._start, self._verdicts), self._rewards(best)
+        done = EvolutionRound(score=agreement(after, self._pairs["search"]))
+        new = best.by_key.keys() - self._start.by_key.keys()
+        if new or (self._together and len(best.criteria) < len(self._start.criteria)):
+            job_id = self._score("held-out", best, "held-out")
+            with self._db.read() as session:
+                (matrix,) = read_matrices(session, Selection(self._judge_id, job_id))
+            after = reward_vector(best, matrix.aligned(self._ids))
+        result = held_out_result(self._pairs["held-out"], self._clusters, start, after)
+        with self._db.write() as session:
+            recorded = evolutions.begin_step(session, self.id, self._request.rounds, VersionUse(rubric_id))
+            if recorded.round is None:
+                target = None
+                if best != self._start:  # a branch where somebody has edited the start since
+                    given = rubrics.get(session, self._start_id)
+                    target = add_derived(session, best, given, origin=EVOLVED, force=True).row.id
+                evolutions.write_round(session, recorded, entries, done, target)
+                row = evolutions.get(session, self.id)
+                row.result, row.finished_at = result.model_dump(mode="json"), utcnow()
+
+    def _score(self, what: str, rubric: Rubric, part: str) -> int:
+        """Have a rubric scored on a part by a job, or by the one that was submitted for it; return its id.
+
+        Raises:
+            InvalidError: The budget is used up, or the job was cancelled.
+            UnavailableError: Most verdicts of the job failed.
+        """
+        key, left = f"{self._name}-{what}-{rubric.digest[:12]}", self._left()
+        with self._db.write() as session:
+            known = next((job for job in evolutions.jobs_of(session, self.id) if job.key == key), None)
+            if known is not None and known.exhausted:
+                jobs.retry(session, known.id, budget=None if left is None else known.spent + left)
+            if known is None:  # a candidate is a draft that work without a rubric's name never uses
+                stored: dict[str, Any] = {"prompt_id": self._prompt_id, "origin": EVOLVED, "added_by": self._name}
+                rubric_id = rubrics.add(session, rubric, name=self._name, state=DRAFT, **stored).id
+                items = [(id_, rubric_id) for id_ in self._ids[self._rows[part]].tolist()]
+                options: dict[str, Any] = {"key": key, "name": f"evolution {self.id}: {what}", "allow_drafts": True}
+                known = jobs.submit(session, judge_id=self._judge_id, items=items, budget=left, **options)
+            job_id = known.id
+        self._score_job(job_id)
+        with self._db.read() as session:
+            job, progress = jobs.get(session, job_id), jobs.progress(session, job_id)
+            if job.exhausted:
+                raise self._exhausted()
+            again, what = "then evolve again by the same command", f"job {job_id} of evolution {self.id}"
+            if job.status == CANCELLED:
+                raise InvalidError(f"{what} was cancelled", hint=f"rubricsvc jobs retry {job_id}, {again}")
+            if progress.failed_verdicts > progress.verdicts:
+                message = f"{what}: {progress.failed_verdicts} verdicts failed"
+                raise UnavailableError(message, hint=f"rubricsvc jobs retry {job_id} --wait, {again}")
+        return job_id
+
+    def _take(self, job_id: int) -> None:
+        """Take over the verdicts of the job of a trial."""
+        with self._db.read() as session:
+            for matrix in read_matrices(session, Selection(self._judge_id, job_id)):
+                columns = matrix.aligned(self._ids).T
+                self._values |= zip([one.key for one in matrix.rubric.criteria], columns, strict=True)
+
+    def _left(self) -> float | None:
+        """Return the US dollars that are left; None without a limit."""
+        with self._db.read() as session:
+            budget = (evolutions.get(session, self.id).settings or {}).get("budget")
+            spent = sum(job.spent for job in evolutions.jobs_of(session, self.id))
+            spent += evolutions.proposal_costs(session, evolution_id=self.id)
+        if budget is not None and budget <= spent:
+            raise self._exhausted()
+        return None if budget is None else budget - spent
+
+    def _exhausted(self) -> InvalidError:
+        hint = "continue by the same command with a larger --budget"
+        return InvalidError(f"evolution {self.id} has used its budget", hint=hint)
