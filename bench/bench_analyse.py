@@ -31,8 +31,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.analysing import analyse
 from rubricsvc.store import items, jobs, judges, verdicts
-from rubricsvc.store.base import batched
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, batched
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow, QuestionRow, RubricRow, VerdictRow
 from tests.databases import fresh_url
 

@@ -30,7 +30,7 @@ from tests.scripted_server import server_process
 from trainer.data.tasks import Task
 from trainer.rewards import JobRewards, JudgeInfo, JudgeRewards, RewardSource
 from workers.engines.local.weights import shipped_judge
-from workers.queue.in_process import embedded_worker
+from workers.queue.app import embedded_worker
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact {n} of the list.") for n in range(4)))
 GROUP = 8

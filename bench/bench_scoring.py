@@ -33,8 +33,8 @@ from rubricsvc.store.session import Database
 from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import fresh_url
 from tests.scripted_server import labels, scripted_server, server_process
-from workers.queue import drain, work
-from workers.queue.in_process import embedded_worker
+from workers.queue import drain
+from workers.queue.app import embedded_worker
 
 CRITERIA = 10
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact number {n} of the list.") for n in range(10)))
@@ -80,7 +80,7 @@ class Stages:
         with contextlib.ExitStack() as stack:
             for owner, name in timed:
                 stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name)))
-            stack.enter_context(patch.object(work, "score", self._timed_coroutine(work.score)))
+            stack.enter_context(patch.object(drain, "score", self._timed_coroutine(drain.score)))
             yield
 
     def _timed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:

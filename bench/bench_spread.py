@@ -21,7 +21,7 @@ from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, workers
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from tests.rows import submit_job
@@ -70,7 +70,7 @@ def running_workers(db: Database, count: int, folder: Path) -> Iterator[None]:
     try:
         while True:
             with db.read() as session:
-                if workers.running(session) == count:
+                if leases.running_workers(session) == count:
                     break
             time.sleep(0.1)
         time.sleep(2)  # all listen, and none is busy with its start

@@ -14,7 +14,7 @@ from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
 from workers.audit.suites import Attack
 from workers.engines.base import Engine, EngineRequest, Question, Reply
-from workers.judges.template import TextTemplate, sections
+from workers.judges.calls import TextTemplate, sections
 from workers.scoring.completions import score
 
 JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from urllib.parse import urlsplit
 
 from celery import Celery
@@ -12,7 +13,7 @@ from structlog import get_logger
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
-from rubricsvc.store import outbox
+from rubricsvc.store import leases
 from rubricsvc.store.session import AWAY, Database
 
 log = get_logger(__name__)
@@ -75,27 +76,17 @@ def make_celery(settings: Settings) -> Celery:
     return app
 
 
-class OutboxRelay:
-    """Sends the messages of the outbox. An unreachable broker is not an error: the reconciler sends them later."""
-
-    def __init__(self, db: Database, app: Celery) -> None:
-        self.db = db
-        self.app = app
-
-    def flush(self) -> None:
-        """Send all messages of the outbox."""
-        try:
-            outbox.relay(self.db, self._send)
-        except (BrokerError, OSError, *AWAY) as error:  # the work is committed in any case
-            log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
-
-    def _send(self, task: str, args: list[object]) -> None:
-        self.app.send_task(task, args, retry=False, ignore_result=True)
+def send_outbox(db: Database, app: Celery) -> None:
+    """Send all messages of the outbox. An unreachable broker is not an error: the reconciler sends them later."""
+    try:
+        leases.relay(db, partial(app.send_task, retry=False, ignore_result=True))
+    except (BrokerError, OSError, *AWAY) as error:  # the work is committed in any case
+        log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
 
 
-def attach(db: Database, settings: Settings) -> Database:
-    """Send the outbox after each commit that writes to it; return the database."""
-    db.on_commit = OutboxRelay(db, make_celery(settings)).flush
+def attach(db: Database, settings: Settings, app: Celery | None = None) -> Database:
+    """Send the outbox after each commit that writes to it, by ``app`` or an application of its own; return ``db``."""
+    db.on_commit = partial(send_outbox, db, app or make_celery(settings))
     return db
 
 

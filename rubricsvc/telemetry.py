@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from rubricsvc.store import workers
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 
 _SHARED: list[structlog.typing.Processor] = [
@@ -126,9 +126,9 @@ class _Queue(Collector):
         up = "1 if the database responded to this scrape"
         try:
             with self._db.read() as session:
-                queue = workers.queue(session)
+                queue = leases.queue(session)
                 if time.monotonic() - self._counted_at >= VERDICTS_SECONDS:
-                    self._verdicts, self._counted_at = workers.verdict_counts(session), time.monotonic()
+                    self._verdicts, self._counted_at = leases.verdict_counts(session), time.monotonic()
         except SQLAlchemyError:
             yield GaugeMetricFamily("rubricsvc_database_up", up, value=0)
             return

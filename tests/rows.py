@@ -11,7 +11,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import completions, jobs, judges, prompts, rubrics, workers
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import WorkerRow
@@ -33,7 +33,7 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
 def add_worker(db: Database, name: str = "test", *, age: float = 0.0) -> None:
     """A worker that was seen ``age`` seconds ago."""
     with db.write() as session:
-        workers.report(session, name, host="here", pid=1, uptime=60.0)
+        leases.report_worker(session, name, host="here", pid=1, uptime=60.0)
     age_worker(db, name, age)
 
 

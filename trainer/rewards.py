@@ -554,7 +554,7 @@ class Rewards:
         The queue is opened for the first judge, and closed after its last user. A Celery worker runs in this process if
         no other one can be woken; a judge's engine is then made and closed, so that its errors are raised before.
         """
-        from workers.queue.in_process import embedded_worker
+        from workers.queue.app import embedded_worker
 
         run, judge, settings = self._run, other or self._judge.value, get_settings()
         measured = self._judge.repeatability if other is None else None

@@ -19,8 +19,7 @@ from rubricsvc.api.request import ANONYMOUS
 from rubricsvc.errors import ForbiddenError, UnauthorizedError
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
-from rubricsvc.store.base import utcnow
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, utcnow
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _bearer = HTTPBearer(auto_error=False, description="API key; create one with `rubricsvc keys create NAME`")

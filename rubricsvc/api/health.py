@@ -13,7 +13,7 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.broker import check_broker
 from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas import Alive, Ready
-from rubricsvc.store import workers
+from rubricsvc.store import leases
 from rubricsvc.store.migrate import see_ready
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ def readyz(request: Request) -> Ready:
             log.warning("not_ready", component=name, error=error.message)
             raise UnavailableError(f"{name}: not ready", hint=error.hint) from error
     with state.db.read() as session:
-        return Ready(status="ok", workers=workers.running(session))
+        return Ready(status="ok", workers=leases.running_workers(session))
 
 
 @router.get("/metrics", response_class=Response, responses=error_responses())

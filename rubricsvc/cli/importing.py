@@ -18,7 +18,7 @@ from rubricsvc.schemas import ImportedFile
 from rubricsvc.services.editing import Edit
 from rubricsvc.services.importing import ImportResult
 from rubricsvc.settings import get_settings
-from rubricsvc.store.base import name_of
+from rubricsvc.store.session import name_of
 
 _FORMATS = ", ".join(FORMATS)
 

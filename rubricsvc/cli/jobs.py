@@ -122,7 +122,7 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
 
     Stored verdicts are reused: after a change of weights or of --min-coverage no judge is asked.
     """
-    from workers.queue.work import complete_answered
+    from workers.queue.drain import complete_answered
 
     with local_service() as local:
         job = local.jobs.rescore(job_id, query)
@@ -328,7 +328,7 @@ def _continue_hint(job_id: int) -> Iterator[None]:
 
 def start_worker(db: Database, judge: Judge, *, keep_models: bool = False) -> AbstractContextManager[None]:
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
-    from workers.queue.in_process import embedded_worker
+    from workers.queue.app import embedded_worker
 
     fetch_embedded(judge)
     asyncio.run(make_engine(judge).aclose())

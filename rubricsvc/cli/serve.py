@@ -37,7 +37,7 @@ def serve(
     from rubricsvc.api.app import create_app
     from rubricsvc.api.auth import is_loopback, needs_key
     from rubricsvc.broker import MEMORY
-    from workers.queue.in_process import embedded_worker
+    from workers.queue.app import embedded_worker
 
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
@@ -95,8 +95,8 @@ def worker(
     if settings.broker_url.startswith(MEMORY):
         hint = "set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`"
         raise InvalidError("the broker memory:// works within one process only", hint=hint)
-    from workers.queue import reconciler
     from workers.queue.app import make_app, with_worker_threads
+    from workers.queue.drain import NAME
 
     telemetry.configure(settings.log_level)
     setup_logging.connect(lambda **_: None, weak=False)  # keeps Celery from configuring logging
@@ -104,7 +104,7 @@ def worker(
         pass  # its errors belong to the terminal
     check_broker(settings.broker_url)
     app = with_worker_threads(make_app(settings), settings)
-    node = f"{reconciler.NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name
+    node = f"{NAME.replace(':', '-')}@%h"  # RabbitMQ refuses a second worker of one name
     options = [f"--hostname={node}", f"--concurrency={concurrency}", f"--pool={pool}"]
     options += ["--without-gossip", "--without-mingle"]
     app.worker_main(["worker", *options])

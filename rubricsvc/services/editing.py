@@ -17,7 +17,7 @@ from rubricsvc.core.states import (
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.rubric_changes import changes
 from rubricsvc.store import rubrics
-from rubricsvc.store.base import added
+from rubricsvc.store.session import added
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -30,8 +30,8 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import evolutions, generation, prompts, rubrics
-from rubricsvc.store.base import get_or_add, page_of
 from rubricsvc.store.evolutions import VersionUse
+from rubricsvc.store.session import get_or_add, page_of
 from rubricsvc.store.tables import EvolutionRow
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from rubricsvc.stats.evolution import agreement, held_out_result, measured, orde
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import preference_pairs
 from rubricsvc.store import budgets, completions, evolutions, jobs, judges, labels, prompts, rubrics
-from rubricsvc.store.base import get_or_add, utcnow
 from rubricsvc.store.evolutions import VersionUse
 from rubricsvc.store.labels import Selection
+from rubricsvc.store.session import get_or_add, utcnow
 from rubricsvc.store.tables import CANCELLED, EvolutionRow
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
-from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, verdicts, workers
+from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def state(db: Database, run: PendingRun) -> Literal["finished", "scoring", "no w
         progress = [jobs.progress(session, job_id) for job_id in run.job_ids]
         if not any(one.pending + one.leased for one in progress):
             return "finished"
-        return "scoring" if workers.running(session) else "no worker"
+        return "scoring" if leases.running_workers(session) else "no worker"
 
 
 def result(db: Database, run: PendingRun, seconds: float) -> GraderRun:

@@ -25,8 +25,7 @@ from rubricsvc.schemas import ImportedFile
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
-from rubricsvc.store.base import added, batched
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, added, batched
 
 MAX_CONTENT_RECORDS = 20_000
 """Records, or lines of JSONL, of a file that was sent to the service: meanwhile SQLite takes no other writes."""

@@ -26,7 +26,7 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 from rubricsvc.services import comparing
 from rubricsvc.settings import get_settings
-from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, workers
+from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import AWAY, PUBLISHED, Database, every
 from rubricsvc.store.verdicts import for_items
 
@@ -592,7 +592,7 @@ class Jobs:
         with self.db.read() as session:
             job = jobs.get(session, job_id)
             results = jobs.summary(session, job_id) if summary or job.finished_at else None
-            running = None if job.finished_at else workers.running(session)
+            running = None if job.finished_at else leases.running_workers(session)
             progress = jobs.progress(session, job_id)
             advice = hints(session, job, progress, results) if results is not None else ()
             return _of(job, workers=running, progress=progress, summary=results, is_new=is_new, hints=advice)

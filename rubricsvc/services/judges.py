@@ -23,8 +23,8 @@ from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics, verdicts
-from rubricsvc.store.base import batched, page_of
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
+from rubricsvc.store.session import page_of
 from rubricsvc.store.tables import AuditRow, JudgeRow
 
 if TYPE_CHECKING:
@@ -272,10 +272,7 @@ class Judges:
             for ref in rubric_refs:
                 row = rubrics.get(session, ref)
                 asked.setdefault(row.name, set()).update(one.question for one in row.value.criteria)
-            ids = labels.completion_ids(session, names=asked, annotators=annotators, job_id=job_id)
-        for chunk in batched(ids, PAGE):
-            with self.db.read() as session:
-                rows = labels.of_completions(session, chunk, names=asked, annotators=annotators)
+        for rows in labels.pages(self.db, names=asked, annotators=annotators, job_id=job_id, size=PAGE):
             versions = {one.id: one for _, _, one in rows}
             known = {id_: RubricVersion(id_, one.name, one.value) for id_, one in versions.items()}
             outdated = superseded((label for label, *_ in rows), known)
@@ -314,11 +311,9 @@ class Judges:
             if job_id is not None and (job := jobs.scoring(session, job_id)).judge_id != row.id:
                 message = f"job {job_id} was scored by the judge {job.judge.name!r}, not by {row.name!r}"
                 raise InvalidError(message, hint=f"name the judge {job.judge.name!r}, or another job", path="job")
-            ids = items.newest_ids(session, row.id, job_id)
-        for chunk in batched(ids, PAGE):
+        for rows in items.newest_pages(self.db, row.id, job_id, size=PAGE):
             with self.db.read() as session:
-                rows = items.by_ids(session, chunk)
-                found = verdicts.for_items(session, chunk)
+                found = verdicts.for_items(session, [one.id for one in rows])
             values = {one.rubric_id: one.rubric.value for one in rows}
             for one in rows:
                 texts = one.completion.prompt.value, one.completion.value

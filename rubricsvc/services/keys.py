@@ -10,7 +10,7 @@ from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.keys import StoredKey
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import keys
-from rubricsvc.store.base import page_of
+from rubricsvc.store.session import page_of
 from rubricsvc.store.tables import KeyRow
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from rubricsvc.services.validators import Validators
 from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
 from rubricsvc.store import judges, labels, prompts, rubrics
-from rubricsvc.store.base import id_of
-from rubricsvc.store.session import PUBLISHED, every
+from rubricsvc.store.session import PUBLISHED, every, id_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -43,8 +43,8 @@ from rubricsvc.schemas.runs import (
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, items, judges, prompts, runs
-from rubricsvc.store.base import database_time
 from rubricsvc.store.evolutions import authored
+from rubricsvc.store.session import database_time
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rubricsvc.schemas.workers import StoredWorker
-from rubricsvc.store import workers
+from rubricsvc.store import leases
 
 if TYPE_CHECKING:
+    from rubricsvc.store.leases import Queue
     from rubricsvc.store.session import Database
-    from rubricsvc.store.workers import Queue
 
 
 class Workers:
@@ -22,13 +22,11 @@ class Workers:
     def page(self) -> list[StoredWorker]:
         """List running workers and those that were lost within the last hour, in the order in which they started."""
         with self.db.read() as session:
-            rows = workers.page(session)
+            rows = leases.list_workers(session)
         now = datetime.now(UTC).replace(microsecond=0)
         return [
-            StoredWorker(
-                name=row.name,
-                host=row.host,
-                pid=row.pid,
+            StoredWorker.of(
+                row,
                 status="running" if row.running else "lost",
                 since=now - timedelta(seconds=round(row.started)),
                 last_seen=round(row.seen, 1),
@@ -39,4 +37,4 @@ class Workers:
     def queue(self) -> Queue:
         """Count open items, unsent messages and running workers."""
         with self.db.read() as session:
-            return workers.queue(session)
+            return leases.queue(session)

@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.jobs import ReservedBudget
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
+from rubricsvc.store.session import existing
 from rubricsvc.store.tables import CANCELLED, LEASED, PENDING, ItemRow, JobRow, ReservationRow
 
 _ROUNDING = 1e-9
@@ -73,7 +74,7 @@ def reserve(
     ``spent`` is since the worker last wrote, and ``held`` what its calls under way need. On top, ``least`` is reserved
     or nothing, and up to ``most`` if that leaves enough for other workers. All in US dollars.
     """
-    job = _locked(session, job_id)
+    job = existing(session, JobRow, "job", job_id, lock=True)
     query = select(ReservationRow).where(ReservationRow.job_id == job_id)
     rows = session.scalars(query.where(or_(~ReservationRow.lost, ReservationRow.worker == worker)))
     others = {row.worker: row for row in rows}
@@ -82,41 +83,29 @@ def reserve(
     theirs = sum(row.dollars for row in others.values())
     free = math.inf if job.budget is None else job.budget - job.spent - theirs - held
     granted = max(least, min(most, _SHARE * free)) if free >= least and not job.exhausted else 0.0
-    _set_reservation(session, mine or ReservationRow(job_id=job_id, worker=worker), held + granted)
+    mine = mine or ReservationRow(job_id=job_id, worker=worker)
+    mine.dollars, mine.lost = held + granted, False
+    if mine.dollars > _ROUNDING:
+        session.add(mine)
+    elif mine in session:
+        session.delete(mine)
     return Grant(granted, theirs + held > _ROUNDING, job.exhausted)
 
 
-def _locked(session: Session, job_id: int) -> JobRow:
-    """Lock the job and its reservations until the end of the transaction; return its current row."""
-    query = select(JobRow).where(JobRow.id == job_id).with_for_update()
-    return session.scalars(query, execution_options={"populate_existing": True}).one()
-
-
-def _set_reservation(session: Session, row: ReservationRow, dollars: float) -> None:
-    row.dollars, row.lost = dollars, False
-    if dollars > _ROUNDING:
-        session.add(row)
-    elif row in session:
-        session.delete(row)
-
-
-def _orphaned() -> ColumnElement[bool]:
-    """Match reservations whose worker holds no lease of the job, so that it has no call under way."""
-    lease = select(ItemRow.id).where(
-        ItemRow.job_id == ReservationRow.job_id, ItemRow.state == LEASED, ItemRow.worker == ReservationRow.worker
-    )
-    return ~ReservationRow.lost & ~lease.exists()
+_LEASE = (ItemRow.job_id == ReservationRow.job_id, ItemRow.worker == ReservationRow.worker, ItemRow.state == LEASED)
+_ORPHANED = ~ReservationRow.lost & ~select(ItemRow.id).where(*_LEASE).exists()
+"""Matches reservations whose worker holds no lease of the job, so that it has no call under way: it was killed."""
 
 
 def orphaned_jobs(session: Session) -> list[int]:
     """Return the jobs with reservations of workers that hold no lease of them, because they were killed."""
-    return list(session.scalars(select(ReservationRow.job_id).where(_orphaned()).distinct()))
+    return list(session.scalars(select(ReservationRow.job_id).where(_ORPHANED).distinct()))
 
 
 def write_off(session: Session, job_id: int) -> float:
     """Count the reservations of workers that hold no lease of this job as spent; return the dollars."""
-    job = _locked(session, job_id)
-    rows = session.scalars(select(ReservationRow).where(ReservationRow.job_id == job_id, _orphaned())).all()
+    job = existing(session, JobRow, "job", job_id, lock=True)
+    rows = session.scalars(select(ReservationRow).where(ReservationRow.job_id == job_id, _ORPHANED)).all()
     for row in rows:
         row.lost = True
     lost = sum(row.dollars for row in rows)

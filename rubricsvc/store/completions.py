@@ -8,7 +8,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.store.base import add_new, batched, existing, page_of
+from rubricsvc.store.session import add_new, batched, existing, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound
 from rubricsvc.core.states import APPROVED
-from rubricsvc.store.base import find, get_or_add, missing
+from rubricsvc.store.session import find, get_or_add, missing
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, JobRow, RubricEventRow, RubricRow
 
 

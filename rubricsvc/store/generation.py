@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
@@ -25,8 +26,8 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import GENERATED, RubricState
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import budgets, items, jobs, judges, leases, prompts, rubrics
-from rubricsvc.store.leases import GenerationLease, Recorded
+from rubricsvc.store import budgets, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store.leases import GenerationLease, LeaseResult, Recorded
 from rubricsvc.store.tables import (
     DONE,
     FAILED,
@@ -55,7 +56,6 @@ def submit(
     The same ``key`` gives the same job; without a key, the same judge, prompts and settings do. ``budget`` is in US
     dollars.
     """
-    jobs.check_names(name, key)
     ids = sorted(set(prompt_ids))
     if not ids:
         raise InvalidError("no prompts", hint="import prompts first, or name a file with prompts")
@@ -69,14 +69,13 @@ def submit(
         budgets.check(judges.get(session, generation.gate_judge).value, budget)
     settings = generation.model_dump(mode="json", exclude_none=True)
     content_key = digest(GENERATE, judge_id, ids, settings)
-    columns = {"name": name, "kind": GENERATE, "settings": settings}
+    options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "kind": GENERATE, "settings": settings}
     rows = [{"prompt_id": id_} for id_ in ids]
-    job, _ = jobs.add(session, rows, judge_id=judge_id, content_key=content_key, key=key, budget=budget, **columns)
-    return job
+    return jobs.add(session, rows, judge_id=judge_id, content_key=content_key, **options)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedItem:
+class GeneratedItem(LeaseResult):
     """The rubric of a leased prompt with its provenance and state, or the reason why there is none.
 
     ``redraws`` and ``repairs`` are what was tried before it failed.
@@ -98,25 +97,19 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> Recorded:
     """
     ours = leases.lock_valid(session, results)
     for result in ours:
-        values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: items.REASON_CHARS]}
+        values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: leases.REASON_CHARS]}
         values |= {"redraws": result.redraws, "repairs": result.repairs}
         if result.rubric is not None and result.provenance is not None:
-            row = _add_rubric(session, result.lease.prompt_id, result.rubric, result.provenance, result.state)
+            prompt_id, made_by = result.lease.prompt_id, result.provenance
+            name, state = _name(session, prompt_id, made_by.method), result.state
+            row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, origin=GENERATED, state=state)
+            if row.provenance is None:
+                row.provenance = made_by.model_dump(mode="json", exclude_none=True)
+                session.flush()
             values = {"state": DONE, "rubric_id": row.id}
         item = update(ItemRow).where(ItemRow.id == result.lease.item_id)
         session.execute(item.values(lease_until=None, worker=None, **values))
     return Recorded([result.lease.item_id for result in ours], set())
-
-
-def _add_rubric(
-    session: Session, prompt_id: int, rubric: Rubric, provenance: Provenance, state: RubricState
-) -> RubricRow:
-    name = _name(session, prompt_id, provenance.method)
-    row = rubrics.add(session, rubric, name=name, prompt_id=prompt_id, origin=GENERATED, state=state)
-    if row.provenance is None:
-        row.provenance = provenance.model_dump(mode="json", exclude_none=True)
-        session.flush()
-    return row
 
 
 def _name(session: Session, prompt_id: int, method: str) -> str:
@@ -136,15 +129,8 @@ MAX_TRAJECTORIES = 4
 _MAX_READ = 2000
 """Completions among which trajectories are looked for: the oldest ones."""
 
-_LABEL_MEAN = func.avg(LabelRow.value)
-
 Scored = list[tuple[int, float]]
 """Ids of completions with a score, the best first."""
-
-
-def settings_of(session: Session, job_id: int) -> Generation:
-    """Return the settings of a job."""
-    return Generation.model_validate(session.get_one(JobRow, job_id).settings)
 
 
 def inputs_of_prompt(
@@ -172,6 +158,10 @@ def inputs_of_prompt(
         own = sides.better[0]
     if traces:  # criteria are about its steps, which a judge reads as one text
         own = Completion(text=traces[0].completion.full_text)
+    specification = generation.specification
+    if specification is not None and specification.digest is not None:
+        text = prompts.get_text(session, specification.digest)
+        specification = Specification(name=specification.name, text=text)
     return AuthoringTask(
         prompt=prompt,
         references=tuple(references),
@@ -180,7 +170,7 @@ def inputs_of_prompt(
         labelled=labelled(session, prompt_id, sides) if generation.gate else (),
         contrast=sides,
         trajectories=traces,
-        specification=specification(session, generation),
+        specification=specification,
         collections_dir=collections_dir,
     )
 
@@ -211,9 +201,8 @@ def labelled(
 ) -> tuple[tuple[Completion, float], ...]:
     """Return completions of the prompt with the mean of their overall labels; of those not shown, if they suffice."""
     shown = {one.digest for one in (*contrast.better, *contrast.worse)} if contrast else set[str]()
-    means = _label_means(prompt_id).with_only_columns(CompletionRow, _LABEL_MEAN).order_by(CompletionRow.id)
-    rows = session.execute(means.limit(MAX_LABELLED + len(shown)))
-    found = [(row.value, float(mean)) for row, mean in rows]
+    first = sorted(_labels(session, prompt_id))[: MAX_LABELLED + len(shown)]
+    found = [(session.get_one(CompletionRow, id_).value, mean) for id_, mean in first]
     others = [one for one in found if one[0].digest not in shown]
     return tuple(others if len(others) >= MIN_CLUSTERS else found)[:MAX_LABELLED]
 
@@ -233,7 +222,7 @@ def contrast(session: Session, prompt_id: int, generation: Generation) -> Contra
         if generation.gate and len(scored) >= 2 * MIN_CLUSTERS:
             scored = scored[::2]
         ids = extremes(scored) or extremes(_rewards(session, prompt_id))
-        better, worse = (_by_ids(session, side) for side in ids or ((), ()))
+        better, worse = (tuple(session.get_one(CompletionRow, id_).value for id_ in side) for side in ids or ((), ()))
     same = {one.text for one in better} & {one.text for one in worse} | {""}
     better, worse = (tuple(one for one in side if one.text.strip() not in same) for side in (better, worse))
     return Contrast(better, worse) if better and worse else None
@@ -251,40 +240,25 @@ def extremes(scored: Scored, most: int = MAX_CONTRASTED) -> tuple[list[int], lis
 def trajectories(session: Session, prompt_id: int) -> tuple[Trajectory, ...]:
     """Return trajectories of agents, which call tools: the best and the worst where they have scores, or the first."""
     query = _completions(prompt_id).limit(_MAX_READ)
-    agents = [row.id for row in session.scalars(query.execution_options(yield_per=100)) if _calls_tools(row)]
+    agents = [
+        row.id
+        for row in session.scalars(query.execution_options(yield_per=100))
+        if any(message.get("tool_calls") or message["role"] == "tool" for message in row.content["messages"])
+    ]
     scores = dict(_labels(session, prompt_id) or _rewards(session, prompt_id))
     scored = sorted(((id_, scores[id_]) for id_ in agents if id_ in scores), key=lambda one: -one[1])
     best, worst = extremes(scored, MAX_TRAJECTORIES // 2) or ([], [])
     chosen = [*best, *worst] or agents[:MAX_TRAJECTORIES]
-    return tuple(Trajectory(one, scores.get(id_)) for id_, one in zip(chosen, _by_ids(session, chosen), strict=True))
-
-
-def _calls_tools(row: CompletionRow) -> bool:
-    return any(message.get("tool_calls") or message["role"] == "tool" for message in row.content["messages"])
-
-
-def specification(session: Session, generation: Generation) -> Specification | None:
-    """Return the specification with its text."""
-    given = generation.specification
-    if given is None or given.digest is None:
-        return given
-    return Specification(name=given.name, text=prompts.get_text(session, given.digest))
-
-
-def _by_ids(session: Session, ids: Sequence[int]) -> tuple[Completion, ...]:
-    return tuple(session.get_one(CompletionRow, id_).value for id_ in ids)
+    return tuple(Trajectory(session.get_one(CompletionRow, id_).value, scores.get(id_)) for id_ in chosen)
 
 
 def _labels(session: Session, prompt_id: int) -> Scored:
     """Return the completions by the mean of their overall labels."""
-    return _ordered(session, _label_means(prompt_id).order_by(_LABEL_MEAN.desc(), CompletionRow.id))
-
-
-def _label_means(prompt_id: int) -> Select[int, float]:
-    """Return the query of the prompt's completions with the mean of their overall labels."""
-    query = select(CompletionRow.id, _LABEL_MEAN).join(LabelRow, LabelRow.completion_id == CompletionRow.id)
+    mean = func.avg(LabelRow.value)
+    query = select(CompletionRow.id, mean).join(LabelRow, LabelRow.completion_id == CompletionRow.id)
     of_prompt = (CompletionRow.prompt_id == prompt_id, LabelRow.criterion == OVERALL, LabelRow.value.is_not(None))
-    return query.where(*of_prompt).group_by(CompletionRow.id)
+    query = query.where(*of_prompt).group_by(CompletionRow.id).order_by(mean.desc(), CompletionRow.id)
+    return [(id_, float(score)) for id_, score in session.execute(query)]
 
 
 def _rewards(session: Session, prompt_id: int) -> Scored:
@@ -298,8 +272,5 @@ def _rewards(session: Session, prompt_id: int) -> Scored:
     newest = session.scalar(differ.order_by(ItemRow.job_id.desc()).limit(1))
     mean = func.avg(ItemRow.reward)
     query = rewarded.with_only_columns(CompletionRow.id, mean).where(ItemRow.job_id == newest)
-    return _ordered(session, query.group_by(CompletionRow.id).order_by(mean.desc(), CompletionRow.id))
-
-
-def _ordered(session: Session, query: Select[int, float]) -> Scored:
+    query = query.group_by(CompletionRow.id).order_by(mean.desc(), CompletionRow.id)
     return [(id_, float(score)) for id_, score in session.execute(query)]

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVarTuple
 
-from sqlalchemy import Select, String, case, cast, func, select, tuple_, update
+from sqlalchemy import Select, String, case, cast, func, select, update
 from sqlalchemy.orm import Session, aliased, joinedload
 
-from rubricsvc.core.reward import reward_or_null
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemSort
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
 from rubricsvc.store import verdicts
-from rubricsvc.store.base import batched, insert
+from rubricsvc.store.leases import reward_columns
+from rubricsvc.store.session import Database, batched, insert
 from rubricsvc.store.tables import (
     CANCELLED,
-    DONE,
     FAILED,
     CompletionRow,
     ItemRow,
     JobRow,
     PromptRow,
-    QuestionRow,
     ReplyRow,
     RubricRow,
 )
-from rubricsvc.store.verdicts import Name
 
 Ts = TypeVarTuple("Ts")
+
+_TEXTS = (
+    joinedload(ItemRow.completion).selectinload(CompletionRow.prompt),
+    joinedload(ItemRow.rubric),
+    joinedload(ItemRow.prompt),
+)
+"""Loads the completion, prompt and rubric of an item with it."""
 
 
 def page(
@@ -46,7 +48,7 @@ def page(
 
     ``rewarded`` selects those with or without a reward.
     """
-    query = _in_order(session, _with_texts(), job_id, sort, after)
+    query = _in_order(session, select(ItemRow).options(*_TEXTS), job_id, sort, after)
     if policy is not None:
         query = query.where(ItemRow.completion.has(policy=policy))
     if rewarded is not None:
@@ -62,21 +64,14 @@ def newest(judge_id: int, job_id: int | None = None) -> Select[int]:
     return query.group_by(ItemRow.completion_id, ItemRow.rubric_id)
 
 
-def newest_ids(session: Session, judge_id: int, job_id: int | None = None) -> list[int]:
-    """Return the ids of the judge's newest scored items, ascending; see `newest`."""
-    return sorted(session.scalars(newest(judge_id, job_id)))
-
-
-def by_ids(session: Session, ids: Collection[int]) -> list[ItemRow]:
-    """Return these items by id, with their completion, prompt and rubric."""
-    return list(session.scalars(_with_texts().where(ItemRow.id.in_(ids)).order_by(ItemRow.id)))
-
-
-def _with_texts() -> Select[ItemRow]:
-    completion = joinedload(ItemRow.completion)
-    return select(ItemRow).options(
-        completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric), joinedload(ItemRow.prompt)
-    )
+def newest_pages(db: Database, judge_id: int, job_id: int | None = None, *, size: int) -> Iterator[list[ItemRow]]:
+    """Yield the judge's newest scored items by id, with their texts, in pages with a transaction each; see `newest`."""
+    with db.read() as session:
+        ids = sorted(session.scalars(newest(judge_id, job_id)))
+    for chunk in batched(ids, size):
+        with db.read() as session:
+            query = select(ItemRow).options(*_TEXTS).where(ItemRow.id.in_(chunk)).order_by(ItemRow.id)
+            yield list(session.scalars(query))
 
 
 def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:
@@ -194,59 +189,6 @@ def rewards(
     return [ItemReward._make(row) for row in session.execute(query.limit(limit))]
 
 
-REASON_CHARS = 300
-"""Characters kept of a ``null_reason``."""
-
-
-def reward_columns(rubric: Rubric, final: Collection[Verdict], min_coverage: float | None) -> dict[str, object]:
-    """Return the columns of a scored item: its reward and state. ``min_coverage`` is the job's own, if it has one."""
-    reward = reward_or_null(rubric, final, min_coverage=min_coverage)
-    failed = sum(verdict.outcome == "failed" for verdict in final)
-    return {
-        "state": FAILED if failed else DONE,
-        "reward": reward.value,
-        "coverage": reward.coverage,
-        "formula": reward.formula,
-        "vetoed_by": reward.vetoed_by,
-        "null_reason": (reward.null_reason or "")[:REASON_CHARS] or None,
-        "verdicts": len(final),
-        "failed_verdicts": failed,
-    }
-
-
-def recompute(session: Session, replaced: Sequence[Name]) -> set[int]:
-    """Recompute the rewards of failed items whose failed verdicts were replaced; return their jobs.
-
-    An item's reward is always that of the verdicts that are read for it. So this waits for a transaction that replaces
-    another verdict of the same item.
-    """
-    repaired: set[int] = set()
-    for chunk in batched(replaced):
-        sharing = (
-            select(ItemRow.id)
-            .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
-            .where(ItemRow.state == FAILED, tuple_(ItemRow.completion_id, QuestionRow.fingerprint).in_(chunk))
-        )
-        locked = (
-            select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id, JobRow.min_coverage)
-            .join(JobRow, JobRow.id == ItemRow.job_id)
-            .where(ItemRow.id.in_(sharing), ItemRow.state == FAILED)
-            .order_by(ItemRow.id)
-            .with_for_update(of=ItemRow)
-        )
-        items = session.execute(locked).all()
-        rubrics = _rubrics(session, (item.rubric_id for item in items))
-        current = verdicts.for_items(session, [item.id for item in items])
-        rows = [
-            {"id": item.id, **reward_columns(rubrics[item.rubric_id], current[item.id], item.min_coverage)}
-            for item in items
-        ]
-        if rows:
-            session.execute(update(ItemRow), rows)
-            repaired |= {item.job_id for item in items}
-    return repaired
-
-
 def copy_rewards(session: Session, from_job: int, to_job: int) -> None:
     """Compute the rewards of a new job's items from the verdicts of another job on the same completions and rubrics.
 
@@ -261,7 +203,7 @@ def copy_rewards(session: Session, from_job: int, to_job: int) -> None:
     )
     least = session.get_one(JobRow, to_job).min_coverage
     for chunk in batched(session.execute(pairs).all()):
-        rubrics = _rubrics(session, (row.rubric_id for row in chunk))
+        rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {row.rubric_id for row in chunk}}
         found = verdicts.for_items(session, [row.source_id for row in chunk])
         rows = [
             {
@@ -272,10 +214,6 @@ def copy_rewards(session: Session, from_job: int, to_job: int) -> None:
             for row in chunk
         ]
         session.execute(update(ItemRow), rows)
-
-
-def _rubrics(session: Session, ids: Iterable[int]) -> Mapping[int, Rubric]:
-    return {id_: session.get_one(RubricRow, id_).value for id_ in set(ids)}
 
 
 def known_replies(session: Session, item_id: int) -> dict[str, dict[str, Any]]:
@@ -290,8 +228,3 @@ def add_reply(session: Session, item_id: int, replies: Mapping[str, dict[str, An
         statement = insert(session, ReplyRow).values({"item_id": item_id, "digest": digest, "reply": replies[digest]})
         again = {"answered": ReplyRow.answered + 1}
         session.execute(statement.on_conflict_do_update(index_elements=["item_id", "digest"], set_=again))
-
-
-def asked_again(session: Session, item_ids: Select[int]) -> int:
-    """Return the number of replies to questions of these items that had one already."""
-    return int(session.scalar(select(func.sum(ReplyRow.answered - 1)).where(ReplyRow.item_id.in_(item_ids))) or 0)

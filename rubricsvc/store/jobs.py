@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVarTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select, tuple_, update
+from sqlalchemy import case, func, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
@@ -17,14 +17,10 @@ from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.states import APPROVED
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, items, judges, outbox, rubrics, verdicts
-from rubricsvc.store.base import add_new, batched, existing, insert, name_of, page_of, utcnow
-from rubricsvc.store.session import PUBLISHED
+from rubricsvc.store import budgets, items, judges, leases, rubrics, verdicts
+from rubricsvc.store.session import PUBLISHED, add_new, batched, existing, insert, name_of, page_of, utcnow
 from rubricsvc.store.tables import (
-    BUDGET_EXHAUSTED,
     CANCELLED,
-    COMPLETED,
-    COMPLETED_WITH_FAILURES,
     DONE,
     FAILED,
     GENERATE,
@@ -36,6 +32,7 @@ from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
     JobRow,
+    ReplyRow,
     RubricRow,
     VerdictRow,
 )
@@ -57,7 +54,6 @@ def submit(
     The same ``key`` gives the same job; without a key, the same judge, items and ``min_coverage`` do, which is used
     instead of the rubrics' own. ``budget`` is in US dollars. With ``allow_drafts`` rubrics need no approval.
     """
-    check_names(name, key)
     pairs = sorted(set(items))
     if not pairs:
         raise InvalidError("nothing to score: no completion has a rubric", hint="import completions and rubrics first")
@@ -66,20 +62,13 @@ def submit(
         budgets.check(judges.get(session, judge_id).value, budget)
     content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage) + 0.0]))
     rows = [{"completion_id": completion_id, "rubric_id": rubric_id} for completion_id, rubric_id in pairs]
-    columns = {"name": name, "min_coverage": min_coverage}
-    job, is_new = add(session, rows, judge_id=judge_id, content_key=content_key, key=key, budget=budget, **columns)
+    options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "min_coverage": min_coverage}
+    job, is_new = add(session, rows, judge_id=judge_id, content_key=content_key, **options)
     if is_new:
         if not allow_drafts:
             rubrics.reject_drafts(session, {rubric_id for _, rubric_id in pairs})
         _reject_foreign_rubrics(session, job.id)
     return job
-
-
-def check_names(name: str, key: str | None) -> None:
-    """Raise an InvalidError unless a job can have this name and this idempotency key."""
-    name_of("a job's name", name, least=0)
-    if key is not None:
-        name_of("an idempotency key", key)
 
 
 def add(
@@ -89,6 +78,7 @@ def add(
     judge_id: int,
     content_key: str,
     key: str | None,
+    name: str,
     budget: float | None,
     **columns: Any,
 ) -> tuple[JobRow, bool]:
@@ -96,7 +86,11 @@ def add(
 
     The ``content_key`` is the digest of what is asked for, and the key of a job that is given none.
     """
+    name_of("a job's name", name, least=0)
+    if key is not None:
+        name_of("an idempotency key", key)
     values = {"key": key or content_key, "content_key": content_key, "judge_id": judge_id, "budget": budget, **columns}
+    values["name"] = name
     statement = insert(session, JobRow).values(**values).on_conflict_do_nothing(index_elements=["key"])
     job_id = session.scalar(statement.returning(JobRow.id))
     if job_id is None:
@@ -107,7 +101,7 @@ def add(
         return job, False
     for chunk in batched({"job_id": job_id, "judge_id": judge_id, **item} for item in items):
         add_new(session, ItemRow, chunk)
-    outbox.publish(session, judge_id, len(items))
+    leases.publish(session, judge_id, len(items))
     return get(session, job_id), True
 
 
@@ -154,7 +148,7 @@ def rescore(
     new = submit(session, judge_id=job.judge_id, items=wanted, allow_drafts=True, **options)
     if least != job.min_coverage and PUBLISHED in session.info:  # only a new job publishes
         items.copy_rewards(session, job_id, new.id)
-        finish(session, [new.id])
+        leases.finish(session, [new.id])
         session.expire_all()
     return get(session, new.id)
 
@@ -195,7 +189,7 @@ def _reject_foreign_rubrics(session: Session, job_id: int) -> None:
 
 def get(session: Session, job_id: int) -> JobRow:
     """Return the row."""
-    return existing(session, JobRow, "job", job_id, [joinedload(JobRow.judge)])
+    return existing(session, JobRow, "job", job_id)
 
 
 def scoring(session: Session, job_id: int) -> JobRow:
@@ -209,7 +203,7 @@ def scoring(session: Session, job_id: int) -> JobRow:
 
 def page(session: Session, *, after: int = 0, limit: int = 50, status: str | None = None) -> list[JobRow]:
     """Return up to ``limit`` jobs with ids above ``after``, ascending; of one status."""
-    return page_of(session, JobRow, after, limit, options=[joinedload(JobRow.judge)], status=status)
+    return page_of(session, JobRow, after, limit, status=status)
 
 
 def progress(session: Session, job_id: int) -> JobProgress:
@@ -224,19 +218,19 @@ def progress_of(session: Session, job_ids: Sequence[int]) -> dict[int, JobProgre
     by_job: dict[int, dict[str, tuple[int, ...]]] = {job_id: {} for job_id in job_ids}
     for job_id, state, *sums in session.execute(query.group_by(ItemRow.job_id, ItemRow.state)):
         by_job[job_id][state] = tuple(map(int, sums))
-    return {job_id: _progress(by_state) for job_id, by_state in by_job.items()}
-
-
-def _progress(by_state: Mapping[str, tuple[int, ...]]) -> JobProgress:
-    total, written, failed = map(sum, zip((0, 0, 0), *by_state.values(), strict=True))
-    states = {state: by_state.get(state, (0,))[0] for state in (PENDING, LEASED, DONE, FAILED, CANCELLED)}
-    return JobProgress(total=total, verdicts=written - failed, failed_verdicts=failed, **states)
+    found = {}
+    for job_id, by_state in by_job.items():
+        total, written, failed = map(sum, zip((0, 0, 0), *by_state.values(), strict=True))
+        states = {state: by_state.get(state, (0,))[0] for state in (PENDING, LEASED, DONE, FAILED, CANCELLED)}
+        found[job_id] = JobProgress(total=total, verdicts=written - failed, failed_verdicts=failed, **states)
+    return found
 
 
 def cancel(session: Session, job_id: int) -> JobRow:
     """Stop a job; finished items keep their rewards. Workers drop leased items at their next heartbeat."""
-    get(session, job_id)
-    _lock(session, job_id)
+    existing(
+        session, JobRow, "job", job_id, lock=True
+    )  # before its items: `finish` sees none of the change or all of it
     session.execute(
         update(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.state.in_((PENDING, LEASED)))
@@ -256,8 +250,7 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
 
     ``budget`` is for the whole job, what it has spent included.
     """
-    _lock(session, job_id)
-    job = get(session, job_id)
+    job = existing(session, JobRow, "job", job_id, lock=True)  # before its items, as in `cancel`
     if (gate_judge := (job.settings or {}).get("gate_judge")) is not None:
         budgets.check(judges.get(session, gate_judge).value, budget)
     budgets.reopen(session, job, budget)
@@ -276,7 +269,7 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
-        outbox.publish(session, job.judge_id, len(reopened))
+        leases.publish(session, job.judge_id, len(reopened))
     return len(reopened)
 
 
@@ -291,30 +284,6 @@ _UNSCORED: dict[str, Any] = {
 }
 
 
-def _lock(session: Session, job_id: int) -> None:
-    """Lock the job's row before its items: `finish` then sees none of the change or all of it."""
-    session.execute(select(JobRow.id).where(JobRow.id == job_id).with_for_update())
-
-
-def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
-    """Close the jobs (of these, or all) that have no open item; return how many.
-
-    A job whose last failed item was repaired by another job becomes completed. Call it in a separate transaction
-    after recording results: the last of two workers to commit sees both.
-    """
-    open_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state.in_((PENDING, LEASED))).exists()
-    bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()
-    unfinished = JobRow.status.in_((QUEUED, IN_PROGRESS))
-    query = update(JobRow).where(~open_item, unfinished | (JobRow.status == COMPLETED_WITH_FAILURES) & ~bad_item)
-    if job_ids is not None:
-        query = query.where(JobRow.id.in_(list(job_ids)))
-    status = case((JobRow.exhausted, BUDGET_EXHAUSTED), (bad_item, COMPLETED_WITH_FAILURES), else_=COMPLETED)
-    closed = session.execute(
-        query.values(status=status, finished_at=func.coalesce(JobRow.finished_at, utcnow())).returning(JobRow.id)
-    )
-    return len(closed.all())
-
-
 def summary(session: Session, job_id: int) -> JobSummary:
     """Return the results of a job so far. This reads every verdict of the job; watch `jobs.progress` instead."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
@@ -325,31 +294,30 @@ def summary(session: Session, job_id: int) -> JobSummary:
         .order_by(func.count().desc(), ItemRow.vetoed_by)
     )
     behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    sums: list[Any] = [func.sum(column) for column in (*_cached_tokens(), *verdicts.quote_counts(session))]
+    prompt, cached = (VerdictRow.details["usage", name].as_float() for name in ("prompt", "cached"))
+    counts = (case((cached.is_not(None), prompt)), cached)  # null where the engine does not count cached tokens
+    sums: list[Any] = [func.sum(column) for column in (*counts, *verdicts.quote_counts(session))]
     by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *sums).group_by(VerdictRow.reason)
     count, mean = session.execute(rewards).one()
     rows = session.execute(by_reason).all()
-    prompt, cached, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
-    job = existing(session, JobRow, "job", job_id)
+    prompts, from_cache, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
+    job = get(session, job_id)
     judge = job.judge.valid
+    several = judge is not None and (judge.members or judge.pairwise)
+    voted = session.scalars(behind.with_only_columns(VerdictRow.details["votes"])) if several else ()
+    votes = (tuple(Vote.model_validate(vote) for vote in each or ()) for each in voted)
     return JobSummary(
         rewards=count,
         mean_reward=mean,
         reasons={reason: number for reason, number, *_ in rows if reason is not None},
         vetoed={str(key): number for key, number in session.execute(vetoed)},
         reserved=budgets.reserved_totals(session, job_id),
-        cached_share=round(cached / prompt, 4) if prompt else None,
+        cached_share=round(from_cache / prompts, 4) if prompts else None,
         quotes=int(quotes) or None,
         quotes_not_found=int(quotes - found) if quotes else None,
         generation=_generation_summary(session, job),
-        voting=voting_summary(judge, _votes(session, behind)) if judge and (judge.members or judge.pairwise) else {},
+        voting=voting_summary(judge, votes) if judge and several else {},
     )
-
-
-def _cached_tokens() -> tuple[ColumnElement[float | None], ...]:
-    """Return the prompt tokens and the cached ones of a verdict; null where the engine does not count cached ones."""
-    prompt, cached = (VerdictRow.details["usage", name].as_float() for name in ("prompt", "cached"))
-    return case((cached.is_not(None), prompt)), cached
 
 
 def budget_message(session: Session, job_id: int) -> str | None:
@@ -359,46 +327,28 @@ def budget_message(session: Session, job_id: int) -> str | None:
     return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
 
 
-def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
-    for votes in session.scalars(query.with_only_columns(VerdictRow.details["votes"])):
-        yield tuple(Vote.model_validate(vote) for vote in votes or ())
-
-
 Group = tuple[int, int]
 """(prompt id, rubric id): the completions of a job of one prompt under one rubric."""
 
-Ts = TypeVarTuple("Ts")
+_GROUP = (CompletionRow.prompt_id, ItemRow.rubric_id)
 
 
 def pair_groups(
     session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100, least: int = 2
 ) -> list[Group]:
     """Return up to ``limit`` groups of a job above ``after``, ascending, of those with ``least`` rewards or more."""
-    group = (CompletionRow.prompt_id, ItemRow.rubric_id)
-    query = (
-        _rewarded(select(*group), job_id).where(tuple_(*group) > after).group_by(*group).having(func.count() >= least)
-    )
-    return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query.order_by(*group).limit(limit))]
+    rewarded = select(*_GROUP).join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    rewarded = rewarded.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None), tuple_(*_GROUP) > after)
+    query = rewarded.group_by(*_GROUP).having(func.count() >= least).order_by(*_GROUP).limit(limit)
+    return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query)]
 
 
 def members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
     """Return the items of a group that have a reward, by id."""
-    prompt_id, rubric_id = group
-    query = _rewarded(select(ItemRow), job_id).options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
-    query = query.where(ItemRow.rubric_id == rubric_id, CompletionRow.prompt_id == prompt_id)
+    query = select(ItemRow).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    query = query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None), tuple_(*_GROUP) == group)
+    query = query.options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
     return list(session.scalars(query.order_by(ItemRow.id)))
-
-
-def groups_without_reward(session: Session, job_id: int) -> int:
-    """Return the number of a job's completions without a reward, which are in no group."""
-    query = select(func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
-    return session.scalars(query).one()
-
-
-def _rewarded(query: Select[*Ts], job_id: int) -> Select[*Ts]:
-    """Restrict a query to a job's items with rewards, with their completions."""
-    query = query.join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
-    return query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None))
 
 
 def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | None:
@@ -429,6 +379,7 @@ def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | No
         reasons[(reason or "unknown").partition(":")[0]] += 1
         sums.update(redraws=redraws or 0, repairs=repairs or 0)
     judge = job.judge.valid
+    asked_again = select(func.sum(ReplyRow.answered - 1)).where(ReplyRow.item_id.in_(select(ItemRow.id).where(of_job)))
     return GenerationSummary(
         prompts=session.scalar(select(func.count()).where(of_job)) or 0,
         **{name: sums[name] for name in ("rubrics", "drafts", "checks", "negatives", "repairs", "redraws")},
@@ -436,5 +387,5 @@ def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | No
         empty_reward_max=max(empty, default=None),
         reasons=dict(reasons.most_common()),
         cost=None if judge is None or (judge.unpriced and not job.spent) else round(job.spent, 6),
-        asked_again=items.asked_again(session, select(ItemRow.id).where(of_job)),
+        asked_again=int(session.scalar(asked_again) or 0),
     )

@@ -14,8 +14,8 @@ from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.store import base
-from rubricsvc.store.base import get_or_add
+from rubricsvc.store.session import find as find_row
+from rubricsvc.store.session import get_or_add, missing, name_of
 from rubricsvc.store.tables import AuditRow, JudgeRow
 
 
@@ -42,7 +42,7 @@ def add(session: Session, judge: Judge) -> JudgeRow:
 
 def check_name(name: str) -> None:
     """Raise an `InvalidError` if no judge can have this name: a blank one, or a bare number, which is an id."""
-    base.name_of("a judge's name", name)
+    name_of("a judge's name", name)
     if name.isdecimal():
         raise InvalidError(f"{name!r} cannot name a judge", hint="a bare number is an id; add a letter")
 
@@ -82,14 +82,14 @@ def of_model(session: Session, model: str) -> JudgeRow:
 def get(session: Session, ref: int | str) -> JudgeRow:
     """Return the judge with an id (a number), or with a name or id (a text)."""
     row = find(session, ref) if isinstance(ref, str) else None
-    row = row or base.find(session, JudgeRow, ref)
+    row = row or find_row(session, JudgeRow, ref)
     if row is None:
         names = list(session.scalars(select(JudgeRow.name)))
         close = get_close_matches(str(ref)[:MAX_NAME_LENGTH], [*names, "embedded"], n=1)
         hint = f"did you mean {close[0]!r}?" if close else ""
         if close and close[0] not in names:
             hint = "add it: `rubricsvc judges add embedded --embedded`"
-        raise base.missing("judge", ref, hint)
+        raise missing("judge", ref, hint)
     return row
 
 

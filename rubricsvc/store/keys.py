@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import NotFoundError, UnauthorizedError
-from rubricsvc.store.base import find, name_of, utcnow
+from rubricsvc.store.session import find, name_of, utcnow
 from rubricsvc.store.tables import KeyRow
 
 PREFIX = "rsv_"

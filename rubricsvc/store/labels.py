@@ -14,7 +14,7 @@ from rubricsvc.core.label import OVERALL, JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import items, verdicts
-from rubricsvc.store.base import add_new, batched, existing, missing, page_of, utcnow
+from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of, utcnow
 from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
 from rubricsvc.store.verdicts import with_verdicts
 
@@ -31,31 +31,25 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
         add_new(
             session, LabelRow, [{"completion_id": c, "rubric_id": r, **label.model_dump()} for c, r, label in chunk]
         )
-        stored = _stored_rows(session, chunk)
+        columns = (LabelRow.completion_id, LabelRow.rubric_id, LabelRow.criterion, LabelRow.annotator)
+        keys = {(c, r, label.criterion, label.annotator) for c, r, label in chunk}
+        rows = session.scalars(select(LabelRow).where(tuple_(*columns).in_(keys)))
+        stored = {(row.completion_id, row.rubric_id, row.criterion, row.annotator): row for row in rows}
         for completion_id, rubric_id, label in chunk:
             row = stored[completion_id, rubric_id, label.criterion, label.annotator]
             if row.label != label and not (label.note is None and row.value == label.value):
                 if not replace:
-                    raise _contradiction(row, label)
+                    by, criterion = cut(label.annotator, 80), cut(label.criterion, 80)
+                    raise ConflictError(
+                        f"{by!r} has labelled {criterion!r} of completion {completion_id} already: {row.value}, not"
+                        f" {label.value}",
+                        hint="`labels import --replace` (in Python, replace=True) takes the newer one; two people need"
+                        " two names",
+                    )
                 row.value, row.note, row.created_at = label.value, label.note, utcnow()
             ids.append(row.id)
     session.flush()
     return ids
-
-
-def _stored_rows(session: Session, chunk: list[LabelEntry]) -> dict[tuple[int, int, str, str], LabelRow]:
-    columns = (LabelRow.completion_id, LabelRow.rubric_id, LabelRow.criterion, LabelRow.annotator)
-    keys = {(c, r, label.criterion, label.annotator) for c, r, label in chunk}
-    rows = session.scalars(select(LabelRow).where(tuple_(*columns).in_(keys)))
-    return {(row.completion_id, row.rubric_id, row.criterion, row.annotator): row for row in rows}
-
-
-def _contradiction(row: LabelRow, label: Label) -> ConflictError:
-    what = f"{cut(label.annotator, 80)!r} has labelled {cut(label.criterion, 80)!r} of completion {row.completion_id}"
-    return ConflictError(
-        f"{what} already: {row.value}, not {label.value}",
-        hint="`labels import --replace` (in Python, replace=True) takes the newer one; two people need two names",
-    )
 
 
 def _check_entries(session: Session, chunk: list[LabelEntry], rubrics: dict[int, tuple[int | None, Rubric]]) -> None:
@@ -107,34 +101,37 @@ def page(
     )
 
 
-def completion_ids(
-    session: Session, *, names: Collection[str] = (), annotators: Collection[str] = (), job_id: int | None = None
-) -> list[int]:
-    """Return the ids of the labelled completions, ascending.
-
-    They have labels under the rubrics of these ``names``, by these ``annotators``, and are of the job.
-    """
-    query = select(LabelRow.completion_id).where(*_where(names, annotators)).distinct()
-    if job_id is not None:
-        query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
-    return list(session.scalars(query.order_by(LabelRow.completion_id)))
-
-
 def of_completions(
-    session: Session, ids: Collection[int], *, names: Collection[str] = (), annotators: Collection[str] = ()
+    session: Session, ids: Collection[int], *where: ColumnElement[bool]
 ) -> list[tuple[LabelRow, CompletionRow, RubricRow]]:
     """Return the labels of these completions with their completion, prompt and rubric, by completion and rubric."""
     query = select(LabelRow, CompletionRow, RubricRow).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
     query = query.join(RubricRow, RubricRow.id == LabelRow.rubric_id)
-    query = query.where(LabelRow.completion_id.in_(ids), *_where(names, annotators))
-    query = query.options(joinedload(CompletionRow.prompt))
+    query = query.where(LabelRow.completion_id.in_(ids), *where).options(joinedload(CompletionRow.prompt))
     rows = session.execute(query.order_by(LabelRow.completion_id, LabelRow.rubric_id, LabelRow.id))
     return [(label, completion, rubric) for label, completion, rubric in rows]
 
 
-def _where(names: Collection[str], annotators: Collection[str]) -> list[ColumnElement[bool]]:
-    named = LabelRow.rubric_id.in_(select(RubricRow.id).where(RubricRow.name.in_(names)))
-    return [*([named] if names else []), *([LabelRow.annotator.in_(annotators)] if annotators else [])]
+def pages(
+    db: Database, *, names: Collection[str], annotators: Collection[str], job_id: int | None, size: int
+) -> Iterator[list[tuple[LabelRow, CompletionRow, RubricRow]]]:
+    """Yield the labels on ``size`` completions at a time, each page in a transaction; see `of_completions`.
+
+    If given, they are under the rubrics of these ``names``, by these ``annotators``, and of the completions of the job.
+    """
+    where: list[ColumnElement[bool]] = []
+    if names:
+        where.append(LabelRow.rubric_id.in_(select(RubricRow.id).where(RubricRow.name.in_(names))))
+    if annotators:
+        where.append(LabelRow.annotator.in_(annotators))
+    if job_id is not None:
+        where.append(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
+    query = select(LabelRow.completion_id).where(*where).distinct().order_by(LabelRow.completion_id)
+    with db.read() as session:
+        ids = list(session.scalars(query))
+    for chunk in batched(ids, size):
+        with db.read() as session:
+            yield of_completions(session, chunk, *where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +141,6 @@ class RubricVersion:
     id: int
     name: str
     rubric: Rubric
-
-    def key_of(self, labelled: RubricVersion, key: str) -> str | None:
-        """Return the key here of the criterion that asks what ``key`` asks in another version; None if none does.
-
-        A score of the whole completion is the same in all versions of a name.
-        """
-        criterion = labelled.rubric.by_key.get(key)
-        if criterion is None:
-            return key if self.name == labelled.name and key not in self.rubric.by_key else None
-        same = [own.key for own in self.rubric.criteria if own.question == criterion.question]
-        return key if key in same else next(iter(same), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +164,10 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     if job_id is not None:
         query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
     rows = session.execute(query.order_by(LabelRow.id)).all()
-    versions = _versions(session, judge_id)
+    labelled = select(LabelRow.completion_id)
+    asked = select(ItemRow.rubric_id).where(ItemRow.judge_id == judge_id, ItemRow.completion_id.in_(labelled))
+    known = select(RubricRow).where(or_(RubricRow.id.in_(select(LabelRow.rubric_id)), RubricRow.id.in_(asked)))
+    versions = {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(known)}
     judged = _newest_items(session, judge_id, job_id, versions)
     matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, *_ in rows}
     item_ids = {match[0].item_id for match in matches.values() if match}
@@ -205,16 +194,6 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     return labels
 
 
-def _versions(session: Session, judge_id: int) -> dict[int, RubricVersion]:
-    """Return the versions that were labelled, and those that the judge was asked under, by id."""
-    labelled = select(LabelRow.rubric_id)
-    judged = select(ItemRow.rubric_id).where(
-        ItemRow.judge_id == judge_id, ItemRow.completion_id.in_(select(LabelRow.completion_id))
-    )
-    query = select(RubricRow).where(or_(RubricRow.id.in_(labelled), RubricRow.id.in_(judged)))
-    return {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(query)}
-
-
 def _newest_items(
     session: Session, judge_id: int, job_id: int | None, versions: Mapping[int, RubricVersion]
 ) -> dict[int, list[_Judged]]:
@@ -233,10 +212,19 @@ def _newest_items(
 
 
 def _match(row: LabelRow, labelled: RubricVersion, judged: Iterable[_Judged]) -> tuple[_Judged, str] | None:
-    """Return where the judge was asked what the label answers, and the key there; the label's own version first."""
+    """Return where the judge was asked what the label answers, and the key there; the label's own version first.
+
+    A score of the whole completion is the same in all versions of a name.
+    """
+    key, criterion = row.criterion, labelled.rubric.by_key.get(row.criterion)
     for one in sorted(judged, key=lambda each: each.version.id != row.rubric_id):
-        if (key := one.version.key_of(labelled, row.criterion)) is not None:
-            return one, key
+        version = one.version
+        if criterion is not None:
+            same = [own.key for own in version.rubric.criteria if own.question == criterion.question]
+        else:
+            same = [key] if version.name == labelled.name and key not in version.rubric.by_key else []
+        if same:
+            return one, key if key in same else same[0]
     return None
 
 
@@ -338,7 +326,9 @@ def criterion_labels(session: Session, completions: Selection, rubric: RubricRow
     where = (LabelRow.criterion != OVERALL, LabelRow.value.is_not(None), LabelRow.completion_id.in_(scored))
     columns = (LabelRow.completion_id, LabelRow.annotator, LabelRow.rubric_id, LabelRow.criterion, LabelRow.value)
     rows = session.execute(select(*columns).where(*where).order_by(LabelRow.created_at, LabelRow.id)).all()
-    versions = {row.id: row.value for row in session.scalars(_labelled_versions(scored))}
+    labelled_under = select(LabelRow.rubric_id).where(LabelRow.completion_id.in_(scored))
+    stored = session.scalars(select(RubricRow).where(RubricRow.id.in_(labelled_under)))
+    versions = {row.id: row.value for row in stored}
     newest = {}
     for completion_id, person, rubric_id, criterion, value in rows:
         labelled = versions[rubric_id].by_key.get(criterion)
@@ -346,11 +336,6 @@ def criterion_labels(session: Session, completions: Selection, rubric: RubricRow
         if key is not None and value is not None:
             newest[completion_id, person, key] = value
     return [(completion_id, key, value) for (completion_id, _, key), value in newest.items()]
-
-
-def _labelled_versions(scored: Select[int]) -> Select[RubricRow]:
-    labelled = select(LabelRow.rubric_id).where(LabelRow.completion_id.in_(scored))
-    return select(RubricRow).where(RubricRow.id.in_(labelled))
 
 
 def overall_labels(session: Session, completions: Selection | int) -> list[tuple[int, str, float]]:

@@ -13,19 +13,24 @@ are dropped, so that nothing is counted twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
+from sqlalchemy import ColumnElement, case, delete, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import QuestionSet
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import items, jobs, outbox, verdicts, workers
-from rubricsvc.store.base import batched, database_time
+from rubricsvc.store import verdicts
+from rubricsvc.store.session import CHUNK, PUBLISHED, Database, batched, database_time, insert, utcnow
 from rubricsvc.store.tables import (
+    BUDGET_EXHAUSTED,
+    COMPLETED,
+    COMPLETED_WITH_FAILURES,
+    DONE,
     FAILED,
     IN_PROGRESS,
     LEASED,
@@ -34,9 +39,135 @@ from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
     JobRow,
+    JudgeRow,
     OutboxRow,
+    QuestionRow,
+    RubricRow,
+    VerdictRow,
+    WorkerRow,
 )
 from rubricsvc.store.verdicts import Name
+
+REPORT_SECONDS = 10.0
+MISSED_REPORTS = 3
+"""A worker that missed so many reports does not count as running."""
+KEPT_SECONDS = 3600.0
+"""How long the row of a killed worker is kept, and listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker and the seconds since it ``started`` and was last ``seen``; ``running`` if it has reported lately."""
+
+    name: str
+    host: str
+    pid: int
+    running: bool
+    started: float
+    seen: float
+
+
+def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: float | None) -> None:
+    """Report that a worker runs, for ``uptime`` seconds so far; or, with None, that it stops."""
+    if uptime is None:
+        session.execute(delete(WorkerRow).where(WorkerRow.name == name))
+        return
+    now = database_time(session)
+    row = {"name": name, "host": host, "pid": pid, "started_at": now - uptime, "seen_at": now}
+    added = insert(session, WorkerRow).values(**row)
+    session.execute(added.on_conflict_do_update(index_elements=["name"], set_={"seen_at": now}))
+
+
+def list_workers(session: Session) -> list[Worker]:
+    """Return all workers, in the order in which they started."""
+    now, rows = (
+        database_time(session),
+        session.scalars(select(WorkerRow).order_by(WorkerRow.started_at, WorkerRow.name)),
+    )
+    return [
+        Worker(
+            name=row.name,
+            host=row.host,
+            pid=row.pid,
+            running=now - row.seen_at <= REPORT_SECONDS * MISSED_REPORTS,
+            started=now - row.started_at,
+            seen=now - row.seen_at,
+        )
+        for row in rows
+    ]
+
+
+def running_workers(session: Session) -> int:
+    """Return the number of running workers."""
+    reported_lately = WorkerRow.seen_at >= database_time(session) - REPORT_SECONDS * MISSED_REPORTS
+    return session.scalar(select(func.count()).select_from(WorkerRow).where(reported_lately)) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Open ``items`` by (judge name, state), all that are ``pending``, messages in the ``outbox``, running workers."""
+
+    items: dict[tuple[str, str], int]
+    pending: int
+    outbox: int
+    workers: int
+
+
+def queue(session: Session) -> Queue:
+    """Count open items in an index. Every judge is listed with both open states, also with 0."""
+    names = dict(session.execute(select(JudgeRow.id, JudgeRow.name)).all())
+    items = {(name, state): 0 for name in names.values() for state in (PENDING, LEASED)}
+    open_items = (
+        select(ItemRow.judge_id, ItemRow.state, func.count())
+        .where(ItemRow.judge_id.in_(select(JudgeRow.id)), ItemRow.state.in_((PENDING, LEASED)))
+        .group_by(ItemRow.judge_id, ItemRow.state)
+    )
+    for judge_id, state, count in session.execute(open_items):
+        items[names.get(judge_id, str(judge_id)), state] = count  # a judge may have come since
+    messages = session.scalar(select(func.count()).select_from(OutboxRow)) or 0
+    pending = sum(count for (_, state), count in items.items() if state == PENDING)
+    return Queue(items, pending, messages, running_workers(session))
+
+
+def verdict_counts(session: Session) -> dict[str, int]:
+    """Count verdicts by outcome. This reads the whole table."""
+    counted = select(VerdictRow.outcome, func.count()).group_by(VerdictRow.outcome)
+    return {"scored": 0, "abstained": 0, "failed": 0, **dict(session.execute(counted).all())}
+
+
+SCORE = "rubricsvc.score"
+"""The task that drains the items of one judge."""
+
+ITEMS_PER_MESSAGE = 32
+MAX_MESSAGES = 32
+"""Messages about a large job: the processes of a prefork pool are one worker, and each can take one."""
+
+Send = Callable[[str, list[object]], object]
+
+
+def publish(session: Session, judge_id: int, items: int = 1) -> None:
+    """Tell workers that the judge has so many pending items: all that are running, and no more than there are items."""
+    times = min(items, max(1, running_workers(session), min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
+    session.add_all(OutboxRow(task=SCORE, args=[judge_id]) for _ in range(times))
+    session.info[PUBLISHED] = True
+
+
+def relay(db: Database, send: Send) -> int:
+    """Send the waiting messages and delete them; return how many. An error of ``send`` leaves the rest."""
+    oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)
+    with db.read() as session:
+        waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
+    sent: list[int] = []
+    try:
+        for id_, task, args in waiting:
+            send(task, args)
+            sent.append(id_)
+    finally:
+        if sent:
+            with db.write() as session:
+                session.execute(delete(OutboxRow).where(OutboxRow.id.in_(sent)))
+    return len(sent)
+
 
 GroupKey = tuple[int, int, int]
 """(job id, rubric id, prompt id): names a group of completions that are compared."""
@@ -69,7 +200,14 @@ class GenerationLease(Lease):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemResult:
+class LeaseResult:
+    """What a worker has made of a leased item."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult(LeaseResult):
     """The verdicts of a leased item, one for each criterion, of which ``known`` ones were read from the store."""
 
     lease: ScoringLease
@@ -92,18 +230,17 @@ def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> int
     Each running worker has an equal part of the pending and leased items. If a worker does not claim its part, because
     it is busy or was killed lately, the others divide what is left at each of their next claims.
     """
-    running = workers.running(session)
+    running = running_workers(session)
     if running <= 1:
         return limit
-    pending = _count(session, judge_id, PENDING, at_most=limit * running)
-    leased = _count(session, judge_id, LEASED)
+    of_judge = select(ItemRow.id).where(ItemRow.judge_id == judge_id)
+    some = of_judge.where(ItemRow.state == PENDING).limit(limit * running)
+    pending, leased = (
+        session.scalar(select(func.count()).select_from(query.subquery())) or 0
+        for query in (some, of_judge.where(ItemRow.state == LEASED))
+    )
     equal_part, part_of_pending = -(-(pending + leased) // running), -(-pending // running)
     return min(limit, max(equal_part - held, part_of_pending))
-
-
-def _count(session: Session, judge_id: int, state: str, at_most: int | None = None) -> int:
-    items = select(ItemRow.id).where(ItemRow.judge_id == judge_id, ItemRow.state == state).limit(at_most)
-    return session.scalar(select(func.count()).select_from(items.subquery())) or 0
 
 
 def claim(
@@ -137,7 +274,13 @@ def claim(
     if not ids:
         return []
     if whole_groups:
-        ids = list({*ids, *session.scalars(_pending_of_groups(ids))})
+        group = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
+        grouped = ItemRow.completion_id == CompletionRow.id
+        begun = select(*group).join(CompletionRow, grouped).where(ItemRow.id.in_(ids))
+        rest = (
+            select(ItemRow.id).join(CompletionRow, grouped).where(tuple_(*group).in_(begun), ItemRow.state == PENDING)
+        )
+        ids = list({*ids, *session.scalars(rest.with_for_update(of=ItemRow, skip_locked=True))})
     taken = session.execute(
         update(ItemRow)
         .where(ItemRow.id.in_(ids), ItemRow.state == PENDING)
@@ -146,7 +289,6 @@ def claim(
             ItemRow.id,
             ItemRow.fence,
             ItemRow.job_id,
-            ItemRow.judge_id,
             ItemRow.completion_id,
             ItemRow.rubric_id,
             ItemRow.prompt_id,
@@ -154,32 +296,16 @@ def claim(
         ),
         execution_options={"synchronize_session": False},
     ).all()
-    leases = [_lease(row) for row in taken]
+    leases: list[Lease] = []
+    for item_id, fence, of_job, completion_id, rubric_id, prompt_id, retries in taken:
+        right = (item_id, fence, of_job, judge_id)
+        scoring = ScoringLease(*right, completion_id, rubric_id)
+        leases.append(scoring if prompt_id is None else GenerationLease(*right, prompt_id, retries))
     # a job that is locked is being cancelled or retried, which waits for these items: waiting for it is a deadlock
     queued = select(JobRow.id).where(JobRow.id.in_({lease.job_id for lease in leases}), JobRow.status == QUEUED)
     free = list(session.scalars(queued.order_by(JobRow.id).with_for_update(skip_locked=True)))
     session.execute(update(JobRow).where(JobRow.id.in_(free)).values(status=IN_PROGRESS))
     return sorted(leases, key=lambda lease: lease.item_id)
-
-
-def _lease(row: Any) -> Lease:
-    held = (row.id, row.fence, row.job_id, row.judge_id)
-    if row.prompt_id is None:
-        return ScoringLease(*held, row.completion_id, row.rubric_id)
-    return GenerationLease(*held, row.prompt_id, row.retries)
-
-
-def _pending_of_groups(ids: Sequence[int]) -> Select[int]:
-    """Select the pending items of the groups that these items belong to."""
-    group = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
-    with_prompt = ItemRow.completion_id == CompletionRow.id
-    begun = select(*group).join(CompletionRow, with_prompt).where(ItemRow.id.in_(ids))
-    return (
-        select(ItemRow.id)
-        .join(CompletionRow, with_prompt)
-        .where(tuple_(*group).in_(begun), ItemRow.state == PENDING)
-        .with_for_update(of=ItemRow, skip_locked=True)
-    )
 
 
 def groups(session: Session, keys: Iterable[GroupKey]) -> dict[GroupKey, list[int]]:
@@ -204,39 +330,21 @@ def _valid(leases: Sequence[Lease]) -> ColumnElement[bool]:
     return tuple_(ItemRow.id, ItemRow.fence).in_(fences) & (ItemRow.state == LEASED)
 
 
-def _set(session: Session, leases: Sequence[Lease], **values: object) -> None:
-    statement = update(ItemRow).where(_valid(leases)).values(**values)
-    session.execute(statement, execution_options={"synchronize_session": False})
-
-
-def held(session: Session, leases: Sequence[Lease]) -> set[int]:
-    """Return the items whose leases are still valid."""
+def held(session: Session, leases: Sequence[Lease], *, extended_by: float | None = None) -> set[int]:
+    """Return the items whose leases are still valid, once they end so many seconds from now."""
+    if extended_by is not None:
+        later = update(ItemRow).where(_valid(leases)).values(lease_until=database_time(session) + extended_by)
+        session.execute(later, execution_options={"synchronize_session": False})
     return set(session.scalars(select(ItemRow.id).where(_valid(leases))))
 
 
-def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
-    """Extend the valid leases to ``seconds`` from now."""
-    _set(session, leases, lease_until=database_time(session) + seconds)
-
-
-def release(session: Session, leases: Sequence[Lease]) -> None:
-    """Release items that were not scored. This does not count as a lost lease."""
-    _set(session, leases, state=PENDING, lease_until=None, worker=None)
-    for judge_id, number in Counter(lease.judge_id for lease in leases).items():
-        outbox.publish(session, judge_id, number)
-
-
-def fail(session: Session, leases: Sequence[Lease], reason: str) -> None:
-    """Fail the items whose leases are valid, and which cannot be scored or recorded."""
-    _set(session, leases, state=FAILED, lease_until=None, worker=None, null_reason=reason[: items.REASON_CHARS])
-
-
-class LeaseResult(Protocol):
-    """What a worker has made of a leased item."""
-
-    @property
-    def lease(self) -> Lease:
-        """The lease of the item."""
+def release(session: Session, leases: Sequence[Lease], failed: str | None = None) -> None:
+    """Release items that were not scored, which does not count as a lost lease; or fail them for this reason."""
+    values = {"state": PENDING} if failed is None else {"state": FAILED, "null_reason": failed[:REASON_CHARS]}
+    statement = update(ItemRow).where(_valid(leases)).values(lease_until=None, worker=None, **values)
+    session.execute(statement, execution_options={"synchronize_session": False})
+    for judge_id, number in Counter(lease.judge_id for lease in leases).items() if failed is None else ():
+        publish(session, judge_id, number)
 
 
 R = TypeVar("R", bound=LeaseResult)
@@ -266,7 +374,7 @@ class Recorded(NamedTuple):
 def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     """Write verdicts and rewards of the items whose leases are valid. The rest is dropped.
 
-    If a verdict was stored by another worker in the meantime, the reward is computed from that one. Call `jobs.finish`
+    If a verdict was stored by another worker in the meantime, the reward is computed from that one. Call `finish`
     for the jobs of the results and for the repaired ones afterwards.
     """
     if not (ours := lock_valid(session, results)):
@@ -281,10 +389,15 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
     own = select(JobRow.id, JobRow.min_coverage).where(JobRow.id.in_({result.lease.job_id for result in ours}))
     least: dict[int, float | None] = dict(session.execute(own).all())
-    rows = [_item_columns(one, stored.get(one.lease.item_id, {}), least[one.lease.job_id]) for one in ours]
+    rows: list[dict[str, object]] = []
+    for one in ours:
+        final = {verdict.criterion: verdict for verdict in one.verdicts} | stored.get(one.lease.item_id, {})
+        columns = reward_columns(one.rubric, final.values(), least[one.lease.job_id])
+        released = {"id": one.lease.item_id, "lease_until": None, "worker": None}
+        rows.append({**released, "question_set": one.questions.digest, **columns})
     session.execute(update(ItemRow), rows)
     replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
-    return Recorded([result.lease.item_id for result in ours], items.recompute(session, replaced))
+    return Recorded([result.lease.item_id for result in ours], recompute(session, replaced))
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:
@@ -304,17 +417,6 @@ def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int
     return rows, shared
 
 
-def _item_columns(result: ItemResult, stored: Mapping[str, Verdict], min_coverage: float | None) -> dict[str, object]:
-    final = {verdict.criterion: verdict for verdict in result.verdicts} | dict(stored)
-    return {
-        "id": result.lease.item_id,
-        "lease_until": None,
-        "worker": None,
-        "question_set": result.questions.digest,
-        **items.reward_columns(result.rubric, final.values(), min_coverage),
-    }
-
-
 def holders(session: Session, host: str) -> set[str]:
     """Return the names of the workers of a host that hold leases."""
     of_host = ItemRow.worker.startswith(f"{host}:", autoescape=True)
@@ -322,12 +424,14 @@ def holders(session: Session, host: str) -> set[str]:
     return {name for name in names if name is not None}
 
 
-def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = ()) -> int:
-    """Release leases that have expired or whose worker is dead, and announce pending work without a message.
+def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), announce_all: bool = False) -> int:
+    """Release leases that have expired or whose worker is dead, and announce pending work without a message, or all.
 
-    An item that lost ``max_leases`` leases fails as ``worker_lost``. Returns the number of leases.
+    An item that lost ``max_leases`` leases fails as ``worker_lost``. Workers that were last seen more than
+    `KEPT_SECONDS` ago are removed. Returns the number of leases.
     """
-    is_over = ItemRow.lease_until < database_time(session)
+    now = database_time(session)
+    is_over = ItemRow.lease_until < now
     if dead:
         is_over |= ItemRow.worker.in_(dead)
     over = select(ItemRow.id, ItemRow.lost).where(ItemRow.state == LEASED, is_over).with_for_update(skip_locked=True)
@@ -338,24 +442,89 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = ()) 
     for ids, values in ((retried, {"state": PENDING}), (failed, {"state": FAILED, "null_reason": _WORKER_LOST})):
         for chunk in batched(ids):
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
-    jobs.finish(session)
-    for judge_id, number in _unannounced(session).items():
-        outbox.publish(session, judge_id, number)
+    finish(session)
+    waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == SCORE)).all()
+    busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
+    pending = select(ItemRow.judge_id, func.count()).where(ItemRow.state == PENDING).group_by(ItemRow.judge_id)
+    for judge_id, number in session.execute(pending if announce_all else pending.where(ItemRow.judge_id.not_in(busy))):
+        if announce_all or [judge_id] not in waiting:
+            publish(session, judge_id, number)
+    # those that another transaction removes are skipped: waiting for it could be a deadlock
+    old = select(WorkerRow.name).where(WorkerRow.seen_at < now - KEPT_SECONDS).with_for_update(skip_locked=True)
+    session.execute(delete(WorkerRow).where(WorkerRow.name.in_(list(session.scalars(old)))))
     return len(rows)
 
 
 _WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"
 
 
-def _unannounced(session: Session) -> dict[int, int]:
-    """Return the number of pending items of judges without a lease and without a message in the outbox."""
-    waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == outbox.SCORE)).all()
-    busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
-    idle = (ItemRow.state == PENDING) & ItemRow.judge_id.not_in(busy)
-    query = select(ItemRow.judge_id, func.count()).where(idle).group_by(ItemRow.judge_id)
-    return {judge_id: number for judge_id, number in session.execute(query) if [judge_id] not in waiting}
+REASON_CHARS = 300
+"""Characters kept of a ``null_reason``."""
 
 
-def judges_with_work(session: Session) -> list[int]:
-    """Return the judges with pending items."""
-    return list(session.scalars(select(ItemRow.judge_id).where(ItemRow.state == PENDING).distinct()))
+def reward_columns(rubric: Rubric, final: Collection[Verdict], min_coverage: float | None) -> dict[str, object]:
+    """Return the columns of a scored item: its reward and state. ``min_coverage`` is the job's own, if it has one."""
+    reward = reward_or_null(rubric, final, min_coverage=min_coverage)
+    failed = sum(verdict.outcome == "failed" for verdict in final)
+    return {
+        "state": FAILED if failed else DONE,
+        "reward": reward.value,
+        "coverage": reward.coverage,
+        "formula": reward.formula,
+        "vetoed_by": reward.vetoed_by,
+        "null_reason": (reward.null_reason or "")[:REASON_CHARS] or None,
+        "verdicts": len(final),
+        "failed_verdicts": failed,
+    }
+
+
+def recompute(session: Session, replaced: Sequence[Name]) -> set[int]:
+    """Recompute the rewards of failed items whose failed verdicts were replaced; return their jobs.
+
+    An item's reward is always that of the verdicts that are read for it. So this waits for a transaction that replaces
+    another verdict of the same item.
+    """
+    repaired: set[int] = set()
+    for chunk in batched(replaced):
+        sharing = (
+            select(ItemRow.id)
+            .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
+            .where(ItemRow.state == FAILED, tuple_(ItemRow.completion_id, QuestionRow.fingerprint).in_(chunk))
+        )
+        locked = (
+            select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id, JobRow.min_coverage)
+            .join(JobRow, JobRow.id == ItemRow.job_id)
+            .where(ItemRow.id.in_(sharing), ItemRow.state == FAILED)
+            .order_by(ItemRow.id)
+            .with_for_update(of=ItemRow)
+        )
+        items = session.execute(locked).all()
+        rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {item.rubric_id for item in items}}
+        current = verdicts.for_items(session, [item.id for item in items])
+        rows = [
+            {"id": item.id, **reward_columns(rubrics[item.rubric_id], current[item.id], item.min_coverage)}
+            for item in items
+        ]
+        if rows:
+            session.execute(update(ItemRow), rows)
+            repaired |= {item.job_id for item in items}
+    return repaired
+
+
+def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
+    """Close the jobs (of these, or all) that have no open item; return how many.
+
+    A job whose last failed item was repaired by another job becomes completed. Call it in a separate transaction
+    after recording results: the last of two workers to commit sees both.
+    """
+    open_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state.in_((PENDING, LEASED))).exists()
+    bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()
+    unfinished = JobRow.status.in_((QUEUED, IN_PROGRESS))
+    query = update(JobRow).where(~open_item, unfinished | (JobRow.status == COMPLETED_WITH_FAILURES) & ~bad_item)
+    if job_ids is not None:
+        query = query.where(JobRow.id.in_(list(job_ids)))
+    status = case((JobRow.exhausted, BUDGET_EXHAUSTED), (bad_item, COMPLETED_WITH_FAILURES), else_=COMPLETED)
+    closed = session.execute(
+        query.values(status=status, finished_at=func.coalesce(JobRow.finished_at, utcnow())).returning(JobRow.id)
+    )
+    return len(closed.all())

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store.base import add_new, batched, existing, find, get_or_add, missing, name_of, page_of
+from rubricsvc.store.session import add_new, batched, existing, find, get_or_add, missing, name_of, page_of
 from rubricsvc.store.tables import PromptIdRow, PromptRow, TextRow
 
 

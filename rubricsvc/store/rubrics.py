@@ -22,7 +22,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
-from rubricsvc.store.base import add_new, batched, find, id_of, missing, name_of, page_of
+from rubricsvc.store.session import add_new, batched, find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)

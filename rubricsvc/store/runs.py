@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.errors import ConflictError
 from rubricsvc.schemas.runs import STEP
-from rubricsvc.store import base
-from rubricsvc.store.base import batched, database_time, get_or_add, insert, insert_rows, utcnow
+from rubricsvc.store.session import batched, database_time, existing, get_or_add, insert, insert_rows, page_of, utcnow
 from rubricsvc.store.tables import (
     EvaluationCompletionRow,
     EvaluationRewardRow,
@@ -52,16 +51,16 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
 
 def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:
     """Return the row; with ``lock`` what others write of the run waits for the commit."""
-    return base.existing(session, RunRow, "run", run_id, lock=lock)
+    return existing(session, RunRow, "run", run_id, lock=lock)
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50, key: str | None = None) -> list[RunRow]:
     """Return up to ``limit`` runs with ids above ``after``, ascending; that of one key."""
-    return base.page_of(session, RunRow, after, limit, key=key)
+    return page_of(session, RunRow, after, limit, key=key)
 
 
 def status(row: RunRow, now: float) -> RunStatus:
-    """Return the state of a run at a time by `base.database_time`."""
+    """Return the state of a run at a time by `database_time`."""
     return "lost" if row.state in LIVE and now - row.seen_at > LOST_SECONDS else row.state
 
 
@@ -143,7 +142,7 @@ def rollouts(
 ) -> list[RolloutRow]:
     """Return up to ``limit`` rollouts with ids above ``after``, ascending, with their rubrics; of one step."""
     options = [joinedload(RolloutRow.rubric)]
-    return base.page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
+    return page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
 
 
 def best_rollouts(session: Session, run_id: int, limit: int) -> list[RolloutRow]:
@@ -197,7 +196,7 @@ def evaluations(
     session: Session, run_id: int, *, after: int = 0, limit: int = 50, name: str | None = None
 ) -> list[EvaluationRow]:
     """Return up to ``limit`` evaluations of a run with ids above ``after``, ascending; of one name."""
-    return base.page_of(session, EvaluationRow, after, limit, run_id=run_id, name=name)
+    return page_of(session, EvaluationRow, after, limit, run_id=run_id, name=name)
 
 
 def evaluation_completions(
@@ -215,9 +214,7 @@ def evaluation_completions(
     if ids is not None:
         where.append(EvaluationCompletionRow.id.in_(list(ids)))
     options = [joinedload(EvaluationCompletionRow.rubric)]
-    return base.page_of(
-        session, EvaluationCompletionRow, after, limit, *where, options=options, evaluation_id=evaluation_id
-    )
+    return page_of(session, EvaluationCompletionRow, after, limit, *where, options=options, evaluation_id=evaluation_id)
 
 
 Place = tuple[int, int]

@@ -21,7 +21,7 @@ from rubricsvc.core.states import APPROVED, RubricState, RunState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.store.base import Base, DatedRow
+from rubricsvc.store.session import Base, DatedRow
 
 
 class PromptRow(DatedRow):
@@ -225,7 +225,7 @@ class JobRow(DatedRow):
     exhausted: Mapped[bool] = mapped_column(default=False)
     min_coverage: Mapped[float | None] = mapped_column(Float)
 
-    judge: Mapped[JudgeRow] = relationship()
+    judge: Mapped[JudgeRow] = relationship(lazy="joined", innerjoin=True)
 
 
 class ReservationRow(Base):

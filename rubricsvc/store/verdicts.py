@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store.base import add_new, batched, insert_rows, page_of
+from rubricsvc.store.session import add_new, batched, insert_rows, page_of
 from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow
 
 Name = tuple[int, str]

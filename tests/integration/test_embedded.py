@@ -20,7 +20,7 @@ from rubricsvc.store.tables import ItemRow
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
 from workers.engines import ENGINES
-from workers.queue.in_process import embedded_worker
+from workers.queue.app import embedded_worker
 
 JUDGE = Judge(name="test", engine="test", model="none")
 

@@ -15,9 +15,8 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
-from workers.queue import work
-from workers.queue.drain import Drainer
-from workers.queue.work import complete_answered
+from workers.queue import drain
+from workers.queue.drain import Drainer, complete_answered
 from workers.scoring.reward_changes import reward_changes
 
 COMPLETIONS = 200
@@ -137,7 +136,7 @@ def test_complete_answered_goes_page_by_page_and_holds_no_lease(
     each_db: Database, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     shop = Shop(each_db, server, size=7, criteria=CRITERIA[:2], mode=mode)
-    monkeypatch.setattr(work, "_PAGE", 2)
+    monkeypatch.setattr(drain, "_PAGE", 2)
     shop.add((CRITERIA[0].model_copy(update={"weight": 9.0}), CRITERIA[1]))
     assert shop.rescore()[1] == 7
     shop.add(CRITERIA[1:3])

@@ -12,7 +12,7 @@ import pytest
 from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, workers
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.databases import KINDS
 from tests.rows import age_worker, submit_job
@@ -33,7 +33,7 @@ def wait_for(condition: Callable[[], object], log: Path) -> None:
 
 def running(db: Database) -> list[str]:
     with db.read() as session:
-        return [worker.name for worker in workers.page(session) if worker.running]
+        return [worker.name for worker in leases.list_workers(session) if worker.running]
 
 
 def judge(server: ScriptedServer) -> Judge:
@@ -70,7 +70,7 @@ def test_wait_tells_of_missing_killed_and_new_workers(
         (name,) = running(each_db)
         started[-1].kill()
         assert running(each_db) == [name], "the row of a killed worker stays"
-        age_worker(each_db, name, workers.REPORT_SECONDS * workers.MISSED_REPORTS)
+        age_worker(each_db, name, leases.REPORT_SECONDS * leases.MISSED_REPORTS)
         wait_for(lambda: log.read_text().count(NO_WORKER) == 2, log)
         started.append(WorkerProcess(worker_log, **settings))
         assert waiting.process.wait(TIMEOUT) == 0, log.read_text()

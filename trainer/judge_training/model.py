@@ -28,8 +28,7 @@ from workers.engines.base import EngineRequest
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.prefix_tree import PADDING, SHARED, shared_length, tree_mask
 from workers.judges import readout
-from workers.judges.calls import AskedCriterion
-from workers.judges.template import load
+from workers.judges.calls import AskedCriterion, load
 
 MAX_PADDING = 0.15
 """Share of a micro-batch that may be padding."""

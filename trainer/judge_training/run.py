@@ -76,7 +76,7 @@ from workers.engines.local.weights import (
     weights_sha256,
 )
 from workers.judges import validate
-from workers.judges.template import load
+from workers.judges.calls import load
 
 FOLDER = "judge"
 """Folder of the trained judge, in the training's ``out``."""

@@ -32,8 +32,7 @@ from rubricsvc.stats.intervals import rate
 from workers.audit.cases import MET_THRESHOLD, AuditCase
 from workers.audit.suites import COMPLETION_ORDER, PLAIN, RATIONALE, AuditPlan, Suite
 from workers.engines.base import Engine
-from workers.scoring.completions import score_group
-from workers.scoring.questions import questions_of
+from workers.scoring.completions import questions_of, score_group
 
 MIN_SCORED_SHARE = 0.5
 """A suite of which a smaller share was scored is not passed."""

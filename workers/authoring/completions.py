@@ -14,8 +14,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, prompts
-from rubricsvc.store.base import batched, name_of
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, batched, name_of
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 
 MAX_FIRST_FAILURES = 8

@@ -26,8 +26,7 @@ from rubricsvc.lint.duplicates import content_words
 from rubricsvc.stats.intervals import rate
 from workers.authoring.gate import ASKABLE, sentence_places, sentences
 from workers.engines.base import Engine
-from workers.scoring.completions import score
-from workers.scoring.questions import questions_of
+from workers.scoring.completions import questions_of, score
 
 _UNITS: dict[str, tuple[Callable[[str], list[str]], str]] = {
     "words": (str.split, " "),

@@ -23,13 +23,16 @@ from workers.judges import comparative, custom_prompt, readout, trajectory, writ
 from workers.judges.calls import (
     AskedCriterion,
     JudgeCall,
+    JudgeTemplate,
     ParsedReply,
+    SharedPrompt,
     join_notes,
+    load,
     parse_reply,
     repair_question,
     with_repaired_reply,
+    writes,
 )
-from workers.judges.template import JudgeTemplate, SharedPrompt, load, writes
 
 MODES: dict[str, Any] = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}
 

@@ -27,14 +27,16 @@ from workers.judges.calls import (
     PAIR,
     AskedCriterion,
     JudgeCall,
+    JudgeTemplate,
     ParsedReply,
     ReplyError,
     ReplyModel,
+    SharedPrompt,
     items_by_id,
+    load,
     object_schema,
     render_criterion,
 )
-from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
 VERSION = f"3, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same group would be shown in another way, or the same replies

@@ -27,13 +27,17 @@ from workers.judges import readout
 from workers.judges.calls import (
     AskedCriterion,
     JudgeCall,
+    JudgeTemplate,
     ParsedReply,
     ReplyError,
+    SharedPrompt,
+    TemplateWords,
+    TextTemplate,
     join_notes,
     object_schema,
     parse_items,
+    sections,
 )
-from workers.judges.template import JudgeTemplate, SharedPrompt, TemplateWords, TextTemplate, sections
 from workers.judges.written import value_on_scale
 
 VERSION = "4"

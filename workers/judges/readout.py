@@ -18,8 +18,7 @@ from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
-from workers.judges.calls import AskedCriterion, JudgeCall, ParsedReply, render_criterion
-from workers.judges.template import JudgeTemplate, SharedPrompt
+from workers.judges.calls import AskedCriterion, JudgeCall, JudgeTemplate, ParsedReply, SharedPrompt, render_criterion
 
 VERSION = "3"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply

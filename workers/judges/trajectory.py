@@ -2,7 +2,7 @@
 
 The question about a step is that of a readout or a written judge. The trajectory so far is in the completion's place
 and only grows at its end: the prompt about step k begins with that about step k - 1 up to its criterion, so that a
-prefix cache reads the trajectory once. `workers.scoring.parts` asks step after step.
+prefix cache reads the trajectory once. `workers.scoring.completions` asks step after step.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.trajectory import Step
 from rubricsvc.core.untrusted import CleanText, clean
 from workers.judges import readout, written
-from workers.judges.calls import join_notes
-from workers.judges.template import JudgeTemplate, SharedPrompt
+from workers.judges.calls import JudgeTemplate, SharedPrompt, join_notes
 
 VERSION = f"1, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same trajectory would be shown in another way, or the same

@@ -29,15 +29,17 @@ from workers.judges.calls import (
     PAIR,
     AskedCriterion,
     JudgeCall,
+    JudgeTemplate,
     ParsedReply,
     ReplyModel,
+    SharedPrompt,
     items_by_id,
     join_notes,
+    load,
     object_schema,
     raw_text,
     render_criterion,
 )
-from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
 VERSION = "6"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply

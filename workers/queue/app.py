@@ -1,4 +1,4 @@
-"""The Celery  A message names a judge with work; the tables hold the work."""
+"""The Celery application and its workers. A message names a judge with work; the tables hold the work."""
 
 from __future__ import annotations
 
@@ -6,20 +6,129 @@ import atexit
 import contextlib
 import multiprocessing
 import os
+import socket
 import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from celery import Celery, signals
+from celery.worker import WorkController
+from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError as BrokerError
+from sqlalchemy.exc import SQLAlchemyError
+from structlog import get_logger
 
-from rubricsvc.broker import MEMORY, attach, make_celery
+from rubricsvc.broker import MEMORY, attach, make_celery, send_outbox
+from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import outbox
+from rubricsvc.store import budgets, leases
 from rubricsvc.store.migrate import open_database
 from rubricsvc.store.session import Database
-from workers.queue.drain import Drainer
-from workers.queue.engine_pool import EnginePool
-from workers.queue.reconciler import Reconciler, WorkerReporter
+from workers.queue.drain import NAME, Drainer, EnginePool
+
+log = get_logger(__name__)
+
+
+@contextlib.contextmanager
+def _thread(name: str, run: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run a function in a thread while the block runs; an event that it is given ends it."""
+    stop = threading.Event()
+    thread = threading.Thread(target=run, args=(stop,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+@contextlib.contextmanager
+def reporting(db: Database) -> Iterator[None]:
+    """Report every `leases.REPORT_SECONDS`, also while other threads are busy; remove the worker's row at the end.
+
+    A failure is logged when it begins and when it ends, and changes nothing else.
+    """
+    started, failing = time.monotonic(), False
+
+    def report(*, last: bool = False) -> None:
+        nonlocal failing
+        uptime = None if last else time.monotonic() - started
+        try:
+            with db.write() as session:
+                leases.report_worker(session, NAME, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
+        except (SQLAlchemyError, RubricsvcError) as error:
+            if not failing:
+                log.warning("worker report not written, the work goes on", error=str(error).splitlines()[0])
+            failing = True
+        else:
+            if failing:
+                log.info("worker report written again")
+            failing = False
+
+    def run(stop: threading.Event) -> None:
+        while not stop.wait(leases.REPORT_SECONDS):
+            report()
+        report(last=True)
+
+    report()
+    with _thread("reporter", run):
+        yield
+
+
+def dead_processes(names: Iterable[str]) -> list[str]:
+    """Return the names of workers of this host whose process does not exist; a name may have the part of a drain."""
+    dead = []
+    for name in names:
+        try:
+            os.kill(int(name.split(":")[1]), 0)  # sends nothing
+        except ProcessLookupError:
+            dead.append(name)
+        except PermissionError:  # it exists
+            pass
+    return dead
+
+
+def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool = False) -> int:
+    """Repair the queue once; return the number of released leases.
+
+    ``at_start`` wakes workers for all pending work. A worker inside a process also takes over from the killed
+    processes of its host then, before their leases expire: the same command may be run again at once.
+    """
+    with db.write() as session:
+        dead: list[str] = []
+        if at_start and settings.broker_url.startswith(MEMORY):
+            dead = dead_processes(leases.holders(session, socket.gethostname()))
+        returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
+    send_outbox(db, app)
+    with db.read() as session:
+        job_ids = budgets.orphaned_jobs(session)
+    for job_id in job_ids:  # one by one and after the leases: a job's row is locked before its items
+        with db.write() as session:
+            lost = budgets.write_off(session, job_id)
+        log.info("reservations of killed workers counted as spent", job_id=job_id, dollars=lost)
+    if returned:
+        log.info("leases released", count=returned)
+    return returned
+
+
+@contextlib.contextmanager
+def reconciling(db: Database, app: Celery, settings: Settings) -> Iterator[None]:
+    """Repair the queue every ``settings.reconcile_seconds``. Any number of workers may do so."""
+
+    def run(stop: threading.Event) -> None:
+        first, waiting = True, True
+        while waiting:
+            try:
+                reconcile(db, app, settings, at_start=first)
+                first = False
+            except (SQLAlchemyError, UnavailableError) as error:
+                log.warning("database unreachable", error=str(error).splitlines()[0])
+            waiting = not stop.wait(settings.reconcile_seconds)
+
+    with _thread("reconciler", run):
+        yield
+
 
 MAX_PASSES = 3
 """How often a message is passed on by workers that drain its judge already, to reach one that does not."""
@@ -29,27 +138,6 @@ _PASS_SECONDS = 0.1
 
 stopping = multiprocessing.get_context("fork").Event()
 """Set when this worker must stop: drains finish or release what they hold. Forked children see it too."""
-
-
-class SingleFlight:
-    """Allows one drain of a judge at a time in a process, so that a judge that hangs keeps one slot and not all."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requested_again: dict[int, bool] = {}
-
-    def enter(self, judge_id: int) -> bool:
-        """Return whether to drain; if another thread does already, it learns of this call when it leaves."""
-        with self._lock:
-            free = judge_id not in self._requested_again
-            self._requested_again[judge_id] = not free
-            return free
-
-    def leave(self, judge_id: int) -> bool:
-        """Return whether another call came since `enter`."""
-        with self._lock:
-            return self._requested_again.pop(judge_id)
-
 
 engines = EnginePool()
 """The engines of this process. The parent of forked workers drains nothing, and so has none."""
@@ -76,46 +164,54 @@ def close() -> None:
 
 
 def make_app(settings: Settings, db: Database | None = None) -> Celery:
-    """Return the Celery application with the task. Without ``db`` each process opens its own database."""
+    """Return the Celery application with the task. Without ``db`` each process opens its own database.
+
+    There is one drain of a judge at a time in a process, so that a judge that hangs keeps one thread and not all.
+    """
     app = make_celery(settings)
-    flights = SingleFlight()
+    lock, requested_again = threading.Lock(), dict[int, bool]()
+    """Of the judges that are drained, whether another message came meanwhile."""
     max_passes = 0 if settings.broker_url.startswith(MEMORY) else MAX_PASSES  # it has no other worker
 
-    @app.task(name=outbox.SCORE, shared=False)
+    @app.task(name=leases.SCORE, shared=False)
     def score(judge_id: int, passes: int = 0) -> None:
         """Score the pending items of a judge until none is left or the time is up."""
-        if not flights.enter(judge_id):
+        with lock:
+            free = judge_id not in requested_again
+            requested_again[judge_id] = not free
+        if not free:
             if passes < max_passes:
                 stopping.wait(_PASS_SECONDS * 2**passes)
                 with contextlib.suppress(BrokerError, OSError):
-                    app.send_task(outbox.SCORE, [judge_id, passes + 1], retry=False, ignore_result=True)
+                    app.send_task(leases.SCORE, [judge_id, passes + 1], retry=False, ignore_result=True)
             return
         none_left = False
         try:
             opened = db or database(settings)
             none_left = Drainer(opened, settings, stopping, engines).run(judge_id)
         finally:
-            requested_again = flights.leave(judge_id)
-        if (requested_again or not none_left) and not stopping.is_set():
+            with lock:
+                again = requested_again.pop(judge_id)
+        if (again or not none_left) and not stopping.is_set():
             with opened.write() as session:
-                outbox.publish(session, judge_id)
+                leases.publish(session, judge_id)
 
     return app
 
 
 def with_worker_threads(app: Celery, settings: Settings) -> Celery:
-    """Run a reconciler and a reporter in every worker, and stop workers between two completions on request."""
-    running: list[Reconciler | WorkerReporter] = []
+    """Reconcile and report in every worker, and stop workers between two completions on request."""
+    running = contextlib.ExitStack()
 
     def ready(**_: Any) -> None:
         stopping.clear()
         db = database(settings)
-        running.extend((Reconciler(db, app, settings).start(), WorkerReporter(db).start()))
+        running.enter_context(reconciling(db, app, settings))
+        running.enter_context(reporting(db))
 
     def shutting_down(**_: Any) -> None:
         stopping.set()
-        while running:
-            running.pop().stop()
+        running.close()
 
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(shutting_down, weak=False)
@@ -129,3 +225,51 @@ def __getattr__(name: str) -> Any:
         globals()[name] = app = with_worker_threads(make_app(settings), settings)
         return app
     raise AttributeError(name)
+
+
+JUDGES_AT_ONCE = 16
+"""Judges that are drained concurrently. An unused slot costs nothing; local models share one thread and take turns."""
+
+_only_one = threading.Lock()
+
+
+@contextlib.contextmanager
+def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = False) -> Iterator[None]:
+    """Run a worker on ``db`` while the block runs; unfinished items are released at the end.
+
+    Judges do not wait for each other. The broker is ``memory://`` whatever the settings say. Celery keeps its stop flag
+    in a module, so there is at most one such worker in a process. With ``keep_models`` local models stay in memory from
+    one job to the next.
+    """
+    if not _only_one.acquire(blocking=False):
+        raise InvalidError("this process has an embedded worker already", hint="use the one that runs")
+    with contextlib.ExitStack() as stack:
+        stack.callback(_only_one.release)
+        engines.keep_models = keep_models
+        settings = settings.model_copy(update={"broker_url": MEMORY, "database_url": db.url})
+        app = make_app(settings, db)
+        app.set_default()  # a pool's thread looks its tasks up in Celery's default application
+        stack.callback(setattr, db, "on_commit", None)
+        attach(db, settings, app)
+        stopping.clear()
+        worker_state.should_stop = worker_state.should_terminate = None
+        worker = WorkController(
+            app=app,
+            pool="threads",
+            concurrency=JUDGES_AT_ONCE,
+            hostname="embedded@localhost",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            task_events=False,
+        )
+        thread = threading.Thread(target=worker.start, name="embedded-worker", daemon=True)
+        thread.start()
+        try:
+            with reconciling(db, app, settings), reporting(db):
+                yield
+        finally:
+            stopping.set()
+            worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
+            thread.join(30)
+            engines.close()

@@ -9,35 +9,432 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import os
+import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from multiprocessing.synchronize import Event
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from structlog import get_logger
 from structlog.contextvars import bound_contextvars
 
 from rubricsvc.broker import MEMORY
-from rubricsvc.core.judge import Judge
-from rubricsvc.errors import UnavailableError
-from rubricsvc.settings import Settings
-from rubricsvc.store import budgets, jobs, judges, leases
-from rubricsvc.store.leases import Lease
+from rubricsvc.core.fingerprint import QuestionSet
+from rubricsvc.core.generation import AuthoringTask, Generation, Provenance
+from rubricsvc.core.judge import LOCAL, Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.settings import Settings, get_settings
+from rubricsvc.store import budgets, completions, generation, items, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store.generation import GeneratedItem
+from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, Recorded, ScoringLease
 from rubricsvc.store.session import AWAY, Database
-from workers.engines.base import Engine
+from workers.authoring.author import Author, GenerationError
+from workers.authoring.gate import judge_of_gate, try_rubric
+from workers.authoring.methods import write_rubric
+from workers.authoring.recording import REPLIES, RecordingEngine
+from workers.engines import make_engine
+from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.budget import current_budget
-from workers.queue.costs import JobBudget
-from workers.queue.engine_pool import DrainEngines, EnginePool
-from workers.queue.reconciler import NAME
-from workers.queue.work import ItemWork, Result, WorkLoader
+from workers.queue.costs import JobBudget, Write
+from workers.scoring.completions import group_questions, questions_of, score, score_group
+
+T = TypeVar("T")
 
 log = get_logger(__name__)
-T = TypeVar("T")
+
+NAME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+"""The name of this worker. A forked child has its parent's: it is a part of the same worker."""
+
+
+IDLE_SECONDS = 600.0
+"""Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and
+than any pause that is waited out."""
+
+
+@dataclass(eq=False)
+class _PooledEngine:
+    """An engine with its event loop; ``used_at`` is when it was last used, ``local`` whether it may hold a model."""
+
+    judge: Judge
+    engine: Engine
+    local: bool
+    runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    used_at: float = 0.0
+
+
+class EnginePool:
+    """Engines by judge; a judge with another endpoint has another engine. Safe to use from several threads.
+
+    Attributes:
+        keep_models: Keep the models of local engines in memory from one drain to the next, until `close`.
+    """
+
+    def __init__(self) -> None:
+        self.keep_models = False
+        self._lock = threading.Lock()
+        self._idle: dict[Judge, _PooledEngine] = {}
+
+    def run(self, judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of ``work`` with the judge's engine, in the engine's event loop."""
+        with self._lock:
+            pooled = self._idle.pop(judge, None)
+        if pooled is None:
+            pooled = _PooledEngine(judge, _engine_of(judge), all(leaf.engine in LOCAL for leaf in judge.leaf_judges))
+        engine, kept = pooled.engine, self.keep_models and pooled.local
+
+        async def whole() -> T:
+            try:
+                return await work(engine)
+            finally:
+                if not kept:
+                    await engine.aclose()
+
+        try:
+            return pooled.runner.run(whole(), context=copy_context())
+        finally:
+            pooled.used_at = time.monotonic()
+            expired = []
+            with self._lock:
+                if isinstance(engine, _UnavailableEngine) or judge in self._idle:
+                    expired.append(pooled)  # an unavailable engine may be available next time
+                else:
+                    self._idle[judge] = pooled
+            self.close([*expired, *self._taken(idle_since=pooled.used_at - IDLE_SECONDS)])
+
+    def _taken(self, idle_since: float) -> list[_PooledEngine]:
+        """Remove the engines from the pool that are idle since then."""
+        with self._lock:
+            old = [judge for judge, pooled in self._idle.items() if pooled.used_at < idle_since]
+            return [self._idle.pop(judge) for judge in old]
+
+    def close(self, expired: Iterable[_PooledEngine] | None = None) -> None:
+        """Release the models that were kept and close the event loops, of these or of all engines not in use."""
+        for pooled in self._taken(math.inf) if expired is None else expired:
+            if pooled.local:
+                pooled.runner.run(pooled.engine.aclose())
+            pooled.runner.close()
+
+
+_ENGINE_FIELDS = ("engine", "model", "revision", "adapter", "weights_sha256", "endpoint", "members")
+"""Judges that are equal in these share an engine."""
+
+EngineOf = Callable[[Judge], Engine]
+"""Returns the engine of a judge in a drain."""
+
+
+@dataclass(frozen=True)
+class _UnavailableEngine:
+    """Replaces an engine that cannot be made here: every question fails with the reason, and can be retried."""
+
+    failure: Failure
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return [self.failure for _ in request.questions]
+
+    async def aclose(self) -> None:
+        return
+
+
+def _engine_of(judge: Judge) -> Engine:
+    try:
+        return make_engine(judge)
+    except RubricsvcError as error:
+        reason = error
+    except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
+        reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
+    log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
+    return _UnavailableEngine(Failure(Reason.UNREACHABLE, "; ".join(filter(None, (reason.message, reason.hint)))))
+
+
+_PAGE = 500
+"""Items that `complete_answered` claims at once."""
+
+
+@dataclass(slots=True)
+class GroupWork:
+    """The completions of one job with the same prompt and rubric, which a comparative judge judges together.
+
+    It is judged whole, leased or not: a verdict is relative to its group, and must not depend on how the queue was cut.
+    It is judged when the first of its ``leases`` asks, and cancelled when the last has left. Where two claims share a
+    group it is judged twice, and the verdicts that are recorded first stand.
+
+    Attributes:
+        members: Completions by id.
+        known: Stored verdicts by completion id and criterion.
+        leases: How many leases share it; each must call `verdicts` once.
+    """
+
+    judge: Judge
+    rubric: Rubric
+    prompt: Prompt
+    members: Mapping[int, Completion]
+    known: Mapping[int, Mapping[str, Verdict]]
+    leases: int
+    _task: asyncio.Task[list[list[Verdict]]] | None = field(default=None, init=False)
+
+    async def verdicts(self, engine: Engine, completion_id: int) -> list[Verdict]:
+        """Return the verdicts on one member."""
+        if self._task is None:
+            known = [self.known[id_] for id_ in self.members]
+            asked = score_group(engine, self.judge, self.rubric, self.prompt, list(self.members.values()), known=known)
+            self._task = asyncio.create_task(asked)
+        try:
+            by_member = await asyncio.shield(self._task)
+        finally:
+            self.leases -= 1
+            if not self.leases:
+                self._task.cancel()
+        return by_member[list(self.members).index(completion_id)]
+
+
+@dataclass(slots=True)
+class ScoringWork:
+    """The scoring of one completion under one rubric.
+
+    Attributes:
+        group_key: Names the completions of its job with the same rubric and prompt.
+        questions: What the judge is asked.
+        known: Stored verdicts by criterion; they are not asked for again.
+        group: The group that the completion is judged with, for a comparative judge.
+    """
+
+    lease: ScoringLease
+    judge: Judge
+    group_key: leases.GroupKey
+    rubric: Rubric
+    prompt: Prompt
+    completion: Completion
+    questions: QuestionSet = field(init=False)
+    known: Mapping[str, Verdict] = field(init=False)
+    group: GroupWork | None = None
+
+    async def run(self, engine_of: EngineOf, _write: Write) -> ItemResult:
+        """Score the completion; every error is a failed verdict."""
+        engine = engine_of(self.judge)
+        try:
+            if self.group is not None:
+                scored = await self.group.verdicts(engine, self.lease.completion_id)
+            else:
+                about = self.rubric, self.prompt, self.completion
+                scored = await score(engine, self.judge, *about, known=self.known)
+        except Exception as error:
+            log.exception("scoring failed")
+            detail = error_message(error)
+            keys = [criterion.key for criterion in self.rubric.criteria]
+            scored = [self.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=detail) for key in keys]
+        return ItemResult(self.lease, self.rubric, self.questions, scored, frozenset(self.known))
+
+
+@dataclass(slots=True)
+class GenerationWork:
+    """The generation of one prompt's rubric.
+
+    Attributes:
+        gate_judge: The judge that tries the rubric.
+        known: Replies that were stored by an earlier worker.
+        approval: Which rubrics are drafts until they are approved.
+    """
+
+    lease: GenerationLease
+    judge: Judge
+    gate_judge: Judge
+    generation: Generation
+    task: AuthoringTask
+    known: Mapping[str, Mapping[str, Any]]
+    approval: ApprovalPolicy
+
+    async def run(self, engine_of: EngineOf, write: Write) -> GeneratedItem:
+        """Write the rubric and try it; every error is a reason."""
+        try:
+            stored = self.lease.item_id, REPLIES.validate_python(self.known), write
+            recording = RecordingEngine(engine_of(self.judge), self.judge, *stored)
+            author = Author(recording, self.judge, self.generation, retries=self.lease.retries)
+            draft = await write_rubric(author, self.task)
+            findings = None
+            if self.generation.gate:
+                engine = RecordingEngine(engine_of(self.gate_judge), self.gate_judge, *stored)
+                findings = await try_rubric(engine, self.gate_judge, self.generation, draft.rubric, self.task)
+        except GenerationError as error:
+            reason = f"{error.reason}: {error.message}"
+            return GeneratedItem(self.lease, reason=reason, redraws=error.redraws, repairs=error.repairs)
+        except Exception as error:
+            log.exception("generation failed")
+            return GeneratedItem(self.lease, reason=f"{Reason.ENGINE_ERROR}: {error_message(error)}")
+        refused = findings is not None and findings.refused_by
+        state: RubricState = DRAFT if refused or self.approval != "none" else APPROVED
+        provenance = Provenance(
+            method=self.generation.method,
+            job_id=self.lease.job_id,
+            judge=self.judge.name,
+            model=self.judge.model,
+            template=draft.template.name,
+            template_digest=draft.template.digest,
+            sampling=self.generation.sampling,
+            redraws=draft.redraws,
+            repairs=draft.repairs,
+            sources=draft.sources,
+            research=draft.research,
+            raw_reply=draft.raw_reply,
+            cleaned=draft.cleaned,
+            gate=findings,
+        )
+        return GeneratedItem(self.lease, draft.rubric, provenance, state)
+
+
+ItemWork = ScoringWork | GenerationWork
+Result = ItemResult | GeneratedItem
+"""What the work on an item returns. An error of a model is a result too."""
+
+
+class WorkLoader:
+    """Loads the work of leases and records its results; keeps rubrics and prompts, which never change."""
+
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._settings = settings
+
+        @lru_cache(maxsize=4096)
+        def rubric(rubric_id: int) -> Rubric:
+            with db.read() as session:
+                return rubrics.get(session, rubric_id).value
+
+        @lru_cache(maxsize=4096)
+        def prompt(prompt_id: int) -> Prompt:
+            with db.read() as session:
+                return prompts.get(session, prompt_id).value
+
+        self._rubric, self._prompt = rubric, prompt
+
+    def load(self, session: Session, judge: Judge, taken: Sequence[Lease]) -> list[ItemWork]:
+        """Return the work of the leases. One whose inputs cannot be read fails at once."""
+        scoring: list[ScoringWork] = []
+        generating: list[GenerationWork] = []
+        of_scoring = [lease.completion_id for lease in taken if isinstance(lease, ScoringLease)]
+        rows = completions.many(session, of_scoring) if of_scoring else {}
+        for lease in taken:
+            try:
+                if isinstance(lease, ScoringLease):
+                    prompt_id, completion = rows[lease.completion_id]
+                    key = (lease.job_id, lease.rubric_id, prompt_id)
+                    about = self._rubric(lease.rubric_id), self._prompt(prompt_id), completion
+                    scoring.append(ScoringWork(lease, judge, key, *about))
+                elif isinstance(lease, GenerationLease):
+                    how = Generation.model_validate(jobs.get(session, lease.job_id).settings)
+                    folder, policy = self._settings.collections_dir, self._settings.require_approval
+                    of_job = partial(generation.inputs_of_prompt, job_id=lease.job_id, collections_dir=folder)
+                    task = of_job(session, lease.prompt_id, how)
+                    gate_judge = judge if how.gate_judge is None else judges.get(session, how.gate_judge).value
+                    known = items.known_replies(session, lease.item_id)
+                    of_gate = judge_of_gate(gate_judge)
+                    generating.append(GenerationWork(lease, judge, of_gate, how, task, known, policy))
+            except (ValidationError, RubricsvcError) as error:
+                if isinstance(lease, ScoringLease) and not isinstance(error, ValidationError):
+                    raise  # of the database, not of what it holds
+                detail = ": ".join(first_error(error)) if isinstance(error, ValidationError) else str(error)
+                leases.release(session, [lease], failed=f"its inputs cannot be read: {detail}")
+                leases.finish(session, [lease.job_id])
+        if judge.mode == "comparative":
+            _prepare_groups(session, judge, scoring)
+        else:
+            for one in scoring:
+                one.questions = questions_of(one.rubric, judge)
+            found = verdicts.known(session, [(one.lease.completion_id, one.questions) for one in scoring])
+            for one, answered in zip(scoring, found, strict=True):
+                one.known = answered
+        return [*scoring, *generating]
+
+    def record(self, session: Session, results: Sequence[Result]) -> Recorded:
+        """Record results of any kind, of the items whose leases are valid."""
+        scored = leases.record(session, [one for one in results if isinstance(one, ItemResult)])
+        made = generation.record(session, [one for one in results if isinstance(one, GeneratedItem)])
+        return Recorded(scored.items + made.items, scored.repaired_jobs | made.repaired_jobs)
+
+
+def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork]) -> None:
+    """Give each lease its whole group: the completions of its job with the same prompt and rubric, leased or not."""
+    leased = Counter(one.group_key for one in work)
+    ids = leases.groups(session, leased)
+    rows = completions.many(session, {id_ for members in ids.values() for id_ in members})
+    groups: dict[leases.GroupKey, tuple[QuestionSet, GroupWork]] = {}
+    for one in work:
+        key = one.group_key
+        if key not in groups:
+            members = {id_: rows[id_][1] for id_ in ids[key]}
+            questions = group_questions(one.rubric, judge, [*members.values()])
+            known = verdicts.known(session, [(id_, questions) for id_ in members])
+            by_member = dict(zip(members, known, strict=True))
+            groups[key] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased[key])
+        one.questions, one.group = groups[key]
+        one.known = one.group.known[one.lease.completion_id]
+
+
+class Rescored(NamedTuple):
+    """How many completions were ``completed``, and of all, how many verdicts are ``stored`` and how many ``to_ask``."""
+
+    completed: int
+    stored: int
+    to_ask: int
+
+
+def complete_answered(db: Database, job_id: int) -> Rescored:
+    """Complete the pending items of a job whose questions are all answered.
+
+    No judge is asked and no engine is made. The other items stay pending. A page is claimed, recorded and released in
+    one transaction, so that a killed process holds no lease.
+    """
+    loader, completed, after = WorkLoader(db, get_settings()), 0, 0
+    asked: dict[int, tuple[int, int]] = {}  # verdicts stored and in all, by item: a group's may be claimed twice
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        judge_id, judge = job.judge_id, job.judge.value
+    while True:
+        with db.write() as session:
+            taken = leases.claim(
+                session,
+                judge_id,
+                limit=_PAGE,
+                worker="rescore",
+                seconds=60.0,
+                whole_groups=judge.mode == "comparative",
+                job_id=job_id,
+                after=after,
+            )
+            if not taken:
+                break
+            results, unanswered = [], list[Lease]()
+            for one in loader.load(session, judge, taken):
+                if not isinstance(one, ScoringWork):
+                    continue
+                keys, known = list(one.rubric.by_key), one.known
+                asked[one.lease.item_id] = len(known), len(keys)
+                if known.keys() >= set(keys):
+                    in_order = [known[key] for key in keys]
+                    results.append(ItemResult(one.lease, one.rubric, one.questions, in_order, frozenset(known)))
+                else:
+                    unanswered.append(one.lease)
+            completed += len(leases.record(session, results).items)
+            leases.release(session, unanswered)
+        after = [lease.item_id for lease in taken if lease.item_id > after][:_PAGE][-1]  # the rest is of their groups
+    with db.write() as session:
+        leases.finish(session, [job_id])
+    stored, questions = (sum(counts) for counts in zip((0, 0), *asked.values(), strict=True))
+    return Rescored(completed, stored, questions - stored)
+
 
 FLUSH_SECONDS = 0.2
 GRACE_SECONDS = 5.0
@@ -92,11 +489,11 @@ class Drainer:
         while not self.stopping.is_set():
             with self.db.write() as session:
                 taken = claim(session, judge_id, worker=self.worker)
-                leases.fail(session, taken, reason)
+                leases.release(session, taken, failed=reason)
             if not taken:
                 return True
             with self.db.write() as session:
-                jobs.finish(session, {lease.job_id for lease in taken})
+                leases.finish(session, {lease.job_id for lease in taken})
         return False
 
 
@@ -105,7 +502,8 @@ class _Drain:
 
     def __init__(self, drainer: Drainer, judge_id: int, judge: Judge, engine: Engine) -> None:
         self.drainer, self.judge_id, self.judge = drainer, judge_id, judge
-        self.engines = DrainEngines(judge, engine)
+        self.engines = [(judge, engine)]
+        """Of the judge, and of other judges that its items ask. Used in one event loop."""
         self.db, self.settings = drainer.db, drainer.settings
         self.in_flight: dict[asyncio.Task[Result], Lease] = {}
         self.finished: list[Result] = []
@@ -133,7 +531,16 @@ class _Drain:
             heartbeat.cancel()
             await asyncio.gather(heartbeat, return_exceptions=True)
             await self._release_unfinished()
-            await self.engines.aclose()
+            for _, engine in self.engines[1:]:
+                await engine.aclose()
+
+    def engine_of(self, judge: Judge) -> Engine:
+        """Return the engine of a judge, made at first use; judges of the same model and endpoint share one."""
+        for other, engine in self.engines:
+            if judge is other or all(getattr(other, name) == getattr(judge, name) for name in _ENGINE_FIELDS):
+                return engine
+        self.engines.append((judge, _engine_of(judge)))
+        return self.engines[-1][1]
 
     async def _fill(self) -> bool:
         """Claim items while there is room for half a claim; return whether none is pending.
@@ -165,13 +572,14 @@ class _Drain:
                 whole_groups=self.judge.mode == "comparative",
             )
             work = self.drainer.loader.load(session, self.judge, taken)
-            priced = {one.lease.job_id for one in work if one.priced}
+            asked = ((one, one.judge, one.gate_judge if isinstance(one, GenerationWork) else one.judge) for one in work)
+            priced = {one.lease.job_id for one, judge, gate in asked if judge.priced or gate.priced}
             return len(taken), work, budgets.capped(session, priced) if priced else {}
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
             current_budget.set(budget)  # for this task and its children
             with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
-                return await work.run(self.engines, self._write)
+                return await work.run(self.engine_of, self._write)
 
         claimed, work, capped = await self._write(take)
         for one in work:
@@ -214,7 +622,7 @@ class _Drain:
         try:
             written, repaired = await self._write(lambda session: self.drainer.loader.record(session, results))
             job_ids = {result.lease.job_id for result in results} | repaired
-            await self._write(lambda session: jobs.finish(session, job_ids))
+            await self._write(lambda session: leases.finish(session, job_ids))
             return written
         except AWAY:
             raise
@@ -224,13 +632,13 @@ class _Drain:
         if len(results) > 1:
             return [id_ for result in results for id_ in await self._record_all([result])]
         lease = results[0].lease
-        await self._write(lambda session: leases.fail(session, [lease], reason))
-        await self._write(lambda session: jobs.finish(session, [lease.job_id]))
+        await self._write(lambda session: leases.release(session, [lease], failed=reason))
+        await self._write(lambda session: leases.finish(session, [lease.job_id]))
         return [lease.item_id]
 
     async def _release_unfinished(self) -> None:
         """Cancel what is in flight and release its leases."""
-        unfinished = self._leases()
+        unfinished = [*self.in_flight.values(), *(result.lease for result in self.finished)]
         for task in self.in_flight:
             task.cancel()
         await asyncio.gather(*self.in_flight, return_exceptions=True)
@@ -241,28 +649,22 @@ class _Drain:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
                 await self._write(lambda session: leases.release(session, unfinished))
 
-    def _leases(self) -> list[Lease]:
-        return [*self.in_flight.values(), *(result.lease for result in self.finished)]
-
     async def _heartbeat(self) -> None:
-        def renew(ours: Sequence[Lease]) -> None:
-            with self.db.write() as session:
-                leases.renew(session, ours, seconds=self.settings.lease_seconds)
+        """Renew the leases in time, and cancel the work of those that were lost."""
+        seconds, renewed_at = self.settings.lease_seconds, time.monotonic()
 
-        def still_held(ours: Sequence[Lease]) -> set[int]:
-            with self.db.read() as session:
-                return leases.held(session, ours)
+        def held_of(ours: Sequence[Lease], *, renewed: bool) -> set[int]:
+            with self.db.write() if renewed else self.db.read() as session:
+                return leases.held(session, ours, extended_by=seconds if renewed else None)
 
-        renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(self.settings.heartbeat_seconds)
-            if not (ours := self._leases()):
+            if not (ours := [*self.in_flight.values(), *(result.lease for result in self.finished)]):
                 continue
             try:
-                if time.monotonic() - renewed_at > self.settings.lease_seconds / 3:
-                    await asyncio.to_thread(renew, ours)
-                    renewed_at = time.monotonic()
-                held = await asyncio.to_thread(still_held, ours)
+                renewed = time.monotonic() - renewed_at > seconds / 3
+                held = await asyncio.to_thread(held_of, ours, renewed=renewed)
+                renewed_at = time.monotonic() if renewed else renewed_at
             except (SQLAlchemyError, UnavailableError) as error:
                 log.warning("heartbeat missed", error=str(error))
                 continue

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from hashlib import sha256
 from itertools import chain
 from statistics import fmean, pstdev
+from typing import Any
 
 from rubricsvc.core.fingerprint import QuestionSet, digest
-from rubricsvc.core.judge import Judge, Voting
+from rubricsvc.core.judge import Judge, Voting, family
 from rubricsvc.core.panel import (
     aggregate,
     align_scores,
@@ -34,16 +36,205 @@ from rubricsvc.core.panel import (
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
+from rubricsvc.core.trajectory import repetitions, steps_of
 from rubricsvc.core.untrusted import CleanText, clean, fence_all
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
+from workers.checks.citations import PART_SEPARATOR, sources
+from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain, sentences
 from workers.engines.base import Engine, member_engines
-from workers.judges import comparative
-from workers.judges.calls import join_notes
-from workers.judges.template import JudgeTemplate, SharedPrompt, inner_judge, load
-from workers.scoring.parts import score_claims, score_trajectory
-from workers.scoring.questions import group_digest, group_questions, questions_of
+from workers.judges import comparative, custom_prompt, trajectory
+from workers.judges.calls import JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
+
+_VERSION = "3"
+"""Raise it when the same votes of a panel or a cascade would make another verdict."""
+
+
+@lru_cache(maxsize=4096)
+def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
+    """Return the questions of a judge under a rubric; ``group`` is the digest of the group that is compared.
+
+    Never raises: a judge whose template cannot be read has questions too, and its verdicts are failures.
+    """
+    names = _fingerprints(rubric, judge, group)
+    for criterion in rubric.criteria:
+        if (check := criterion.check) is not None:
+            known = checks.CHECKS.get(check.name)
+            names[criterion.key] = digest("check", check.name, known and known.version, check.args)
+    return QuestionSet({key: names[key] for key in rubric.by_key})
+
+
+def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completion]) -> QuestionSet:
+    """Return the questions about completions that are given together, in any order."""
+    return questions_of(rubric, judge, group_digest(completions) if judge.mode == "comparative" else "")
+
+
+def group_digest(completions: Iterable[Completion]) -> str:
+    """Return the digest of a group of completions, whatever its order."""
+    return digest(sorted(completion.digest for completion in completions))
+
+
+def _fingerprints(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
+    """Return the fingerprints of the criteria without a check, by key."""
+    if judge.members:
+        rule: Any = judge.band if judge.mode == "cascade" else (judge.voting or Voting()).rule
+        votes = [_fingerprints(rubric, member, group) for member in judge.members]
+        return {key: digest(judge.mode, _VERSION, rule, [by_key[key] for by_key in votes]) for key in votes[0]}
+    try:
+        template = load(judge).digest
+    except InvalidError:
+        template = ""
+    curves = judge.calibration.families if judge.calibration else {}
+
+    def curve(criterion: Criterion) -> str | None:
+        """Return the family whose curve calibrates this criterion's probability, if any."""
+        return name if (name := family(criterion)) in curves else None
+
+    def seen(criterion: Criterion) -> list[Any]:
+        return [criterion.text, criterion.scale, criterion.reference, criterion.passages, curve(criterion)]
+
+    version = judges.MODES[judge.mode].VERSION
+    how = [judge.digest, template, version, group]
+    fingerprints = {}
+    for criteria in judges.composition(judge, rubric):
+        call = [seen(criterion) for criterion in criteria]
+        for place, criterion in enumerate(criteria):
+            fingerprints[criterion.key] = digest("judge", *how, call, place)
+    for criterion in rubric.criteria:
+        if (prompt := criterion.custom_prompt) is not None:
+            shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
+            about = [shown, criterion.scale, curve(criterion)]
+            fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *about)
+        elif criterion.each:
+            fingerprints[criterion.key] = digest("claims", CLAIMS_VERSION, *how, seen(criterion))
+    return fingerprints
+
+
+CLAIMS_VERSION = "1"
+"""Part of the questions' fingerprint. Raise it when the same completion would have other claims or passages."""
+MAX_CLAIMS = 24
+"""Of more, so many are chosen by the hash of their text, which a writer cannot aim at."""
+_LEAST_WORDS = 5
+_PASSAGE_WORDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence without its citations, and one passage for each document that it cites; ``unknown`` are other ids."""
+
+    text: str
+    passages: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def claims(prompt: Prompt, completion: Completion) -> list[Claim]:
+    """Return the sentences of at least five words that cite something, in order."""
+    known = sources(prompt, completion)
+    citing: list[tuple[str, set[str]]] = []
+    for sentence in (one for paragraph in paragraphs(completion.text) for one in sentences(paragraph)):
+        cited, bare = cited_ids(sentence, known), " ".join(BRACKETS.sub(" ", sentence).split())
+        if cited and len(bare.split()) >= _LEAST_WORDS:
+            citing.append((bare, cited))
+    ranked = sorted(range(len(citing)), key=lambda place: sha256(citing[place][0].encode()).digest())
+    # passages are looked for last: a hostile completion has any number of sentences, and documents may be long
+    return [
+        Claim(
+            text,
+            tuple(nearest_passage(known[name], text) for name in sorted(cited & known.keys())),
+            tuple(sorted(cited - known.keys())),
+        )
+        for text, cited in (citing[place] for place in sorted(ranked[:MAX_CLAIMS]))
+    ]
+
+
+def nearest_passage(text: str, claim: str, size: int = _PASSAGE_WORDS) -> str:
+    """Return the ``size`` words in a row, of one part of a document, that share most words with a claim.
+
+    Each different word counts once. Windows begin every ``size // 4`` words; the first of equal ones is taken.
+    """
+    wanted = {word for word in WORD.findall(plain(claim)) if len(word) > 3}
+    windows = []
+    for part in text.split(PART_SEPARATOR):
+        words = part.split()
+        starts = range(0, max(1, len(words) - size + size // 4), size // 4)
+        windows += [" ".join(words[start : start + size]) for start in starts]
+    return max(windows, key=lambda window: len(wanted & set(WORD.findall(plain(window)))))
+
+
+async def score_claims(
+    judge: Judge, criterion: Criterion, prompt: Prompt, completion: Completion, *, engine: Engine
+) -> Verdict:
+    """Return the verdict whose votes are those on the claims, with their mean as its value; 0 without a claim.
+
+    A claim that cites anything but the documents that were given or opened has the value 0, and nothing is asked. One
+    claim that fails makes the verdict fail: claims are parts of a completion, and not repeated measurements.
+    """
+    inner = inner_judge(judge)
+
+    async def vote(claim: Claim) -> Verdict:
+        if claim.unknown:
+            detail = f"cites {', '.join(claim.unknown)[:100]}, which was neither given nor opened"
+            return Verdict.scored(criterion.key, 0.0, detail=detail)
+        about = criterion.model_copy(update={"each": None, "passages": claim.passages})
+        plan = judges.plan(inner, Rubric(criteria=(about,)))
+        question = prompt.model_copy(update={"documents": ()})  # the passage alone is what the claim must follow from
+        (verdict,) = await plan.ask(engine, plan.template.shared(question, Completion(text=claim.text)))
+        return verdict
+
+    votes = await asyncio.gather(*map(vote, claims(prompt, completion)))
+    if not votes:
+        return Verdict.scored(criterion.key, 0.0, detail="no sentence cites a document")
+    whole = aggregate(criterion, {f"claim {n}": vote for n, vote in enumerate(votes, start=1)}, "mean")
+    failed = [vote for vote in votes if vote.outcome == "failed"]
+    if not failed or whole.outcome == "failed":
+        return whole
+    detail = f"{len(failed)} of {len(votes)} claims: {failed[0].detail or failed[0].reason}"
+    kept = {"votes": whole.votes, "usage": whole.usage, "latency_s": whole.latency_s}
+    return Verdict.failed(criterion.key, failed[0].reason or Reason.ENGINE_ERROR, detail=detail, **kept)
+
+
+_MAX_CHARS = 500
+
+
+async def score_trajectory(
+    judge: Judge,
+    rubric: Rubric,
+    prompt: Prompt,
+    completion: Completion,
+    *,
+    answered: frozenset[str],
+    engine: Engine,
+) -> list[Verdict]:
+    """Return a verdict on each open criterion, whose votes are the verdicts on the steps.
+
+    The steps are asked about in order, so that a prefix cache holds the trajectory so far. After a step that is too
+    long, no further step is asked about. Where the verdict is that on the last segment, it alone is asked about.
+    """
+    plan = judges.plan(inner_judge(judge), rubric, answered)
+    steps = steps_of(completion)
+    so_far, by_step = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
+    last: list[Verdict] = []
+    *names, final = segments = trajectory.segments(steps, judge.effective_trajectory.segment)
+    asked = {final} if judge.effective_trajectory.value == "last" else {*names, final}
+    for name, piece in segments.items():
+        shown = so_far.extend(name, piece)
+        if name in asked:
+            if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
+                last = await plan.ask(engine, shown)
+            by_step[name] = last
+    rule, repetition = judge.effective_trajectory.value, repetitions(steps).text[:_MAX_CHARS]
+    whole = []
+    for number, key in enumerate(verdict.criterion for verdict in last):
+        votes = {name: verdicts[number] for name, verdicts in by_step.items()}
+        verdict = resolve_cascade(votes)
+        if rule != "last":
+            combined = aggregate(rubric.by_key[key], votes, rule)
+            verdict = combined.model_copy(update={"latency_s": verdict.latency_s})
+        detail = join_notes(verdict.detail, repetition and f"the trace repeats: {repetition}")
+        whole.append(verdict.model_copy(update={"detail": detail}))
+    return whole
+
 
 _NOTHING: Mapping[str, Verdict] = {}
 _NAME_CHARS = 12

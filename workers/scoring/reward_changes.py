@@ -15,7 +15,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import kendall_tau, ranks
 from rubricsvc.store import completions, jobs, labels, verdicts
 from rubricsvc.store.tables import RubricRow
-from workers.scoring.questions import group_questions
+from workers.scoring.completions import group_questions
 
 if TYPE_CHECKING:
     from rubricsvc.stats.paired import PairedMetric

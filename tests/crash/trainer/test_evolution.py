@@ -20,8 +20,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.evolutions import RunEvolutions
 from rubricsvc.store import rubrics
-from rubricsvc.store.base import page_of
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import EvolutionStepRow
 from tests.databases import sqlite_at
 from tests.letter_judge import JUDGE, proposal, uses

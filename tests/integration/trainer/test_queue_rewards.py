@@ -29,7 +29,7 @@ from trainer import loop
 from trainer.recording import History
 from trainer.rewards import JobRewards, JudgeInfo, JudgeRewards, ScoredRollout
 from workers import engines
-from workers.queue.in_process import embedded_worker
+from workers.queue.app import embedded_worker
 
 YES = labels(Yes=0.9, No=0.1)
 

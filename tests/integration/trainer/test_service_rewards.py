@@ -13,7 +13,7 @@ import pytest
 
 from rubricsvc.client import Client
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import jobs, judges, outbox
+from rubricsvc.store import jobs, judges, leases
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
@@ -43,7 +43,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.on_commit = lambda: (outbox.relay(db, send), None)[1]
+    db.on_commit = lambda: (leases.relay(db, send), None)[1]
     yield made
     for thread in threads:
         thread.join()

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
-from rubricsvc.broker import OutboxRelay, make_celery
+from rubricsvc.broker import make_celery, send_outbox
 from rubricsvc.settings import Settings
-from rubricsvc.store import outbox
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import OutboxRow
 
@@ -27,18 +27,18 @@ def test_relay_logs_an_unreachable_database(db: Database, monkeypatch: pytest.Mo
     def gone(*_: object) -> int:
         raise OperationalError("SELECT", {}, ConnectionError("gone"))
 
-    monkeypatch.setattr(outbox, "relay", gone)
+    monkeypatch.setattr(leases, "relay", gone)
     with capture_logs() as logs:
-        OutboxRelay(db, make_celery(Settings(broker_url="memory://"))).flush()
+        send_outbox(db, make_celery(Settings(broker_url="memory://")))
     assert [(log["log_level"], "gone" in log["error"]) for log in logs] == [("warning", True)]
 
 
 def test_relay_sends_in_chunks(db: Database) -> None:
     with db.write() as session:
-        session.add_all(OutboxRow(task=outbox.SCORE, args=[1]) for _ in range(outbox.CHUNK + 1))
+        session.add_all(OutboxRow(task=leases.SCORE, args=[1]) for _ in range(leases.CHUNK + 1))
     sent: list[str] = []
-    assert [outbox.relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [outbox.CHUNK, 1, 0]
-    assert len(sent) == outbox.CHUNK + 1
+    assert [leases.relay(db, lambda task, _: sent.append(task)) for _ in range(3)] == [leases.CHUNK, 1, 0]
+    assert len(sent) == leases.CHUNK + 1
 
 
 def test_settings_reject_lease_shorter_than_heartbeats() -> None:

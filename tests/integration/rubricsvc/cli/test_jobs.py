@@ -13,7 +13,7 @@ from rubricsvc.cli.output import UNAVAILABLE
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import leases
 from rubricsvc.store.migrate import open_database
 from tests.cli import Cli, add_judge
 from tests.rows import item_result
@@ -85,7 +85,7 @@ def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
         taken = leases.claim(session, 1, limit=5, worker="w", seconds=-1)
         assert taken
         assert leases.reconcile(session, max_leases=1) == 1
-        jobs.finish(session)
+        leases.finish(session)
     db.close()
     ran = ready("jobs", "wait", 1, "--json")
     assert (ran.code, ran.json["status"]) == (1, "completed_with_failures")
@@ -208,7 +208,7 @@ def job(cli: Cli) -> Cli:
                 for key, value in zip(rubric.by_key, values, strict=True)
             ]
             leases.record(session, [item_result(lease, rubric, verdicts)])
-        jobs.finish(session)
+        leases.finish(session)
     db.close()
     return cli
 

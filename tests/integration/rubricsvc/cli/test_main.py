@@ -15,7 +15,7 @@ from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.rows import invalidate
 from tests.scripted_server import labels, scripted_server
-from workers.queue.in_process import embedded_worker
+from workers.queue.app import embedded_worker
 
 
 def exit_code_with_reader(command: str, reader: str, tmp_path: Path) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from rubricsvc.settings import get_settings
-from rubricsvc.store import workers
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RolloutRow
 from tests.cli import Cli
@@ -37,7 +37,7 @@ def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: 
 
     def running() -> int:
         with db.read() as session:
-            return workers.running(session)
+            return leases.running_workers(session)
 
     with scripted_server(labels(Yes=0.7, No=0.2)) as server:
         config.write_text(CONFIG.format(url=server.url))

@@ -21,10 +21,9 @@ from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
 from workers.engines import ENGINES
-from workers.queue.app import make_app
+from workers.queue import app
 from workers.queue.costs import JobBudget
 from workers.queue.drain import Drainer
-from workers.queue.reconciler import Reconciler
 
 PRICE = Price(prompt=10.0, completion=40.0)
 COST = (100 * 10.0 + 1 * 40.0) / 1e6
@@ -154,7 +153,7 @@ def kill(db: Database, job: int, dollars: float, *, worker: str = "killed") -> N
 
 def reconcile(db: Database) -> None:
     settings = Settings(database_url=db.url)
-    Reconciler(db, make_app(settings, db), settings).run_once()
+    app.reconcile(db, app.make_app(settings, db), settings)
 
 
 def test_reservations_of_killed_worker_count_as_spent(each_db: Database) -> None:

@@ -131,7 +131,7 @@ class Money(RuleBasedStateMachine):
         self.clock += 40
         with self.db.write() as session:
             for worker in self.workers if not silent else ():
-                leases.renew(session, worker.leases, seconds=90)
+                leases.held(session, worker.leases, extended_by=90)
         self.clock += 40
         with self.db.write() as session:
             leases.reconcile(session, max_leases=1000)

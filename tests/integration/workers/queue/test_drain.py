@@ -193,7 +193,7 @@ def test_drain_isolates_an_error_in_one_item(db: Database, use: object) -> None:
             raise ValueError("unforeseen")
         return await real(*args, **options)
 
-    with patch("workers.queue.work.score", breaks):
+    with patch("workers.queue.drain.score", breaks):
         assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         progress = jobs.progress(session, job)

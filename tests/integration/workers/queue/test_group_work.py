@@ -16,7 +16,7 @@ from tests.preference_engine import Tasteful, answers_in
 from workers.engines import ENGINES
 from workers.engines.base import Engine
 from workers.queue.drain import Drainer
-from workers.scoring.questions import group_questions
+from workers.scoring.completions import group_questions
 
 JUDGE = Judge(name="compares", engine="comparing", model="none", mode="comparative")
 RUBRIC = Rubric(criteria=(Criterion(key="best", text="Is the better answer."),))

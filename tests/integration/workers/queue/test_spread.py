@@ -13,7 +13,7 @@ from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, workers
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.databases import KINDS
 from tests.rows import submit_job
@@ -46,7 +46,7 @@ def starting_workers(db: Database, log: Path) -> Iterator[Callable[[], None]]:
 
     def running() -> int:
         with db.read() as session:
-            return workers.running(session)
+            return leases.running_workers(session)
 
     def start() -> None:
         started.append(WorkerProcess(log, **settings))

@@ -9,8 +9,7 @@ import pytest
 from rubricsvc.api.auth import is_loopback, needs_key
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
-from rubricsvc.store.base import page_of, utcnow
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of, utcnow
 from rubricsvc.store.tables import KeyRow
 from tests.unit.rubricsvc.api.conftest import Serve
 

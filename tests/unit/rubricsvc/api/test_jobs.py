@@ -10,7 +10,7 @@ from sqlalchemy import Connection, event
 
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.rows import item_result
 from tests.unit.rubricsvc.api.conftest import RUBRIC
@@ -33,7 +33,7 @@ def work_off(db: Database, *, fail: int) -> None:
             second = Verdict.failed("b", "timeout") if n < fail else Verdict.abstained("b")
             outcomes.append(item_result(lease, rubric, [Verdict.scored("a", 0.5), second]))
         leases.record(session, outcomes)
-        jobs.finish(session)
+        leases.finish(session)
 
 
 def test_jobs_submit_and_get(filled: TestClient) -> None:

@@ -37,7 +37,7 @@ def work_off(db: Database) -> None:
             second = Verdict.scored("b", 1.0) if n else Verdict.failed("b", "timeout")
             verdicts = [Verdict.scored("a", 0.5), second]
             leases.record(session, [item_result(lease, Rubric.model_validate(RUBRIC), verdicts)])
-        jobs.finish(session)
+        leases.finish(session)
 
 
 def test_rewards_of_an_unfinished_job_are_202(filled: TestClient) -> None:

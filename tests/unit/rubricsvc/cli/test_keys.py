@@ -11,8 +11,7 @@ from rubricsvc.cli import main
 from rubricsvc.errors import UnauthorizedError
 from rubricsvc.settings import get_settings
 from rubricsvc.store import keys
-from rubricsvc.store.base import page_of
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import KeyRow
 
 

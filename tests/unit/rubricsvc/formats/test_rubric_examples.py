@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import NumberRange, Rubric
 from rubricsvc.formats import InvalidFileError, Record, load
 from rubricsvc.formats.writing import plain, write_text
-from workers.scoring.questions import questions_of
+from workers.scoring.completions import questions_of
 
 CRITERIA = """\
 name: r

@@ -42,7 +42,7 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
                 for key, value in zip(("dose", "source", "rude"), values, strict=True)
             ]
             leases.record(session, [item_result(lease, rubric, verdicts, way=str(lease.rubric_id))])
-        jobs.finish(session)
+        leases.finish(session)
     return job_id
 
 

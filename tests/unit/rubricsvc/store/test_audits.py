@@ -7,8 +7,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.validators import Validators
 from rubricsvc.store import judges
-from rubricsvc.store.base import page_of
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import AuditRow
 from tests.rows import submit_job
 

@@ -91,7 +91,7 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
         results = [made(first), made(second, other, refused_by=("empty",))]
         assert generation.record(session, results).items == [first.item_id, second.item_id]
     with each_db.write() as session:
-        jobs.finish(session, [job])
+        leases.finish(session, [job])
     with each_db.read() as session:
         rows = rubrics.page(session)
         assert [(row.name, row.version, row.origin, row.state) for row in rows] == [
@@ -134,7 +134,7 @@ def test_record_fails_items_with_their_reason_and_retry_reopens_them(each_db: Da
     with each_db.write() as session:
         generation.record(session, [failed])
     with each_db.write() as session:
-        jobs.finish(session, [job])
+        leases.finish(session, [job])
     with each_db.write() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
         found = jobs.summary(session, job).generation

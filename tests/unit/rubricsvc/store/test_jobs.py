@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Usage, Verdict
-from rubricsvc.store import jobs, leases, workers
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
 
@@ -45,7 +45,7 @@ def test_summary_sums_rewards_failures_and_tokens(each_db: Database) -> None:
 def test_queue_counts_in_a_covering_index(db: Database) -> None:
     submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
-        assert workers.queue(session).items == {("test", "pending"): 3, ("test", "leased"): 0}
+        assert leases.queue(session).items == {("test", "pending"): 3, ("test", "leased"): 0}
     of_items = [plan for plan in found if "items" in plan]
     assert of_items == ["SEARCH items USING COVERING INDEX ix_items_claim (judge_id=? AND state=?)"]
 

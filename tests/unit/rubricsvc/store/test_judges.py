@@ -7,8 +7,7 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import judges
-from rubricsvc.store.base import page_of
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JudgeRow
 from tests.made_passport import made_passport
 

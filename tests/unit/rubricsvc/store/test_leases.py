@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import items, jobs, leases, outbox, verdicts
+from rubricsvc.store import items, jobs, leases, verdicts
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, JobRow, OutboxRow, VerdictRow
@@ -191,7 +191,7 @@ def test_record_drops_the_result_of_a_lease_that_another_worker_took_over(each_d
 def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
     submit_job(db, 2, judge=JUDGE)
     with db.write() as session:
-        outbox.publish(session, 1, 1)
+        leases.publish(session, 1, 1)
     sent: list[object] = []
 
     def first_only(_task: str, args: list[object]) -> None:
@@ -200,8 +200,8 @@ def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
         sent.append(args)
 
     with pytest.raises(ConnectionError):
-        outbox.relay(db, first_only)
-    assert outbox.relay(db, lambda *_: None) == 1
+        leases.relay(db, first_only)
+    assert leases.relay(db, lambda *_: None) == 1
 
 
 def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -> None:
@@ -210,7 +210,7 @@ def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -
     with each_db.write() as session:
         leases.record(session, [outcome(lease, fails=True) for lease in taken])
     with each_db.write() as session:
-        jobs.finish(session)
+        leases.finish(session)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
         assert items.page(session, job)[0].reward is None
@@ -219,7 +219,7 @@ def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -
     again = claim_all(each_db)
     with each_db.write() as session:
         leases.record(session, [outcome(lease) for lease in again])
-        jobs.finish(session)
+        leases.finish(session)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
         assert items.page(session, job)[0].reward == 1.0
@@ -254,11 +254,11 @@ def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> N
     reconcile()
     assert messages() == 1
     sent: list[list[object]] = []
-    assert outbox.relay(each_db, lambda _task, args: sent.append(args)) == 1
+    assert leases.relay(each_db, lambda _task, args: sent.append(args)) == 1
     assert sent == [[1]]
     reconcile()
     assert messages() == 1  # sent and lost: published again
-    outbox.relay(each_db, lambda *_: None)
+    leases.relay(each_db, lambda *_: None)
     with each_db.write() as session:
         leases.claim(session, 1, limit=1, worker="w", seconds=60)
     reconcile()
@@ -272,8 +272,8 @@ def test_relay_keeps_messages_of_unreachable_broker(db: Database) -> None:
         raise OSError("no broker")
 
     with pytest.raises(OSError):
-        outbox.relay(db, away)
-    assert outbox.relay(db, lambda *_: None) == 1
+        leases.relay(db, away)
+    assert leases.relay(db, lambda *_: None) == 1
 
 
 def test_submit_rejects_key_of_another_job(each_db: Database) -> None:

@@ -13,8 +13,7 @@ from sqlalchemy import inspect, text
 import rubricsvc.store.tables  # noqa: F401 - declares them
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.store import migrate
-from rubricsvc.store.base import Base
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Base, Database
 
 
 def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:

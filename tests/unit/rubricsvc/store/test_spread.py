@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.store import leases, outbox, workers
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import OutboxRow
 from tests.rows import add_worker, submit_job
@@ -23,7 +23,7 @@ def messages(db: Database) -> int:
 def test_submit_wakes_running_workers(each_db: Database, running: int, items: int, sent: int) -> None:
     for number in range(running):
         add_worker(each_db, f"worker {number}")
-    add_worker(each_db, "killed", age=workers.REPORT_SECONDS * workers.MISSED_REPORTS + 5)
+    add_worker(each_db, "killed", age=leases.REPORT_SECONDS * leases.MISSED_REPORTS + 5)
     submit_job(each_db, items, judge=JUDGE)
     assert messages(each_db) == sent
 
@@ -32,7 +32,7 @@ def test_release_wakes_workers_for_the_released_items(each_db: Database) -> None
     for number in range(3):
         add_worker(each_db, f"worker {number}")
     submit_job(each_db, 5, judge=JUDGE)
-    outbox.relay(each_db, lambda *_: None)
+    leases.relay(each_db, lambda *_: None)
     with each_db.write() as session:
         leases.release(session, leases.claim(session, 1, limit=2, worker="w", seconds=60))
     assert messages(each_db) == 2

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from rubricsvc.store import workers
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.rows import add_worker
 
-MISSED = workers.REPORT_SECONDS * workers.MISSED_REPORTS
+MISSED = leases.REPORT_SECONDS * leases.MISSED_REPORTS
 
 
 def test_workers_running_counts_those_seen_lately(each_db: Database) -> None:
@@ -18,23 +18,23 @@ def test_workers_running_counts_those_seen_lately(each_db: Database) -> None:
     add_worker(each_db, "slow", age=MISSED - 5)
     add_worker(each_db, "killed", age=MISSED + 5)
     with each_db.read() as session:
-        assert workers.running(session) == 2
-        listed = {worker.name: worker for worker in workers.page(session)}
+        assert leases.running_workers(session) == 2
+        listed = {worker.name: worker for worker in leases.list_workers(session)}
     assert {name: worker.running for name, worker in listed.items()} == {"here": True, "slow": True, "killed": False}
     assert listed["killed"].started == pytest.approx(60, abs=30)
     add_worker(each_db, "killed")
     with each_db.write() as session:
-        assert workers.running(session) == 3, "it was suspended and goes on"
-        workers.remove(session, "killed")
-        assert workers.running(session) == 2
+        assert leases.running_workers(session) == 3, "it was suspended and goes on"
+        leases.report_worker(session, "killed", host="", pid=0, uptime=None)
+        assert leases.running_workers(session) == 2
 
 
 def test_workers_remove_lost_deletes_old_rows_only(each_db: Database) -> None:
     add_worker(each_db, "lost", age=MISSED + 5)
-    add_worker(each_db, "old", age=workers.KEPT_SECONDS + 5)
+    add_worker(each_db, "old", age=leases.KEPT_SECONDS + 5)
     with each_db.write() as session:
-        workers.remove_lost(session)
-        assert [worker.name for worker in workers.page(session)] == ["lost"]
+        leases.reconcile(session, max_leases=3)
+        assert [worker.name for worker in leases.list_workers(session)] == ["lost"]
 
 
 def test_workers_times_are_by_the_clock_of_the_database(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,4 +44,4 @@ def test_workers_times_are_by_the_clock_of_the_database(each_db: Database, monke
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 86_400)
     with each_db.read() as session:
-        assert workers.running(session) == 1
+        assert leases.running_workers(session) == 1

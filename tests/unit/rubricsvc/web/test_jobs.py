@@ -74,7 +74,7 @@ def results(
         job = jobs.submit(session, judge_id=judge.id, items=[(added.id, rubric_id)], name=name)
         (lease,) = leases.claim(session, judge.id, limit=1, worker="w", seconds=60)
         leases.record(session, [item_result(lease, rubric, verdicts)])
-        jobs.finish(session)
+        leases.finish(session)
         job_id = job.id
     return read_results(db, job_id, extremes=10)
 

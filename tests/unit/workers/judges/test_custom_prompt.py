@@ -17,8 +17,7 @@ from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
 from tests.instant_engine import InstantEngine
 from workers.engines.base import EngineRequest, Question, Reply
-from workers.scoring.completions import score
-from workers.scoring.questions import questions_of
+from workers.scoring.completions import questions_of, score
 
 WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", sampling=Sampling(temperature=0.5))
 READOUT = Judge(name="r", model="m", engine="instant")

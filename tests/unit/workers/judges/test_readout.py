@@ -10,8 +10,7 @@ from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Reply
 from workers.judges import readout
-from workers.judges.calls import AskedCriterion, JudgeCall, ParsedReply
-from workers.judges.template import SharedPrompt, load
+from workers.judges.calls import AskedCriterion, JudgeCall, ParsedReply, SharedPrompt, load
 
 JUDGE = Judge(name="j", model="m", min_answer_mass=0.2)
 ORDINAL = Ordinal(

@@ -5,11 +5,11 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.errors import InvalidError
-from workers.judges import template, validate
-from workers.judges.template import load, parse
+from workers.judges import calls, validate
+from workers.judges.calls import load, parse
 
 NAMES = ["readout", "readout_documents", "readout_short", "readout_short_documents", "written", "written_documents"]
-FOLDER = Path(template.__file__).parent / "prompts"
+FOLDER = Path(calls.__file__).parent / "prompts"
 
 
 def judge(**fields: object) -> Judge:
@@ -57,7 +57,7 @@ def test_shared_leaves_placeholders_in_filled_text() -> None:
 
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.txt")])
 def test_templates_have_known_sections_and_end_with_the_completion(name: str) -> None:
-    texts = template.read(name).texts
+    texts = calls.read(name).texts
     sections = "system fence shared empty binary ordinal numeric criterion criteria reference passages repair entry"
     assert {"system", "shared", "empty"} <= texts.keys() <= set(sections.split())
     assert (texts["shared"].names[0], texts["shared"].names[-1]) == ("prompt", "completion")

@@ -14,8 +14,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import agreeable
 from workers.engines.base import Reply
 from workers.judges import JudgePlan, calls, composition, written
-from workers.judges.calls import AskedCriterion, JudgeCall
-from workers.judges.template import SharedPrompt, load
+from workers.judges.calls import AskedCriterion, JudgeCall, SharedPrompt, load
 
 JUDGE = Judge(name="j", model="m", mode="written")
 ANSWER = "The left operand is asked first.\nThen the right one."

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from rubricsvc.store import migrate, workers
+from rubricsvc.store import leases, migrate
 from rubricsvc.store.session import Database
-from workers.queue.reconciler import NAME, WorkerReporter
+from workers.queue.app import NAME, reporting
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "REPORT_SECONDS", 0.02)
+    monkeypatch.setattr(leases, "REPORT_SECONDS", 0.02)
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -27,26 +27,23 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 def seen(db: Database) -> list[tuple[str, float]]:
     with db.read() as session:
-        return [(worker.name, worker.started - worker.seen) for worker in workers.page(session)]
+        return [(worker.name, worker.started - worker.seen) for worker in leases.list_workers(session)]
 
 
 def test_reporter_renews_and_removes_its_row(db: Database) -> None:
-    reporter = WorkerReporter(db).start()
-    ((name, first),) = seen(db)
-    wait_for(lambda: seen(db)[0][1] > first)
-    assert name == NAME
-    reporter.stop()
+    with reporting(db):
+        ((name, first),) = seen(db)
+        wait_for(lambda: seen(db)[0][1] > first)
+        assert name == NAME
     assert seen(db) == []
 
 
 def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
     migrate.downgrade(db, "base")
-    with capture_logs() as logs:
-        reporter = WorkerReporter(db).start()
+    with capture_logs() as logs, reporting(db):
         time.sleep(0.2)
         assert [entry["log_level"] for entry in logs] == ["warning"]
         migrate.upgrade(db)
         wait_for(lambda: seen(db))
-        reporter.stop()
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]
     assert seen(db) == []

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import select
+
 from rubricsvc.settings import Settings
+from rubricsvc.store import leases
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import OutboxRow
 from workers.queue import app as tasks
+from workers.queue.drain import Drainer
 
 
-def test_single_flight_allows_one_drain_and_remembers_requests() -> None:
-    doors = tasks.SingleFlight()
-    assert doors.enter(1)
-    assert doors.enter(2)
-    assert doors.leave(2) is False
-    assert not doors.enter(1)
-    assert not doors.enter(1)
-    assert doors.leave(1) is True
-    assert doors.enter(1)
-    assert doors.leave(1) is False
+def test_score_drains_a_judge_once_at_a_time_and_is_announced_again(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = tasks.make_app(Settings(database_url=db.url, broker_url="memory://"), db).tasks[leases.SCORE]
+    drained: list[int] = []
+
+    def run(_drainer: Drainer, judge_id: int) -> bool:
+        drained.append(judge_id)
+        if len(drained) == 1:
+            for other in (2, 1, 1):  # messages that come meanwhile
+                score(other)
+        return True
+
+    monkeypatch.setattr(Drainer, "run", run)
+    score(1)
+    assert drained == [1, 2]
+    with db.read() as session:
+        assert list(session.scalars(select(OutboxRow.args))) == [[1]]
+    score(1)
+    assert drained == [1, 2, 1]
 
 
 def test_database_is_opened_once_and_closed_at_exit(db: Database) -> None:

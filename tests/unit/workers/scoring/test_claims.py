@@ -13,8 +13,7 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from workers.engines.base import EngineRequest, Failure, Reply
-from workers.scoring.completions import score, score_group
-from workers.scoring.parts import claims
+from workers.scoring.completions import claims, score, score_group
 
 GROUNDED = Criterion(key="grounded", text="Says what the evidence says.", each="claim")
 WHOLE = Criterion(key="whole", text="Answers the question.")

@@ -40,7 +40,8 @@ class Copying(InstantEngine):
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         return [
-            Reply(json.dumps(self._copy("".join(request.turns(one)), one.schema or {}))) for one in request.questions
+            Reply(json.dumps(self._copy("".join(turn["content"] for turn in request.messages(one)), one.schema or {})))
+            for one in request.questions
         ]
 
     def _copy(self, text: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,7 @@ from rubricsvc.core.rubric import (
 )
 from workers.checks import CHECKS
 from workers.engines.base import EngineRequest, Failure, Reply
-from workers.scoring.completions import score_group
-from workers.scoring.questions import group_questions
+from workers.scoring.completions import group_questions, score_group
 
 LEVELS = Ordinal(levels=(Level(label="poor", value=0.0), Level(label="good", value=1.0, text="names two causes")))
 RUBRIC = Rubric(

@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Group, Numeric, Rubric, Turn
 from workers import judges
 from workers.checks import CHECKS
-from workers.scoring.questions import group_questions, questions_of
+from workers.scoring.completions import group_questions, questions_of
 
 JUDGE = Judge(name="j", model="m", engine="instant")
 PAIR_CALLS = Judge(name="w", model="m", engine="instant", mode="written", criteria_per_call=2)

@@ -16,7 +16,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
-from workers.judges.template import load
+from workers.judges.calls import load
 from workers.scoring.completions import score
 
 PROMPT = Prompt.of("Find out why the sky is blue.")
