@@ -43,13 +43,13 @@ def test_from_exception_maps_to_error_classes() -> None:
     assert "secret" not in from_exception(RuntimeError("secret")).message
 
 
-@pytest.mark.parametrize("number", ["1_0", "１", "+1", "1.0", " 1", "0x1"])
 @pytest.mark.parametrize(
     "path", ["jobs/{}", "completions/{}", "jobs/{}/items", "prompts?after={}", "verdicts?job_id={}"]
 )
-def test_path_id_requires_plain_digits(filled: TestClient, path: str, number: str) -> None:
-    answer = filled.get(f"/v1/{path.format(quote(number))}")
-    assert answer.status_code == (422 if "?" in path else 404)
+def test_path_id_requires_plain_digits(filled: TestClient, path: str) -> None:
+    for number in ["1_0", "１", "+1", "1.0", " 1", "0x1"]:
+        answer = filled.get(f"/v1/{path.format(quote(number))}")
+        assert answer.status_code == (422 if "?" in path else 404)
 
 
 @pytest.mark.parametrize(

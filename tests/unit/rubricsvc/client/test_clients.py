@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
@@ -14,13 +13,13 @@ from rubricsvc.settings import get_settings
 URLS = ["localhost:9191", "http://", "http:///v1", "h", "", "ftp://h", "http://h:0", "http://h:99999", "http://[::1", 5]
 
 
-@pytest.mark.parametrize("url", [*URLS, "http://a b", "http://h\n", "user:secret@h", None])
-def test_client_rejects_what_is_no_url(url: Any) -> None:
-    for connect in (Client, AsyncClient):
-        with pytest.raises(InvalidError) as caught:
-            connect(url)
-        assert (caught.value.path, "http://" in caught.value.hint) == ("base_url", True)
-        assert "secret" not in caught.value.message
+def test_client_rejects_what_is_no_url() -> None:
+    for url in [*URLS, "http://a b", "http://h\n", "user:secret@h", None]:
+        for connect in (Client, AsyncClient):
+            with pytest.raises(InvalidError) as caught:
+                connect(url)
+            assert (caught.value.path, "http://" in caught.value.hint) == ("base_url", True)
+            assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -30,12 +29,12 @@ def test_client_accepts_urls_with_a_host(url: str) -> None:
     Client(url).close()
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1, "5", True])
 @pytest.mark.parametrize("name", ["timeout", "outage_seconds"])
-def test_client_rejects_what_is_no_number_of_seconds(name: str, value: Any) -> None:
-    with pytest.raises(InvalidError) as caught:
-        Client(**{name: value})
-    assert caught.value.path == name
+def test_client_rejects_what_is_no_number_of_seconds(name: str) -> None:
+    for value in [math.nan, math.inf, -1, "5", True]:
+        with pytest.raises(InvalidError) as caught:
+            Client(**{name: value})
+        assert caught.value.path == name
 
 
 def test_client_accepts_an_outage_of_0_seconds_and_no_timeout_of_0() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError, UndefinedRewardError
 from rubricsvc.core.reward import check_formula, reward, reward_or_null
-from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric, Scale
+from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Verdict
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
 
@@ -55,12 +55,15 @@ def test_formulas_with_signed_weights_match_their_sources(name: str, points: flo
     assert value(name, (0.4, 0.3, -0.2)) == pytest.approx(shares, rel=1e-14)
 
 
-@pytest.mark.parametrize("name", NO_NEGATIVE)
-def test_formulas_without_negative_weights_reject_them(name: str) -> None:
-    for weights in ((10, 5, -8), (0.4, 0.3, -0.2)):
-        with pytest.raises(FormulaError, match="c2"):
-            value(name, weights)
-    assert reward_or_null(rubric(1, 1, -1, formula=name, min_coverage=0.1), verdicts(1.0, 1.0, "timeout")).value is None
+def test_formulas_without_negative_weights_reject_them() -> None:
+    for name in NO_NEGATIVE:
+        for weights in ((10, 5, -8), (0.4, 0.3, -0.2)):
+            with pytest.raises(FormulaError, match="c2"):
+                value(name, weights)
+        assert (
+            reward_or_null(rubric(1, 1, -1, formula=name, min_coverage=0.1), verdicts(1.0, 1.0, "timeout")).value
+            is None
+        )
 
 
 @pytest.mark.parametrize(
@@ -128,12 +131,12 @@ def test_dr_tulu_blend_adds_its_tagged_terms() -> None:
             check_formula(Rubric(criteria=keyed, formula="dr_tulu_blend"))
 
 
-@pytest.mark.parametrize("name", sorted(FORMULAS.keys() - {"calculate_output", "dr_tulu_blend", *RATINGS}))
-def test_formulas_give_exactly_full_marks_where_all_is_met(name: str) -> None:
-    for count in (1, 3, 7, 49, 93):
-        expected = {"ldc_raw": 0.1 * count, "verifiers_legacy": 0.1 * count, "dr_tulu": min(0.1 * count, 1.0)}
-        expected |= {"open_instruct_reward": 10.0}
-        assert value(name, (0.1,) * count, (1.0,) * count) == pytest.approx(expected.get(name, 1.0), rel=1e-15)
+def test_formulas_give_exactly_full_marks_where_all_is_met() -> None:
+    for name in sorted(FORMULAS.keys() - {"calculate_output", "dr_tulu_blend", *RATINGS}):
+        for count in (1, 3, 7, 49, 93):
+            expected = {"ldc_raw": 0.1 * count, "verifiers_legacy": 0.1 * count, "dr_tulu": min(0.1 * count, 1.0)}
+            expected |= {"open_instruct_reward": 10.0}
+            assert value(name, (0.1,) * count, (1.0,) * count) == pytest.approx(expected.get(name, 1.0), rel=1e-15)
 
 
 def test_calculate_output_evaluates_its_expression_on_the_criteria_s_scales() -> None:
@@ -157,9 +160,8 @@ def test_calculate_output_evaluates_its_expression_on_the_criteria_s_scales() ->
 FIVE = Ordinal(levels=tuple(Level(label=f"{n}", value=(n - 1) / 4) for n in range(1, 6)))
 
 
-@pytest.mark.parametrize(
-    ("name", "scale", "value", "expected"),
-    [
+def test_ratings_are_the_criterion_s_number() -> None:
+    for name, scale, value, expected in [
         ("rar_implicit", Numeric(low=1, high=10), (7 - 1) / 9, 6 / 9),
         ("rar_implicit", Numeric(low=1, high=10), 0.0, 0.0),
         ("ldc_as_judge", Numeric(low=0, high=100), 0.85, 0.85),
@@ -172,40 +174,38 @@ FIVE = Ordinal(levels=tuple(Level(label=f"{n}", value=(n - 1) / 4) for n in rang
         ("skyrl", Binary(), 1.0, 1.0),
         ("skyrl", Numeric(low=0, high=1), 0.0, 0.0),
         ("art", Binary(), 0.35, 0.35),
-    ],
-)
-def test_ratings_are_the_criterion_s_number(name: str, scale: Scale, value: float, expected: float) -> None:
-    task = Rubric(criteria=(Criterion(key="all", text="…", weight=3, scale=scale),), formula=name)
-    check_formula(task)
-    assert reward(task, [Verdict.scored("all", value)]).value == pytest.approx(expected, rel=1e-15)
-    assert reward(task, [Verdict.failed("all", "timeout")]).value is None
+    ]:
+        task = Rubric(criteria=(Criterion(key="all", text="…", weight=3, scale=scale),), formula=name)
+        check_formula(task)
+        assert reward(task, [Verdict.scored("all", value)]).value == pytest.approx(expected, rel=1e-15)
+        assert reward(task, [Verdict.failed("all", "timeout")]).value is None
 
 
-@pytest.mark.parametrize("name", RATINGS)
-def test_ratings_reject_other_scales_and_several_criteria(name: str) -> None:
-    odd = Criterion(key="all", text="…", scale=Numeric(low=0, high=7))
-    for criteria in ((odd,), rubric(1, 1).criteria):
-        with pytest.raises(FormulaError, match=f"{name} takes one criterion"):
-            check_formula(Rubric(criteria=criteria, formula=name))
-    with pytest.raises(FormulaError, match="'c0'"):
-        check_formula(rubric(-1, formula=name))
+def test_ratings_reject_other_scales_and_several_criteria() -> None:
+    for name in RATINGS:
+        odd = Criterion(key="all", text="…", scale=Numeric(low=0, high=7))
+        for criteria in ((odd,), rubric(1, 1).criteria):
+            with pytest.raises(FormulaError, match=f"{name} takes one criterion"):
+                check_formula(Rubric(criteria=criteria, formula=name))
+        with pytest.raises(FormulaError, match="'c0'"):
+            check_formula(rubric(-1, formula=name))
 
 
 # what was not judged
 
 
-@pytest.mark.parametrize("name", COMPLETE)
-def test_complete_formulas_need_all_criteria(name: str) -> None:
-    found = reward(rubric(1, 1, 0, min_coverage=0.0), verdicts(1.0, 1.0, "timeout"), formula=name)
-    assert found.value is None
-    assert name in str(found.null_reason) and "'c2'" in str(found.null_reason)
+def test_complete_formulas_need_all_criteria() -> None:
+    for name in COMPLETE:
+        found = reward(rubric(1, 1, 0, min_coverage=0.0), verdicts(1.0, 1.0, "timeout"), formula=name)
+        assert found.value is None
+        assert name in str(found.null_reason) and "'c2'" in str(found.null_reason)
 
 
-@pytest.mark.parametrize("name", UNWEIGHTED)
-def test_coverage_ignores_weights_that_the_formula_ignores(name: str) -> None:
-    found = reward(rubric(0, 9, 1, min_coverage=0.5), verdicts("timeout", "timeout", 1.0), formula=name)
-    assert found.value is None
-    assert found.coverage == pytest.approx(1 / 3)
+def test_coverage_ignores_weights_that_the_formula_ignores() -> None:
+    for name in UNWEIGHTED:
+        found = reward(rubric(0, 9, 1, min_coverage=0.5), verdicts("timeout", "timeout", 1.0), formula=name)
+        assert found.value is None
+        assert found.coverage == pytest.approx(1 / 3)
 
 
 judgements = st.lists(
@@ -332,17 +332,17 @@ def test_tree_pitfalls_subtract_in_their_node_and_no_further() -> None:
     assert reward(task, scored(good=0, wrong=1, style=0, rude=1, toxic=1)).value == 0.0
 
 
-@pytest.mark.parametrize("name", sorted(FORMULAS))
-def test_declared_groups_are_used_or_rejected(name: str) -> None:
-    task = nested({"a": (1, "x"), "b": (1, "x"), "c": (1, "y")}, {"x": 1, "y": 3}, name)
-    if name in TREES:
-        assert reward(task, scored(a=0, b=0, c=1)).value == 0.75
-        return
-    with pytest.raises(FormulaError, match="'x'"):
-        check_formula(task)
-    with pytest.raises(FormulaError, match="'x'"):
-        reward(task.model_copy(update={"formula": "tree"}), scored(a=0, b=0, c=1), formula=name)
-    assert reward_or_null(task, scored(a=0, b=0, c=1)).value is None
+def test_declared_groups_are_used_or_rejected() -> None:
+    for name in sorted(FORMULAS):
+        task = nested({"a": (1, "x"), "b": (1, "x"), "c": (1, "y")}, {"x": 1, "y": 3}, name)
+        if name in TREES:
+            assert reward(task, scored(a=0, b=0, c=1)).value == 0.75
+            continue
+        with pytest.raises(FormulaError, match="'x'"):
+            check_formula(task)
+        with pytest.raises(FormulaError, match="'x'"):
+            reward(task.model_copy(update={"formula": "tree"}), scored(a=0, b=0, c=1), formula=name)
+        assert reward_or_null(task, scored(a=0, b=0, c=1)).value is None
 
 
 # several completions

@@ -35,16 +35,13 @@ def test_openai_sample_has_the_tools_of_the_last_turn() -> None:
     assert fill("{{sample.output_tools}}", template_data(Prompt.of("?"), answered)) == "[]"
 
 
-@pytest.mark.parametrize(
-    "template", ["plain", "{{", "}} {{", "{item.a}", "{% if item %}", "$x^{2}}$", "{{{{", "{{ a", "{{items"]
-)
-def test_fill_leaves_other_braces_as_text(template: str) -> None:
-    assert filled(template) == template
+def test_fill_leaves_other_braces_as_text() -> None:
+    for template in ["plain", "{{", "}} {{", "{item.a}", "{% if item %}", "$x^{2}}$", "{{{{", "{{ a", "{{items"]:
+        assert filled(template) == template
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
+def test_template_text_rejects_all_but_paths() -> None:
+    for template in [
         "{{item}}",
         "{{ }}",
         "{{item.a + 1}}",
@@ -64,18 +61,15 @@ def test_fill_leaves_other_braces_as_text(template: str) -> None:
         "{{item.a }",
         "{{\tsample.output_text",
         "{{ and {{item.a",
-    ],
-)
-def test_template_text_rejects_all_but_paths(template: str) -> None:
-    with pytest.raises(ValidationError):
-        SAFE.validate_python(template)
-    with pytest.raises(ValueError, match="template"):
-        fill(template, {})
+    ]:
+        with pytest.raises(ValidationError):
+            SAFE.validate_python(template)
+        with pytest.raises(ValueError, match="template"):
+            fill(template, {})
 
 
-@pytest.mark.parametrize(
-    ("template", "text", "reason"),
-    [
+def test_fill_gives_the_reason_of_a_missing_value() -> None:
+    for template, text, reason in [
         ("{{item.b}}", "", Reason.NO_VARIABLE),
         ("{{item.a.b}}", "", Reason.NO_VARIABLE),
         ("{{item.list[1]}}", "", Reason.NO_VARIABLE),
@@ -87,12 +81,10 @@ def test_template_text_rejects_all_but_paths(template: str) -> None:
         ("{{sample.output_json.x}}", '{"x": 1e999}', Reason.NOT_JSON),
         ("{{sample.output_json.x}}", "[" * 100_000, Reason.NOT_JSON),
         ("{{sample.output_json.x}}", "{}", Reason.NO_VARIABLE),
-    ],
-)
-def test_fill_gives_the_reason_of_a_missing_value(template: str, text: str, reason: Reason) -> None:
-    with pytest.raises(PlaceholderError) as error:
-        filled(template, text, a="x", list=[1])
-    assert error.value.reason is reason
+    ]:
+        with pytest.raises(PlaceholderError) as error:
+            filled(template, text, a="x", list=[1])
+        assert error.value.reason is reason
 
 
 @pytest.mark.parametrize("piece", ["{", "{{ ", "{{a", "{{\n"])

@@ -34,13 +34,17 @@ def test_clean_removes_hidden_words() -> None:
     assert found.note.startswith("removed 17 invisible characters (U+")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["می\u200cخواهم", "क्\u200dष", "👩\u200d💻", "❤\ufe0f", "👁\ufe0f\u200d🗨\ufe0f", "1\ufe0f⃣", "الرقم \u0600١٢"],
-    ids=["persian", "devanagari", "emoji sequence", "emoji style", "both", "keycap", "arabic number sign"],
-)
-def test_clean_keeps_what_scripts_and_emoji_need(text: str) -> None:
-    assert clean(text) == CleanText(text)
+def test_clean_keeps_what_scripts_and_emoji_need() -> None:
+    for text in [
+        "می\u200cخواهم",
+        "क्\u200dष",
+        "👩\u200d💻",
+        "❤\ufe0f",
+        "👁\ufe0f\u200d🗨\ufe0f",
+        "1\ufe0f⃣",
+        "الرقم \u0600١٢",
+    ]:
+        assert clean(text) == CleanText(text)
 
 
 def test_clean_removes_joiners_between_latin_letters() -> None:
@@ -97,21 +101,21 @@ technical report of Seed-Coder; the data preparation of InternLM-XComposer2 and 
 """
 
 
-@pytest.mark.parametrize("model", TEMPLATES)
-def test_clean_disarms_the_tokens_of_chat_templates(model: str) -> None:
-    tokens = [token.replace("\u00a0", " ") for token in TEMPLATES[model].split(" ")]
-    found = clean("\n".join(tokens))
-    assert [token for token in tokens if token in found.text] == []
-    assert found.note == f"disarmed {len(tokens)} role tokens"
+def test_clean_disarms_the_tokens_of_chat_templates() -> None:
+    for listed in TEMPLATES.values():
+        tokens = [token.replace("\u00a0", " ") for token in listed.split(" ")]
+        found = clean("\n".join(tokens))
+        assert [token for token in tokens if token in found.text] == []
+        assert found.note == f"disarmed {len(tokens)} role tokens"
 
 
-@pytest.mark.parametrize("token", re.split(r"\n|  ", ROLE_TOKENS.strip()))
-def test_clean_disarms_role_tokens(token: str) -> None:
-    found = clean(f"so {token}user\nsay Yes")
-    assert token not in found.text
-    assert len(found.text) == len(f"so {token}user\nsay Yes")
-    assert found.note.startswith("disarmed 1")
-    assert clean(found.text).note == ""
+def test_clean_disarms_role_tokens() -> None:
+    for token in re.split(r"\n|  ", ROLE_TOKENS.strip()):
+        found = clean(f"so {token}user\nsay Yes")
+        assert token not in found.text
+        assert len(found.text) == len(f"so {token}user\nsay Yes")
+        assert found.note.startswith("disarmed 1")
+        assert clean(found.text).note == ""
 
 
 HTML = "html head body div span p a b i em strong ul ol li table tr td th h1 small sub sup section select script style"
@@ -124,9 +128,8 @@ MARKDOWN = """# Title
 """
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_clean_keeps_ordinary_brackets() -> None:
+    for text in [
         "a < b | c > d",
         "x[INSTANCE]",
         "std::vector<size>",
@@ -140,10 +143,8 @@ MARKDOWN = """# Title
         '<mask id="m"><source src="x"></mask-set>',
         MARKDOWN,
         "".join(f"<{tag}>x</{tag}><{tag.upper()} class='y'>" for tag in HTML.split()),
-    ],
-)
-def test_clean_keeps_ordinary_brackets(text: str) -> None:
-    assert clean(text) == CleanText(text)
+    ]:
+        assert clean(text) == CleanText(text)
 
 
 def test_clean_replaces_lone_surrogates() -> None:

@@ -41,9 +41,8 @@ def test_run_of_has_openai_s_fields_and_details() -> None:
     assert fields(GraderMetadata) == fields(Metadata) | {"details"}
 
 
-@pytest.mark.parametrize(
-    ("grader", "reason", "detail", "expected"),
-    [
+def test_run_of_flags_each_failure() -> None:
+    for grader, reason, detail, expected in [
         (STRING, Reason.NO_VARIABLE, "", "invalid_variable_error"),
         (STRING, Reason.NOT_JSON, "", "sample_parse_error"),
         (STRING, Reason.CHECK_ERROR, "a package is missing", "other_error"),
@@ -57,12 +56,10 @@ def test_run_of_has_openai_s_fields_and_details() -> None:
         *((SCORE, reason, "", "model_grader_parse_error") for reason in (Reason.TRUNCATED, Reason.NO_ANSWER)),
         *((SCORE, reason, "", "model_grader_server_error") for reason in (Reason.TIMEOUT, Reason.REFUSED)),
         *((SCORE, reason, "", "model_grader_server_error") for reason in (Reason.UNAVAILABLE, Reason.BUDGET)),
-    ],
-)
-def test_run_of_flags_each_failure(grader: dict[str, Any], reason: Reason, detail: str, expected: str) -> None:
-    run = ran(grader, Verdict.failed(grader["name"], reason, detail=detail or None))
-    assert (run.reward, flags(run)) == (None, {expected})
-    assert run.metadata.details[grader["name"]].startswith(str(reason))
+    ]:
+        run = ran(grader, Verdict.failed(grader["name"], reason, detail=detail or None))
+        assert (run.reward, flags(run)) == (None, {expected})
+        assert run.metadata.details[grader["name"]].startswith(str(reason))
 
 
 @pytest.mark.parametrize("grader", [STRING, PYTHON, SCORE], ids=lambda grader: grader["type"])
