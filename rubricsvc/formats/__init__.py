@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import dialects, documents, native
+from rubricsvc.formats import documents, native
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.mapping import FORMATS, Format, Reader
 from rubricsvc.formats.native import rubric_errors
@@ -62,10 +62,10 @@ class Records(list[Record]):
 def load(
     path: str | Path, format: str | None = None, *, mapping: str | Path | None = None, skip_invalid: bool = False
 ) -> Records:
-    """Return all records of a file, or (DeepResearch Bench) of a folder.
+    """Return all records of a file, or of the data files in a folder.
 
     Args:
-        path: the file.
+        path: the file, or the folder.
         format: a name in ``FORMATS``; by default it is recognized by the file's ending and fields.
         mapping: a mapping file of yours, instead of a format.
         skip_invalid: leave invalid records out and list their errors in ``.skipped``, instead of rejecting the file.
@@ -144,8 +144,6 @@ def detect(file: InputFile) -> str:
     Raises:
         InvalidFileError: no format or several match; the message names the formats.
     """
-    if file.is_folder and any((file.path / name).is_file() for name in dialects.BENCH_FILES):
-        return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
     criteria = first.get("criteria") if isinstance(first, dict) else None

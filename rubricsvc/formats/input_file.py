@@ -1,4 +1,4 @@
-"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV, TOML, Parquet or Arrow.
+"""A file that is read once, from its first byte to its last: YAML, JSON, JSONL, CSV, Parquet or Arrow.
 
 Each reader yields plain data with the line of each record, of YAML with the position of every field. YAML is 1.2 (core
 schema): PyYAML's C parser builds the node tree, and this module turns nodes into data, since PyYAML's own constructor
@@ -13,7 +13,6 @@ import io
 import json
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -179,46 +178,6 @@ FORMULA = re.compile(r"'*\s*[=+\-@\t\r\n＝＋－＠]")
 def neutralized(value: Any) -> Any:
     """Return a text behind a single quote if a spreadsheet could take it for a formula; other values as they are."""
     return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
-
-
-_AT = re.compile(r" \(at line (\d+), column (\d+)\)")
-_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_-]+)\s*\]\]?\s*(?:#.*)?")
-_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
-
-
-def read_toml(text: str, file: str) -> Iterator[Document]:
-    """Yield the document.
-
-    Raises:
-        InvalidFileError: it is not TOML, or has a value that cannot be stored.
-    """
-    try:
-        data = json.loads(json.dumps(tomllib.loads(text)))  # dates are no values of a rubric
-        check_storable(data)
-    except tomllib.TOMLDecodeError as error:
-        place = _AT.search(str(error))
-        location = Location(file, int(place[1]), int(place[2])) if place else Location(file)
-        hint = "quote texts; a text of several lines has three quotes at both ends"
-        raise file_error(location, "toml_invalid", f"is not TOML: {_AT.sub('', str(error))}", hint) from None
-    except (TypeError, RecursionError):
-        raise file_error(Location(file), "toml_invalid", "has a date or a time, or is nested too deep") from None
-    except (JsonError, ValueError) as error:
-        raise file_error(Location(file), "unstorable", str(error)) from None
-    positions: dict[FieldPath, tuple[int, int]] = {}
-    table: FieldPath = ()
-    counts: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.fullmatch(line):
-            name = header[2]
-            counts[name] = counts.get(name, 0) + 1
-            table = (name, counts[name] - 1) if header[1] == "[[" else (name,)
-            positions[table] = (number, 1)
-        elif key := _KEY.match(line):
-            positions.setdefault((*table, key[1]), (number, 1))
-    lists = {name: len(value) for name, value in data.items() if isinstance(value, list)}
-    if any(counts.get(name, 0) != length for name, length in lists.items()):  # texts of several lines look like tables
-        positions = {}
-    yield data, Location(file, 1, positions=positions), []
 
 
 def read_parquet(stream: BinaryIO, file: str, *, arrow: bool = False) -> Iterator[Document]:
@@ -392,7 +351,6 @@ class _YamlBuilder:
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"} | {
     ".csv": "csv",
     ".tsv": "csv",
-    ".toml": "toml",
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
@@ -534,7 +492,7 @@ class InputFile:
             return read_document(text, self.name, self.errors, self.max_values)
         if kind == "csv":
             return read_csv(text, self.name, self.max_values)
-        return read_toml(text, self.name) if kind == "toml" else read_yaml(text, self.name, self.max_values or MAX_YAML)
+        return read_yaml(text, self.name, self.max_values or MAX_YAML)
 
     def _read_folder(self) -> Iterator[Entry]:
         """Yield the records of the data files in a folder, such as one of Hugging Face's ``datasets``."""

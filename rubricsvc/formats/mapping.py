@@ -15,43 +15,37 @@ from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from hashlib import sha256
+from html import unescape
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from rubricsvc.core.base import Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.validation_messages import FieldPath, closest, unknown_field
 from rubricsvc.formats import dialects, input_file, native, openai_grader
 from rubricsvc.formats.input_file import FORMULA, InputFile
-from rubricsvc.formats.record import MISSING, Entry, InvalidFileError, Location, Node, Placed, Record, file_error
+from rubricsvc.formats.record import MISSING, Entry, Location, Node, Placed, Record, file_error
 
 FOLDER = Path(__file__).parent / "mappings"
 _OUTSIDE = r"(?![^{}]*\})"
 _ALTERNATIVE, _PIPE = re.compile(r"\s*\|\|\s*" + _OUTSIDE), re.compile(r"\s*(?<!\|)\|(?!\|)\s*" + _OUTSIDE)
 _SLOT, _VARIABLE = re.compile(r"\{([^{}]+)\}"), re.compile(r"<([^<>]+)>")
 _CONTROL = ("each", "beside", "as", "let", "if", "has", "then", "else")
-_RECORD = (*native.FIELDS, "let", "if", "has", "each", "as")
 
 
 class Rows(Value):
-    """How rows of CSV become one record: those with the same values of the columns ``by``.
+    """How records of a file become one: those with the same values of the columns ``by``.
 
-    With ``fill`` a row without a value belongs to the record before. The rows are under the field ``under``.
+    With ``fill`` a row without a value belongs to the record before. With ``parts`` only records with one of these
+    fields are joined, and not those of JSONL. The rows are under the field ``under``.
     """
 
-    by: tuple[str, ...]
+    by: tuple[str, ...] = ()
     fill: bool = False
+    parts: tuple[str, ...] = ()
     under: str | None = None
-
-
-def _is_pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
-    return text
 
 
 class Mapping(Value):
@@ -59,29 +53,18 @@ class Mapping(Value):
 
     about: str = ""
     extends: str | None = None
-    container: str = "json"
     detect: tuple[str, ...] = ()
-    detector: str | None = None
     allowed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     rows: Rows | None = None
-    prepare: str | None = None
     tables: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    patterns: dict[str, Annotated[str, AfterValidator(_is_pattern)]] = Field(default_factory=dict)
+    patterns: dict[str, str] = Field(default_factory=dict)
     let: dict[str, JsonValue] = Field(default_factory=dict)
-    checks: tuple[dict[str, JsonValue], ...] = ()
     record: dict[str, JsonValue]
     records: tuple[dict[str, JsonValue], ...] = ({},)
 
 
-def load_mapping(path: str | Path) -> Mapping:
-    """Read a mapping file."""
-    file = InputFile(path)
-    mappings = list(file.parse(_read_mapping))
-    file.errors.raise_if_any("docs/formats.md describes mapping files")
-    return mappings[0]
-
-
 def _read_mapping(entry: Entry) -> Iterator[Mapping]:
+    """Yield the mapping; what it names and what does not exist is added to the entry."""
     data = entry.data
     if isinstance(data, dict) and isinstance(base := data.get("extends"), str):
         known = FORMATS.get(base)
@@ -91,29 +74,35 @@ def _read_mapping(entry: Entry) -> Iterator[Mapping]:
         inherited = known.mapping.model_dump(mode="json", exclude={"detect", "extends", "about"})
         data = {**inherited, **data, "record": {**inherited["record"], **data.get("record", {})}}
     mapping = entry.build(Mapping, data)
+    for name, pattern in mapping.patterns.items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            entry.add("value_error", f"not a regular expression: {error}", ("patterns", name))
     parts: list[tuple[FieldPath, Any]] = [((name,), getattr(mapping, name)) for name in ("let", "record", "records")]
-    calls: list[tuple[FieldPath, str, str]] = []
     for path, part in parts:  # which grows
-        if isinstance(part, str) and not part.startswith("="):
-            for source, pipes, _ in _parsed(part):
-                parts += ((path, slot) for slot in _SLOT.findall(source))
-                calls += ((path, name, argument) for name, argument in pipes)
-        elif isinstance(part, dict | list | tuple):
+        if isinstance(part, dict | list | tuple):
             inner = part.items() if isinstance(part, dict) else enumerate(part)
             parts += (((*path, step), item) for step, item in inner)
-    for path, name, argument in calls:
-        if name not in FUNCTIONS:
-            entry.add("invalid", f"unknown function {name!r}; {closest(name, FUNCTIONS)}", path)
-        elif name == "lookup" and argument.removesuffix("?") not in mapping.tables:
-            entry.add("invalid", f"unknown table {argument!r}; {closest(argument, mapping.tables)}", path)
-        elif name == "match" and argument.removesuffix("?") not in mapping.patterns:
-            entry.add("invalid", f"unknown pattern {argument!r}; {closest(argument, mapping.patterns)}", path)
-    fields_at: list[tuple[FieldPath, dict[str, Any]]] = [(("record",), mapping.record)]
-    for path, fields in fields_at + [(("records", n), one) for n, one in enumerate(mapping.records)]:
-        for name in fields.keys() - set(_RECORD):
-            entry.add("extra_forbidden", unknown_field(name, _RECORD), (*path, name))
-    if mapping.prepare is not None and mapping.prepare not in dialects.PREPARATIONS:
-        entry.add("invalid", f"unknown preparation; {closest(mapping.prepare, dialects.PREPARATIONS)}", ("prepare",))
+        elif isinstance(part, str) and not part.startswith("="):
+            for source, pipes, _ in _parsed(part):
+                parts += ((path, slot) for slot in _SLOT.findall(source))
+                for name, argument in pipes:
+                    names, wanted = (
+                        [*(mapping.tables if name == "lookup" else mapping.patterns)],
+                        argument.removesuffix("?"),
+                    )
+                    if name not in FUNCTIONS:
+                        entry.add("invalid", f"unknown function {name!r}; {closest(name, FUNCTIONS)}", path)
+                    elif name in ("lookup", "match") and wanted not in names:
+                        what = "table" if name == "lookup" else "pattern"
+                        entry.add("invalid", f"unknown {what} {wanted!r}; {closest(wanted, names)}", path)
+    for path, fields in (
+        (("record",), mapping.record),
+        *((("records", n), one) for n, one in enumerate(mapping.records)),
+    ):
+        for name in fields.keys() - {*native.FIELDS, *_CONTROL}:
+            entry.add("extra_forbidden", unknown_field(name, native.FIELDS), (*path, name))
     if not entry.errors:
         yield mapping
 
@@ -131,81 +120,69 @@ class Reader:
     @cached_property
     def mapping(self) -> Mapping:
         """The mapping that is read by."""
-        return load_mapping(self.path)
+        file = InputFile(self.path)
+        mappings = list(file.parse(_read_mapping))
+        file.errors.raise_if_any("docs/formats.md describes mapping files")
+        return mappings[0]
 
     def read(self, file: InputFile) -> Iterator[Record]:
         """Yield the records of the file's valid entries; errors are added to ``file.errors``."""
         self.counts.clear()
-        entries: Iterator[Entry] | None = None
-        if self.mapping.rows is not None:
-            entries = _grouped(file, self.mapping.rows)
-        elif self.mapping.prepare == "autorubric":
-            entries = dialects.autorubric_parts(file)
-        yield from file.parse(self.records, entries)
+        entries = _grouped(file, self.mapping.rows) if self.mapping.rows is not None else None
+        yield from file.parse(self._records, entries)
 
     def identifies(self, first: Any) -> bool:
         """Return whether a file with this first record has the format, by the mapping's ``detect``."""
-        if not isinstance(first, dict | list):
-            return False
-        if self.mapping.detector is not None:
-            return dialects.is_autorubric(first, plain=self.mapping.detector == "ldc")
-        for fields in self.mapping.detect:
-            scope = Scope.of(self, Entry(first, Location("")), first)
-            present = (
+        scope = Scope.of(self, Entry(first, Location("")))
+        return isinstance(first, dict | list) and any(
+            all(
                 (scope.find(name.removeprefix("!")).value is not MISSING) != name.startswith("!")
                 for name in re.split(r",\s*", fields)
             )
-            if all(present):
-                return True
-        return False
+            for fields in self.mapping.detect
+        )
 
-    def records(self, entry: Entry) -> Iterator[Record]:
+    def _records(self, entry: Entry) -> Iterator[Record]:
         """Yield the records of an entry; what is wrong with it is added to the entry."""
-        scope, unknown = Scope.of(self, entry, entry.data), set[str]()
+        if not isinstance(entry.data, dict | list):
+            entry.expected("dict_type", "a mapping", entry.data)
+            return
+        scope, unknown = Scope.of(self, entry), set[str]()
         for path, names in self.mapping.allowed.items():  # once for all items of a list
-            node = scope.find(path) if path else scope.root
-            for item in node.items() if isinstance(node.value, list) else [node]:
+            for item in scope.find(path).items():
                 for name in item.value if isinstance(item.value, dict) else ():
                     if name not in names and name not in unknown:
                         unknown.add(name)
                         entry.add("extra_forbidden", unknown_field(name, names), (*(item.path or ()), name))
-        prepare = dialects.PREPARATIONS.get(self.mapping.prepare or "")
-        known = len(entry.errors)
-        prepared = list(prepare(entry)) if prepare else [entry.data]
-        for check in self.mapping.checks:
-            for one in scope.loop(check) if "each" in check else [scope]:
-                if one.admits(check):
-                    place = one.find(str(check.get("at", "."))).path or ()
-                    entry.add(str(check["code"]), str(check["message"]), place, note=bool(check.get("note")))
-        if len(entry.errors) > known:
-            raise InvalidFileError(entry.errors)
-        for data in prepared:
-            if not isinstance(data, dict | list):
-                entry.expected("dict_type", "a mapping", data)
-                continue
-            for fields in self.mapping.records:
-                root = Scope.of(self, entry, data)
-                spec = {**self.mapping.record, **fields}
-                for scope in root.loop(spec) if "each" in spec else [root]:
-                    if scope.admits(spec):
-                        yield from _Builder(scope).records(spec)
+        if entry.errors:
+            return
+        for fields in self.mapping.records:
+            root, spec = Scope.of(self, entry), {**self.mapping.record, **fields}
+            for scope in root.loop(spec, root.evaluate(str(spec["each"]))) if "each" in spec else [root]:
+                if scope.admits(spec):
+                    yield from scope.records(spec)
 
 
 @dataclass
 class Scope:
-    """What paths refer to: fields of the ``item``, of the ``root`` (``$.``), and ``names``."""
+    """What paths refer to: fields of the ``item``, of the ``root`` (``$.``), and ``names``.
+
+    ``origins`` has the paths in the file that the fields of the record that is made are from.
+    """
 
     reader: Reader
     entry: Entry
     root: Node
     item: Node
     names: dict[str, Node | str]
+    origins: dict[FieldPath, FieldPath] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, reader: Reader, entry: Entry, data: Any) -> Scope:
+    def of(cls, reader: Reader, entry: Entry) -> Scope:
         """Return the scope of a whole record."""
-        root = Node.at(data, ())
-        given = {"$name": Node(entry.name), "$number": Node(entry.number)}
+        root = Node.at(entry.data, ())
+        file = Node(Path(entry.location.file).stem)
+        given = {"$name": Node(entry.name), "$number": Node(entry.number), "$file": file}
         return cls(reader, entry, root, root, {**given, **_texts(reader.mapping.let)})
 
     def find(self, path: str) -> Node:
@@ -263,7 +240,7 @@ class Scope:
 
         A value that is not as the function needs it is an error of the entry.
         """
-        value, path, mapping = node.value, node.path or (), self.reader.mapping
+        value, path, mapping, entry = node.value, node.path or (), self.reader.mapping, self.entry
         found: Any = MISSING
         match name:
             case "lookup":  # whatever its case; with ``?`` it may be missing
@@ -271,29 +248,29 @@ class Scope:
                 known = {key.casefold(): one for key, one in values.items()}
                 found = known.get(str(value).strip().casefold(), MISSING)
                 if found is MISSING and not argument.endswith("?"):
-                    self.entry.expected("literal_error", f"one of {', '.join(values)}", value, path)
+                    entry.expected("literal_error", f"one of {', '.join(values)}", value, path)
             case "match":  # the named groups of a regular expression that the whole text matches
                 pattern = mapping.patterns[argument.removesuffix("?")]
                 groups = re.fullmatch(pattern, value, re.DOTALL) if isinstance(value, str) else None
                 if groups is not None:
                     found = Placed({key: text for key, text in groups.groupdict().items() if text is not None}, path)
                 elif not argument.endswith("?"):
-                    self.entry.expected("shape", f"a text that matches {pattern!r}", value, path)
+                    entry.expected("shape", f"a text that matches {pattern!r}", value, path)
             case "json":  # in a text, or in a list with one
                 text = value[0] if isinstance(value, list) and len(value) == 1 else value
                 try:
                     found = json.loads(text) if isinstance(text, str) else text
                 except (ValueError, RecursionError):
-                    self.entry.expected("json_invalid", "JSON", text, path)
+                    entry.expected("json_invalid", "JSON", text, path)
             case "text":
                 found = value if isinstance(value, str) and value else MISSING
                 if found is MISSING:
-                    self.entry.expected("string_type", "a text", value, path)
+                    entry.expected("string_type", "a text", value, path)
             case "number":  # in a cell of CSV
                 try:
                     found = float(value)
                 except (TypeError, ValueError):
-                    self.entry.expected("shape", "a number such as 3 or -0.5", value, path)
+                    entry.expected("shape", "a number such as 3 or -0.5", value, path)
             case "nth":  # -2 if the file had this text once before, and so on
                 self.reader.counts[value] += 1
                 times = self.reader.counts[value]
@@ -306,7 +283,11 @@ class Scope:
                 found = Node(None) if value in absent else node
             case "verl_key" | "verl_check" | "verl_rest":
                 rest = name == "verl_rest" and self.find(argument).value is not MISSING
-                found = dialects.verl(self.entry, node, name, mapping.tables["ifeval"], has_check=rest)
+                found = dialects.verl(entry, node, name, mapping.tables["ifeval"], has_check=rest)
+            case "flattened":
+                found = dialects.flattened(entry, node)
+            case "ratings":
+                found = dialects.ratings(entry, node)
             case _:
                 found = _plain(name, node, argument)
         return found
@@ -338,9 +319,8 @@ class Scope:
         value = self.evaluate(text.removeprefix("!"), required=False).value
         return (value is not MISSING and bool(value)) != text.startswith("!")
 
-    def loop(self, spec: dict[str, Any]) -> Iterator[Scope]:
-        """Yield a scope for each item that a part with ``each`` is made for."""
-        node = self.evaluate(spec["each"])
+    def loop(self, spec: dict[str, Any], node: Node) -> Iterator[Scope]:
+        """Yield a scope for each item of the list, or of the mapping, that a part with ``each`` is made for."""
         if node.value is MISSING:
             return
         if not isinstance(node.value, list | dict):
@@ -355,14 +335,7 @@ class Scope:
                 return
         keys = list(node.value) if isinstance(node.value, dict) else None
         for place, child in enumerate(node.items()):
-            share = place / max(len(node.value) - 1, 1)
-            names = {
-                **self.names,
-                "$i": Node(place),
-                "$n": Node(place + 1),
-                "$up": Node(share),
-                "$down": Node(1 - share),
-            }
+            names = {**self.names, "$i": Node(place), "$n": Node(place + 1)}
             if keys is not None:
                 names["$key"] = Node(keys[place])
             if others:
@@ -370,13 +343,84 @@ class Scope:
             if "as" in spec:
                 names[spec["as"]] = child
             names |= _texts(spec.get("let"))
-            yield Scope(self.reader, self.entry, self.root, child, names)
+            yield Scope(self.reader, self.entry, self.root, child, names, self.origins)
+
+    def records(self, spec: dict[str, Any]) -> Iterator[Record]:
+        """Yield the record of the native format that a mapping makes here."""
+        self.origins = {}
+        self.names = {**_texts(spec.get("let")), **self.names}
+        data = self.build({name: value for name, value in spec.items() if name not in _CONTROL}, ())
+        criteria = data.get("criteria")
+        # repeated keys are numbered, missing ones named by place; literal keys stay as they are
+        keyed = [
+            (n, one) for n, one in enumerate(criteria if isinstance(criteria, list) else ()) if isinstance(one, dict)
+        ]
+        texts = {n: one.get("key", "") for n, one in keyed if isinstance(one.get("key", ""), str)}
+        ordered = sorted(texts, key=lambda n: bool(texts[n]) and ("criteria", n, "key") in self.origins)
+        for n, key in zip(ordered, native.keys_of([texts[n] or f"c{n + 1}" for n in ordered]), strict=True):
+            criteria[n]["key"] = key
+        if isinstance(data.get("prompt"), str):
+            self.origins[("prompt", 0)] = self.origins.get(("prompt",), ())
+        location = replace(self.entry.location, origins=self.origins)
+        yield from native.read(replace(self.entry, data=data, location=location), mapped=True)
+
+    def build(self, spec: Any, at: FieldPath) -> Any:
+        """Return the value of a part of the mapping, which is at a path of the record that is made."""
+        if isinstance(spec, str):
+            node = self.evaluate(spec)
+            if node.path is not None:
+                self.origins[at] = node.path
+            return node.value
+        if isinstance(spec, list | tuple):
+            joined = self._joined(spec, at, [])
+            return joined if joined or at == ("criteria",) else MISSING
+        if not isinstance(spec, dict):
+            return spec
+        if "each" in spec:
+            return self._joined([spec], at, [])
+        if not self.admits(spec):
+            return self.build(spec["else"], at) if "else" in spec else MISSING
+        if "then" in spec:
+            return self.build(spec["then"], at)
+        built = ((name, self.build(part, (*at, name))) for name, part in spec.items() if name not in _CONTROL)
+        return {name: value for name, value in built if value is not MISSING}
+
+    def _joined(self, parts: Any, at: FieldPath, joined: list[Any]) -> Any:
+        """Add the values of parts of a list; MISSING where the one list that is looped over is."""
+        for part in parts:
+            place = (*at, len(joined))
+            if isinstance(part, dict) and "each" in part:
+                node = self.evaluate(part["each"])
+                if node.path is not None:
+                    self.origins.setdefault(at, node.path)
+                if node.value is MISSING and len(parts) == 1:
+                    return joined or MISSING
+                nested = part.get("then")
+                inner = {name: one for name, one in part.items() if name not in ("each", "beside", "as", "let")}
+                for one in self.loop(part, node):
+                    if isinstance(nested, dict) and "each" in nested:
+                        one._joined([nested], at, joined)
+                        continue
+                    place = (*at, len(joined))
+                    if one.item.path is not None:
+                        self.origins[place] = one.item.path
+                    if (value := one.build(inner, place)) is not MISSING:
+                        joined.append(value)
+                continue
+            value = self.build(part, place)
+            if isinstance(value, list) and isinstance(part, str):
+                path = self.origins.pop(place, ())
+                self.origins |= {(*at, len(joined) + n): (*path, n) for n in range(len(value))}
+                joined += value
+            elif value is not MISSING:
+                joined.append(value)
+        return joined
 
 
 FUNCTIONS = (
     *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl_key", "verl_check", "verl_rest"),
-    *("strip", "before", "split", "lines", "listed", "negative", "prefixed", "stems", "without", "given", "arguments"),
-    *("asked", "sections", "sha256", "digest"),
+    *("strip", "before", "split", "lines", "listed", "prefixed", "stems", "without", "given", "arguments"),
+    *("asked", "sections", "sha256", "digest", "shown", "flattened", "ratings"),
 )
 """The functions of mapping files: `Scope.call` and `_plain` have them."""
 
@@ -396,8 +440,8 @@ def _plain(name: str, node: Node, argument: str) -> Any:
             found = text.replace("\\n", "\n")
         case "listed":
             found = [value] if isinstance(value, str) else value
-        case "negative":
-            found = value if isinstance(value, int | float) and value < 0 else MISSING
+        case "shown":  # of HTML
+            found = unescape(text)
         case "sha256":
             found = sha256(text.encode()).hexdigest()[: int(argument)]
         case "digest":
@@ -447,92 +491,8 @@ def _literal(text: str) -> Node:
         return Node(text[1:])
 
 
-class _Builder:
-    """Builds one record of the native format, with the ``origins`` of its fields."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.origins: dict[FieldPath, FieldPath] = {}
-
-    def records(self, spec: dict[str, Any]) -> Iterator[Record]:
-        scope, entry = self.scope, self.scope.entry
-        scope.names = {**_texts(spec.get("let")), **scope.names}
-        data = self._fields({name: value for name, value in spec.items() if name not in _CONTROL}, scope, ())
-        if isinstance(criteria := data.get("criteria"), list):
-            self._set_keys(criteria)
-        if isinstance(data.get("prompt"), str):
-            self.origins[("prompt", 0)] = self.origins.get(("prompt",), ())
-        location = replace(entry.location, origins=self.origins)
-        yield from native.read(replace(entry, data=data, location=location), mapped=True)
-
-    def _set_keys(self, criteria: list[Any]) -> None:
-        """Set the keys: repeated ones are numbered, missing ones named by place; literal keys stay as they are."""
-        keyed = [(n, one) for n, one in enumerate(criteria) if isinstance(one, dict)]
-        texts = {n: one.get("key", "") for n, one in keyed if isinstance(one.get("key", ""), str)}
-        ordered = sorted(texts, key=lambda n: bool(texts[n]) and ("criteria", n, "key") in self.origins)
-        keys = native.keys_of([texts[n] or f"c{n + 1}" for n in ordered])
-        for n, key in zip(ordered, keys, strict=True):
-            criteria[n]["key"] = key
-
-    def _fields(self, spec: dict[str, Any], scope: Scope, at: FieldPath) -> dict[str, Any]:
-        built = ((name, self._build(part, scope, (*at, name))) for name, part in spec.items())
-        return {name: value for name, value in built if value is not MISSING}
-
-    def _build(self, spec: Any, scope: Scope, at: FieldPath) -> Any:
-        if isinstance(spec, str):
-            node = scope.evaluate(spec)
-            if node.path is not None:
-                self.origins[at] = node.path
-            return node.value
-        if isinstance(spec, list | tuple):
-            return self._joined(spec, scope, at)
-        if isinstance(spec, dict):
-            return self._each(spec, scope, at, 0) if "each" in spec else self._part(spec, scope, at)
-        return spec
-
-    def _part(self, spec: dict[str, Any], scope: Scope, at: FieldPath) -> Any:
-        if not scope.admits(spec):
-            return self._build(spec["else"], scope, at) if "else" in spec else MISSING
-        if "then" in spec:
-            return self._build(spec["then"], scope, at)
-        return self._fields({name: part for name, part in spec.items() if name not in _CONTROL}, scope, at)
-
-    def _each(self, spec: dict[str, Any], scope: Scope, at: FieldPath, start: int) -> Any:
-        node = scope.evaluate(spec["each"])
-        if node.path is not None:
-            self.origins.setdefault(at, node.path)
-        if node.value is MISSING:
-            return MISSING
-        inner = {name: part for name, part in spec.items() if name not in ("each", "beside", "as", "let")}
-        built: list[Any] = []
-        for one in scope.loop(spec):
-            place = (*at, start + len(built))
-            if one.item.path is not None:
-                self.origins[place] = one.item.path
-            if (value := self._build(inner, one, place)) is not MISSING:
-                built.append(value)
-        return built
-
-    def _joined(self, parts: Any, scope: Scope, at: FieldPath) -> Any:
-        joined: list[Any] = []
-        for part in parts:
-            place = (*at, len(joined))
-            if isinstance(part, dict) and "each" in part:
-                made = self._each(part, scope, at, len(joined))
-                joined += made if made is not MISSING else []
-                continue
-            value = self._build(part, scope, place)
-            if isinstance(value, list) and isinstance(part, str):
-                path = self.origins.pop(place, ())
-                self.origins |= {(*at, len(joined) + n): (*path, n) for n in range(len(value))}
-                joined += value
-            elif value is not MISSING:
-                joined.append(value)
-        return joined if joined or at == ("criteria",) else MISSING
-
-
 def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
-    """Yield an entry for each record whose fields are spread over rows of CSV; errors have the line of their row.
+    """Yield an entry for each record that is spread over rows, or parts, of a file; errors have the line of their row.
 
     A single quote before what a spreadsheet would take for a formula is removed, but not before a hyphen, with which
     texts may begin.
@@ -542,7 +502,7 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         if not isinstance(entry.data, dict):
             entry.expected("dict_type", "a row with columns", entry.data)
             return
-        for name, cell in entry.data.items():
+        for name, cell in entry.data.items() if entry.is_csv else ():
             if isinstance(cell, str) and cell.startswith("'") and cell[1:2] != "-" and FORMULA.match(cell):
                 entry.data[name] = cell[1:]
         yield entry
@@ -550,8 +510,12 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
     groups: dict[Any, list[Entry]] = {}
     key: tuple[Any, ...] = ()
     count = 0
+    is_split = not rows.parts or file.path.suffix.lower() not in (".jsonl", ".ndjson", ".parquet")
     for row in file.parse(restored):
         values = tuple(row.data.get(name) for name in rows.by)
+        if rows.parts and not (is_split and row.data.keys() & set(rows.parts) and "items" not in row.data):
+            yield row
+            continue
         if not rows.fill:
             key = values
         elif not key or (values != (None,) * len(values) and values != key[:-1]):
@@ -562,15 +526,18 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
             raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
         group.append(row)
     for number, group in enumerate(groups.values(), start=1):
+        if rows.parts and len(group) == 1:
+            yield group[0]
+            continue
         root: FieldPath = (rows.under,) if rows.under else ()
         lines = {(*root, place): (row.location.line or 1, 1) for place, row in enumerate(group)}
         data: Any = [row.data for row in group]
-        yield Entry(
-            {rows.under: data} if rows.under else data,
-            replace(group[0].location, positions=lines),
-            file.path.stem if number == 1 else f"{file.path.stem}-{number}",
-            number,
-            is_csv=True,
+        yield replace(
+            group[0],
+            data={rows.under: data} if rows.under else data,
+            location=replace(group[0].location, positions=lines, root=()),
+            name=file.path.stem if number == 1 else f"{file.path.stem}-{number}",
+            number=number,
         )
 
 
@@ -592,14 +559,10 @@ class Format:
         return known or (self.matches is not None and self.matches(first))
 
 
-_BENCH = ("criterions dimension_weight", "topic language prompt", "article prompt")
 _OPENAI = ("item grader", "testing_criteria", "reinforcement type", "type input", "type source", "type graders")
 FORMATS: Names[str, Format | Reader] = {
     "native": Format(partial(InputFile.parse, parse=native.read), ("prompt completions",), native.matches),
     "openai_grader": Format(partial(InputFile.parse, parse=openai_grader.read), _OPENAI),
     "paperbench": Format(partial(InputFile.parse, parse=dialects.read_paperbench), ("requirements weight sub_tasks",)),
-    "deep_research_bench": Format(dialects.read_deep_research_bench, _BENCH),
-    "deep_research_bench_en": Format(partial(dialects.read_deep_research_bench, language="en")),
-    "deep_research_bench_zh": Format(partial(dialects.read_deep_research_bench, language="zh")),
     **{path.stem: Reader(path) for path in sorted(FOLDER.glob("*.yaml"))},
 }

@@ -6,9 +6,9 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.label import Label
@@ -138,17 +138,10 @@ def file_error(location: Location, code: str, message: str, hint: str = "") -> I
 Model = TypeVar("Model", bound=BaseModel)
 Row = dict[str, Any]
 """A line of JSONL, or a row of CSV, as plain data."""
-Text = Annotated[str, Field(min_length=1)]
 _CELL: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
 
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
-
-
-class ForeignModel(BaseModel):
-    """Base of the records of other projects' formats. Unknown fields are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 MISSING: Any = object()

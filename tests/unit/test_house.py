@@ -113,7 +113,7 @@ BUDGETS = {
 OVER_BUDGET = {
     "rubricsvc/core": 4_288,
     "rubricsvc/stats": 2_560,
-    "rubricsvc/formats": 3_000,
+    "rubricsvc/formats": 2_745,
     "rubricsvc/graders": 480,
     "rubricsvc/collections": 1_510,
     "rubricsvc/store": 4_650,

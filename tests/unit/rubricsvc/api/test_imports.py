@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -45,10 +47,11 @@ def test_create_runs_the_validators(serve: Serve) -> None:
     assert problem["path"].startswith("criteria[0].check")
 
 
-@pytest.mark.parametrize("query", ["format=deep_research_bench", "format=deep_research_bench&name=/etc/query.jsonl"])
-def test_create_never_reads_files_of_the_server(http: TestClient, query: str) -> None:
-    answer = http.post(f"/v1/imports?{query}", content="{}")
-    assert [one["code"] for one in answer.json()["error"]["errors"]] == ["is_stream"]
+def test_create_never_reads_files_of_the_server(http: TestClient, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"prompt": "Q?"}\n')
+    for name in (tmp_path, tmp_path / "a.jsonl"):
+        answer = http.post("/v1/imports", params={"name": str(name), "format": "native"}, content="{}")
+        assert [one["code"] for one in answer.json()["error"]["errors"]] == ["missing"]
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,21 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.reward import reward
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, documents, dump, load, writing
 from rubricsvc.formats.input_file import read_yaml
+from rubricsvc.formats.mapping import Reader
 from rubricsvc.formats.writing import WRITERS
 from tests.unit.rubricsvc.formats.invalid import errors_of
 
 FILE = Path(__file__).with_name("dialects.yaml")
 CASES: dict[str, Any] = {case["name"]: case for case, _, _ in read_yaml(FILE.read_text(encoding="utf-8"), FILE.name)}
-AMBIGUOUS = {"dr_tulu", "open_instruct", "ldc"}
+AMBIGUOUS = {"dr_tulu", "open_instruct"}
 """Formats that look the same as another one."""
+READ_AS = {"ldc": "autorubric"}
+"""Formats that are named, because their files are of another one as well."""
+NAMES = sorted({case["format"] for case in CASES.values()})
 
 
 def write(folder: Path, name: str, content: Any = None) -> Path:
@@ -30,20 +36,21 @@ def write(folder: Path, name: str, content: Any = None) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_each_format_is_detected_and_read_and_written_where_it_can_be(name: str, tmp_path: Path) -> None:
-    path, format = write(tmp_path, name), CASES[name]["format"]
-    records = load(path, format)
-    assert [writing.plain(record) | {"line": record.location.line} for record in records] == CASES[name]["records"]
-    if format in AMBIGUOUS:
-        assert errors_of(path)[0][3] == "ambiguous_format"
-    else:
-        assert detect(InputFile(path)) == format
-    if format in WRITERS:
-        record, out = records[0], tmp_path / "out.jsonl"
-        assert set(dump([record], out, format).fields) <= {"name", "completions", "labels"}
-        (again, *_) = load(out)
-        assert (again.rubric, again.prompt) == (record.rubric, record.prompt) or name == "healthbench_meta"
+@pytest.mark.parametrize("format", NAMES)
+def test_each_format_is_detected_and_read_and_written_where_it_can_be(format: str, tmp_path: Path) -> None:
+    for name in (name for name, case in CASES.items() if case["format"] == format):
+        path = write(tmp_path, name)
+        records = load(path, format)
+        assert [writing.plain(record) | {"line": record.location.line} for record in records] == CASES[name]["records"]
+        if format in AMBIGUOUS:
+            assert errors_of(path)[0][3] == "ambiguous_format"
+        else:
+            assert detect(InputFile(path)) == READ_AS.get(format, format)
+        if format in WRITERS:
+            record, out = records[0], tmp_path / "out.jsonl"
+            assert set(dump([record], out, format).fields) <= {"name", "completions", "labels"}
+            (again, *_) = load(out)
+            assert (again.rubric, again.prompt) == (record.rubric, record.prompt) or name == "healthbench_meta"
 
 
 def changed(content: Any, path: str, value: Any) -> Any:
@@ -87,7 +94,11 @@ ERRORS: list[tuple[str, str, Any, str]] = [
     ("autorubric", "rubric.sections.0.criteria.0.weight", "x", "rubric.sections[0].criteria[0].weight"),
     ("autorubric", "items.0.ground_truth", ["MET"], "items[0].ground_truth"),
     ("autorubric", "items.0.ground_truth", ["MET", "fine"], "items[0].ground_truth[1]"),
-    ("ldc", "sections.1.weight", ..., "sections[1].weight"),
+    ("autorubric", "rubric.sections", [], "rubric.sections"),
+    ("deep_research_bench", "dimension_weight.insight", -1.0, "dimension_weight.insight"),
+    ("deep_research_bench", "criterions.insight.0.weight", "x", "criterions.insight[0].weight"),
+    ("deep_research_bench", "criterions.readability", ..., "criterions.readability"),
+    ("deep_research_bench", "dimension_weight", {"insight": 0.0}, "formula"),
     ("llmbar", "label", 3, "label"),
     ("llmbar", "output_2", None, "output_2"),
     ("evalbiasbench", "response1", 7, "response1"),
@@ -103,30 +114,20 @@ ERRORS: list[tuple[str, str, Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "field", "value", "path"), ERRORS)
-def test_load_reports_line_and_field(name: str, field: str, value: Any, path: str, tmp_path: Path) -> None:
-    content = changed(CASES[name]["content"], field, value)
-    if isinstance(content, dict) and CASES[name]["ending"] == ".jsonl":
-        content = [CASES[name]["content"], content]
-    file = write(tmp_path, name, content)
-    line = 2 if CASES[name]["ending"] == ".jsonl" else 1
-    assert (file.name, line, path) in [error[:3] for error in errors_of(file, CASES[name]["format"])]
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, *_ in ERRORS))
+def test_load_reports_line_and_field(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    for _, field, value, path in (one for one in ERRORS if one[0] == name):
+        content = changed(case["content"], field, value)
+        if isinstance(content, dict) and case["ending"] == ".jsonl":
+            content = [case["content"], content]
+        file = write(tmp_path, name, content)
+        line = 2 if case["ending"] == ".jsonl" else 1
+        assert (file.name, line, path) in [error[:3] for error in errors_of(file, case["format"])], field
 
 
-HARBOR = CASES["harbor"]["content"]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "errors"),
-    [
-        ("harbor", HARBOR + '\n[scoring]\naggregation = "threshold"\n', [(31, "scoring.aggregation")]),
-        ("harbor", HARBOR + '\n[scoring]\naggregation = "median"\n', [(31, "scoring.aggregation")]),
-        (
-            "harbor",
-            HARBOR + '\n[scoring]\naggregation = "required-pass"\n',
-            [(17, "criterion[2]"), (23, "criterion[3]")],
-        ),
-        ("harbor", HARBOR + "[judge2]\n", [(29, "judge2")]),
+def test_load_reports_lines_of_rows(tmp_path: Path) -> None:
+    for name, text, errors in [
         ("canvas", CASES["canvas"]["content"] + "Other,X,,true,A,,4\n", [(4, "[0].Rating Points")]),
         (
             "researchrubrics",
@@ -134,18 +135,36 @@ HARBOR = CASES["harbor"]["content"]
             [(6, "[1].weight"), (6, "[1].gpt_present")],
         ),
         ("researchrubrics", "prompt,title,weight,category\n,T,1,c\n", [(2, "[0].prompt")]),
-    ],
-)
-def test_load_reports_lines_of_rows_and_tables(
-    name: str, text: str, errors: list[tuple[int, str]], tmp_path: Path
-) -> None:
-    assert [error[1:3] for error in errors_of(write(tmp_path, name, text), name)] == errors
+        (
+            "autorubric_list",
+            json.dumps([{"requirement": "a"}, {"requirement": 5}], indent=1),
+            [(5, "criteria[1].requirement")],
+        ),
+    ]:
+        found = errors_of(write(tmp_path, name, text), CASES[name]["format"])
+        assert [error[1:3] for error in found] == errors
 
 
 def test_load_notes_what_is_read_in_another_way(tmp_path: Path) -> None:
     notes = load(write(tmp_path, "verl_unknown")).notes
     assert [(note.code, note.path) for note in notes] == [("rule", "reward_model.rubrics[0].tags")]
-    assert [note.code for note in load(write(tmp_path, "harbor")).notes] == ["judge"]
+
+
+def test_load_reads_the_folder_of_deep_research_bench(tmp_path: Path) -> None:
+    task = CASES["deep_research_bench"]["content"]
+    for name, line in [
+        ("query.jsonl", {"id": 2, "topic": "Art", "language": "en", "prompt": task["prompt"]}),
+        ("criteria.jsonl", task),
+        ("reports_some-model.jsonl", {"id": 2, "prompt": task["prompt"], "article": "# Report"}),
+    ]:
+        (tmp_path / name).write_text(json.dumps(line) + "\n")
+    records = load(tmp_path)
+    assert [record.rubric is not None for record in records] == [True, False]
+    assert [(one.text, one.policy) for one in records[1].completions] == [("# Report", "some-model")]
+    assert records[0].prompt == records[1].prompt
+    (rubric,) = (record.rubric for record in records if record.rubric is not None)
+    verdicts = [Verdict.scored("insight-1", 1), Verdict.scored("insight-2", 0), Verdict.scored("readability-1", 1)]
+    assert reward(rubric, verdicts).value == pytest.approx(0.75 * 0.4 + 0.25)
 
 
 def test_detect_distinguishes_truthfulqa_from_completions() -> None:
@@ -193,28 +212,23 @@ def test_load_reports_errors_at_the_fields_of_the_file(mine: Path, tmp_path: Pat
     assert [(one.line, one.path) for one in records.skipped] == [(2, "task.checks[0].importance")]
 
 
-@pytest.mark.parametrize(
-    ("change", "line", "path"),
-    [
+def test_load_mapping_reports_line_and_path(mine: Path, tmp_path: Path) -> None:
+    for change, line, path in [
         (("lookup points", "lookup pints"), 8, "record.criteria.weight"),
         (("lookup points", "look points"), 8, "record.criteria.weight"),
         (("  prompt:", "  promt:"), 4, "record.promt"),
         (("tables:", "table:"), 1, "table"),
         (("record:", "extends: nothing\nrecord:"), 2, "extends"),
         (("record:", "patterns: {a: '('}\nrecord:"), 2, "patterns.a"),
-    ],
-)
-def test_load_mapping_reports_line_and_path(
-    mine: Path, tmp_path: Path, change: tuple[str, str], line: int, path: str
-) -> None:
-    mine.write_text(MINE.replace(*change, 1))
-    with pytest.raises(InvalidFileError) as caught:
-        load(rows(tmp_path, "high"), mapping=mine)
-    assert (line, path) in [(error.line, error.path) for error in caught.value.errors]
+    ]:
+        mine.write_text(MINE.replace(*change, 1))
+        with pytest.raises(InvalidFileError) as caught:
+            load(rows(tmp_path, "high"), mapping=mine)
+        assert (line, path) in [(error.line, error.path) for error in caught.value.errors], change
 
 
-def test_formats_are_mapping_files_of_the_package() -> None:
-    assert all(FORMATS[name] for name in FORMATS)
+def test_mapping_files_of_the_package_are_valid() -> None:
+    assert all(one.mapping.about for one in FORMATS.values() if isinstance(one, Reader))
 
 
 def test_load_takes_linear_time_for_repeated_and_missing_fields(tmp_path: Path) -> None:
