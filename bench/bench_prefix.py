@@ -17,13 +17,14 @@ import torch
 
 from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.local.transformers_engine import TransformersEngine
+from workers.engines.local.weights import ModelWeights
 
 SENTENCE = "The committee found that the bridge was safe, though two of its cables needed care before the winter came. "
 TOKENS_PER_SENTENCE = 21
 
 
 async def measure(tokens: int, criteria: int, rounds: int) -> dict[str, float]:
-    engine = TransformersEngine("embedded")
+    engine = TransformersEngine(ModelWeights("embedded"))
     questions = tuple(
         Question(
             f"\n\nCriterion: The answer names finding number {n} and says why it matters for the winter.\n"

@@ -579,7 +579,7 @@ def load_config(path: Path, *, changes: Mapping[str, Any] | None = None) -> RunC
     ``policy.model`` is an absolute path where there is such a folder: it names the policy wherever the file is read.
     """
     config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, path_problems, changes)
-    from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
+    from workers.engines.local.models import default_dtype  # seconds, which an error above need not take
 
     folder = path.parent
     values: dict[str, Any] = {"out": folder / config.out, "data": resolved(config.data, folder)}
@@ -590,7 +590,7 @@ def load_config(path: Path, *, changes: Mapping[str, Any] | None = None) -> RunC
             values["eval"] = values["eval"].model_copy(update={"other": moved})
     if (shown := config.demonstrations) is not None and shown.path is not None:
         values["demonstrations"] = shown.model_copy(update={"path": folder / shown.path})
-    policy: dict[str, Any] = {"dtype": config.policy.dtype or dtype_name(config.policy.device or "")}
+    policy: dict[str, Any] = {"dtype": config.policy.dtype or default_dtype(config.policy.device or "")}
     if config.policy.model != "embedded" and (model := (folder / config.policy.model).resolve()).is_dir():
         policy["model"] = str(model)
     return config.model_copy(update=values | {"policy": config.policy.model_copy(update=policy)})

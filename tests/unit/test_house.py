@@ -122,7 +122,7 @@ OVER_BUDGET = {
     "rubricsvc/client": 907,
     "rubricsvc/cli": 4_980,
     "rubricsvc": 36_110,
-    "workers/engines": 2_785,
+    "workers/engines": 2_725,
     "workers/checks": 2_720,
     "workers": 12_320,
     "trainer/judge_training": 1_715,

@@ -177,7 +177,7 @@ def load_config(path: Path) -> JudgeTrainConfig:
     ``judge.model`` is a path where there is such a folder.
     """
     config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
-    from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
+    from workers.engines.local.models import default_dtype  # seconds, which an error above need not take
 
     places = [config.out, *(one.path for one in config.data if isinstance(one, _Files))]
     beside = {one: Path(os.path.normpath(path.parent / one)) for one in places}  # as it is printed: without a/../
@@ -186,7 +186,7 @@ def load_config(path: Path) -> JudgeTrainConfig:
         "data": tuple(
             one.model_copy(update={"path": beside[one.path]}) if isinstance(one, _Files) else one for one in config.data
         ),
-        "dtype": config.dtype or dtype_name(config.device),
+        "dtype": config.dtype or default_dtype(config.device),
     }
     if config.judge.model != EMBEDDED and (folder := (path.parent / config.judge.model).resolve()).is_dir():
         fields["judge"] = config.judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere

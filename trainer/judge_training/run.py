@@ -64,7 +64,7 @@ from workers.audit.repeatability import group_completions, measure
 from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import default_device, dtype_name, model_folder, open_pretrained
+from workers.engines.local.models import default_device, default_dtype, model_folder, open_pretrained
 from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     BASE_FILE,
@@ -178,7 +178,7 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder]:
         InvalidError: There is no such device, or the model has no modules of these names.
     """
     judge = config.judge
-    dtype = getattr(torch, config.dtype or dtype_name(config.device))
+    dtype = getattr(torch, config.dtype or default_dtype(config.device))
     base, tokenizer = open_pretrained(judge.model, dtype, revision=judge.revision)
     try:
         base = base.to(config.device or default_device())

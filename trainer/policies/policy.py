@@ -39,7 +39,7 @@ from trainer.config import SamplingConfig
 from trainer.environments.episodes import Acting, Answers, RunningEpisode, begin
 from trainer.policies.rollouts import Rollouts, Transcript, prompt_ids, rollouts_of
 from trainer.policies.sampling_server import SamplingServer
-from workers.engines.local.models import default_device, dtype_name, end_ids, open_pretrained
+from workers.engines.local.models import default_device, default_dtype, end_ids, open_pretrained
 
 GRACE_S = 0.5
 """Seconds that all wait for the tools of a turn. The random numbers of an episode depend on who is in the batch."""
@@ -164,7 +164,7 @@ class Policy:
 
         ``dtype`` is by default bfloat16 where the device computes with it, else float32.
         """
-        loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or dtype_name(device or "")))
+        loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or default_dtype(device or "")))
         return cls(loaded.to(device or default_device()), tokenizer, model, acting, server)
 
     @property

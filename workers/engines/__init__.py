@@ -55,30 +55,28 @@ def make_engine(judge: Judge) -> Engine:
         ) from error
 
 
-def _openai_http(judge: Judge) -> Engine:
-    from workers.engines.http.openai import OpenAIEngine
+def _with_model(judge: Judge) -> Engine:
+    """Return an engine of this package, imported at first use."""
+    if judge.engine == "openai_http":
+        from workers.engines.http.openai import OpenAIEngine
 
-    return OpenAIEngine(judge.model, judge.endpoint)
+        return OpenAIEngine(judge.model, judge.endpoint)
+    from workers.engines.local.weights import ModelWeights
 
+    weights = ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256)
+    if judge.engine == "vllm_local":
+        from workers.engines.local.vllm_engine import VllmEngine
 
-def _transformers_local(judge: Judge) -> Engine:
+        return VllmEngine(weights)
     from workers.engines.local.transformers_engine import TransformersEngine
 
-    return TransformersEngine(
-        judge.model, revision=judge.revision, adapter=judge.adapter, weights_sha256=judge.weights_sha256
-    )
-
-
-def _vllm_local(judge: Judge) -> Engine:
-    from workers.engines.local.vllm_engine import VllmEngine
-
-    return VllmEngine(judge.model, revision=judge.revision, adapter=judge.adapter, weights_sha256=judge.weights_sha256)
+    return TransformersEngine(weights)
 
 
 ENGINES: dict[str, Factory] = {
-    "openai_http": _openai_http,
-    "transformers_local": _transformers_local,
-    "vllm_local": _vllm_local,
+    "openai_http": _with_model,
+    "transformers_local": _with_model,
+    "vllm_local": _with_model,
     "none": lambda _judge: PanelEngine(),
 }
 
@@ -95,31 +93,29 @@ def judge_addresses(judge: Judge) -> Iterator[tuple[str, str | None]]:
 
 
 def check_addresses(addresses: Iterable[tuple[str, str | None]], networks: tuple[str, ...]) -> None:
-    """Check that addresses are loopback addresses or in the networks. Names are resolved now, and not again."""
-    problems = [f"  {what}: {problem}" for what, url in addresses if (problem := _problem(url, networks))]
+    """Check that addresses, and their proxies, are loopback or in the networks. Names are resolved now only."""
+    named, problems = [ip_network(network) for network in networks], list[str]()
+    for what, url in addresses:
+        if url is None:
+            problems.append(f"  {what}: its engine does not tell its address")
+            continue
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        proxy = None if proxy_bypass(host) else getproxies().get(parts.scheme)
+        for name in (host, urlsplit(proxy).hostname or proxy) if proxy else (host,):
+            try:
+                found = {str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(name, None)}
+            except (OSError, UnicodeError):
+                problems.append(f"  {what}: {url}: {name} cannot be resolved")
+                break
+            remote = {one for one in found if not ip_address(one).is_loopback}
+            if others := sorted(one for one in remote if not any(ip_address(one) in network for network in named)):
+                through = "" if name == host else f" through the proxy {name}"
+                problems.append(f"  {what}: {url}{through} ({', '.join(others)})")
+                break
     if problems:
         raise InvalidError(
             "local_only = true: not on this machine:\n" + "\n".join(problems),
             hint='use others, or name their network: local_networks = ["10.0.0.0/8"]',
             path="local_only",
         )
-
-
-def _problem(url: str | None, networks: tuple[str, ...]) -> str | None:
-    """Return what is wrong with an address; None where all that its name resolves to is local, as is its proxy."""
-    if url is None:
-        return "its engine does not tell its address"
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    proxy = None if proxy_bypass(host) else getproxies().get(parts.scheme)
-    for name in (host, urlsplit(proxy).hostname or proxy) if proxy else (host,):
-        try:
-            found = {str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(name, None)}
-        except (OSError, UnicodeError):
-            return f"{url}: {name} cannot be resolved"
-        named = [ip_network(network) for network in networks]
-        remote = {one for one in found if not ip_address(one).is_loopback}
-        if others := sorted(one for one in remote if not any(ip_address(one) in network for network in named)):
-            through = "" if name == host else f" through the proxy {name}"
-            return f"{url}{through} ({', '.join(others)})"
-    return None

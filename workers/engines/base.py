@@ -71,10 +71,6 @@ class EngineRequest:
         """Return the whole conversation up to the reply."""
         return list(self.chat) or chat_messages(self.system, (self.shared + question.text, *question.turns))
 
-    def texts(self, question: Question) -> tuple[str, ...]:
-        """Return the texts of the conversation."""
-        return tuple(message["content"] for message in self.messages(question))
-
 
 def chat_messages(system: str, turns: Iterable[str]) -> list[dict[str, str]]:
     """Return a chat: the system's turn, unless empty, then ``turns`` of user and assistant."""

@@ -56,7 +56,7 @@ def max_cost(request: EngineRequest, questions: tuple[Question, ...], price: Pri
     if price is None:
         return cost
     for question in questions:
-        texts = (*request.texts(question), repr(question.schema or ""))
+        texts = [*(message["content"] for message in request.messages(question)), repr(question.schema or "")]
         size = sum(len(text.encode("utf-8", "replace")) for text in texts)
         cost += price.max_cost(size + _TEMPLATE_TOKENS, 1 if question.labels else request.sampling.max_tokens)
     return cost

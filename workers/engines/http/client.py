@@ -92,6 +92,7 @@ class HttpClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
+        self.root = self.base.removesuffix("/v1")  # where vLLM and SGLang have their own paths
         self._timeout_s = endpoint.timeout_s
         self._client = AsyncOpenAI(
             base_url=self.base,  # not OPENAI_BASE_URL
@@ -100,11 +101,6 @@ class HttpClient:
             timeout=None,  # `call` has the deadline
             http_client=_BoundedTransport(self.base),
         )
-
-    @property
-    def root(self) -> str:
-        """The server's address without ``/v1``, where vLLM and SGLang have their own paths."""
-        return self.base.removesuffix("/v1")
 
     async def is_alive(self) -> bool:
         """Return whether the server answers at all; a refusal (4xx) is an answer."""

@@ -14,7 +14,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -183,13 +183,19 @@ class ServerCapabilities:
         return self._templates.get(with_system)
 
     async def _verified_template(self, request: EngineRequest) -> list[str]:
+        """Return the template as the server renders it; a ValueError where it does not render our texts as they are."""
+
+        async def text_of(ids: list[int]) -> str:
+            reply = await self._post("/detokenize", self.list_dialect.keep_special_tokens | {"tokens": ids})
+            return str(reply["prompt"] if "prompt" in reply else reply["text"])
+
         system, user = _PLACEHOLDERS
         rendered = await self._token_ids(chat_messages(system if request.system else "", [user]))
-        text = await self._text(rendered)
+        text = await text_of(rendered)
         example = request.questions[0]
         expected = await self._token_ids(chat_messages(request.system, [request.shared + example.text]))
         # A server that adds a text's first token itself would have it twice.
-        for first_token in ("", await self._text(rendered[:1])):
+        for first_token in ("", await text_of(rendered[:1])):
             parts = _PLACEHOLDER.split(text.removeprefix(first_token))
             if parts[1::2] != (["0", "1"] if request.system else ["1"]):
                 raise ValueError("the chat template does not render the system and user texts once each")
@@ -198,17 +204,13 @@ class ServerCapabilities:
         raise ValueError("the chat template changes the texts")
 
     async def _token_ids(self, source: str | list[dict[str, str]]) -> list[int]:
+        """Return the token ids of a text, or of a chat."""
         if isinstance(source, str):
             body = self.list_dialect.no_special_tokens | {"prompt": source}
         else:
             body = {"messages": source} | self.no_thinking
         ids: list[int] = (await self._post("/tokenize", body))["tokens"]
         return ids
-
-    async def _text(self, ids: list[int]) -> str:
-        body = self.list_dialect.keep_special_tokens | {"tokens": ids}
-        reply = await self._post("/detokenize", body)
-        return str(reply["prompt"] if "prompt" in reply else reply["text"])
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         content = await self.client.call(self.client.root + path, {"model": self.model, **body}, quick=True)
@@ -258,14 +260,11 @@ class OpenAIEngine:
         server = self._server
         if len(request.questions) > 1 and (prompts := await server.list_prompts(request)):
             return await self._ask_list(server, request, prompts)
-        return await self._ask_each(request, request.questions)
+        return await asyncio.gather(*(self._ask_one(request, question) for question in request.questions))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
-
-    async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> Replies:
-        return list(await asyncio.gather(*(self._ask_one(request, question) for question in questions)))
 
     async def _ask_list(self, server: ServerCapabilities, request: EngineRequest, prompts: list[str]) -> Replies:
         """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
@@ -284,11 +283,12 @@ class OpenAIEngine:
                 return [outcome.failure] * len(questions)
             if outcome.status in (404, 405, 501):
                 server.disable_lists(outcome.failure.detail)
-            return await self._ask_each(request, questions)
+            return await asyncio.gather(*(self._ask_one(request, question) for question in questions))
         failed = {n: reply for n, reply in enumerate(outcome) if isinstance(reply, Failure)}
         if len(failed) == len(questions) and all(failure.reason in _NO_LIST for failure in failed.values()):
             server.disable_lists(failed[0].detail)
-        for n, reply in zip(failed, await self._ask_each(request, [questions[n] for n in failed]), strict=True):
+        again = await asyncio.gather(*(self._ask_one(request, questions[n]) for n in failed))
+        for n, reply in zip(failed, again, strict=True):
             outcome[n] = reply
         return outcome
 
@@ -308,7 +308,8 @@ class OpenAIEngine:
 
         outcome = await chat(structured)
         if isinstance(outcome, RequestFailed) and outcome.status in _INVALID:
-            learnt = self._server.learn(outcome.failure.detail, request.texts(question))
+            texts = [message["content"] for message in request.messages(question)]
+            learnt = self._server.learn(outcome.failure.detail, texts)
             outcome = await chat(structured) if learnt else outcome
         if isinstance(outcome, RequestFailed) and outcome.status in _INVALID and structured:
             plain = await chat(structured=False)

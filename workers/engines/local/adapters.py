@@ -61,16 +61,6 @@ class AdapterConfig(BaseModel):
     use_rslora: bool = False
     init_lora_weights: Any = True
 
-    @property
-    def unsupported(self) -> str:
-        """The first setting with which a merge would not be exact, or an empty text."""
-        if self.peft_type != "LORA":
-            return f"peft_type: {self.peft_type}"
-        if self.init_lora_weights not in _EXACT_INITIALIZATIONS:
-            return f"init_lora_weights: {self.init_lora_weights}"
-        others = {name: value for name, value in (self.model_extra or {}).items() if name not in _WITHOUT_EFFECT}
-        return next((f"{name}: {value}" for name, value in others.items() if value and value != "none"), "")
-
 
 @dataclass(frozen=True)
 class Adapter:
@@ -80,19 +70,19 @@ class Adapter:
     config: AdapterConfig
     pairs: dict[str, tuple[torch.Tensor, torch.Tensor]]
 
-    def check_base(self, model: str, folder: Path) -> None:
-        """Compare the base in ``folder`` with the one that the adapter was trained on, where its folder names one."""
-        base = trained_on(self.folder)
-        if base.sha256 is not None and base.sha256 != (actual := base_sha256(model, folder)):
+    @torch.no_grad()
+    def merge_into(self, model: Any, model_name: str, folder: Path) -> None:
+        """Add ``scale``·B·A to the weights of each module, in float32.
+
+        The model is ``model_name``, whose files are in ``folder``: that which the adapter names, if it names one.
+        """
+        base, sha256_of_base = trained_on(self.folder)
+        if sha256_of_base is not None and sha256_of_base != (actual := base_sha256(model_name, folder)):
             raise InvalidError(
-                f"the adapter {self.folder} was trained on {base.model or 'another base'} (SHA-256 {base.sha256}), "
-                f"not on {model} ({actual})",
+                f"the adapter {self.folder} was trained on {base or 'another base'} (SHA-256 {sha256_of_base}), "
+                f"not on {model_name} ({actual})",
                 hint=_BASE_HINT,
             )
-
-    @torch.no_grad()
-    def merge_into(self, model: Any) -> None:
-        """Add ``scale``·B·A to the weights of each module, in float32."""
         tied = {id(model.get_input_embeddings().weight)}
         layers = {
             name: layer
@@ -147,8 +137,13 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
     except ValidationError as error:
         field, message = first_error(error)
         raise InvalidError(f"{path}: {field or 'no JSON object'}: {message}", hint=_PLAIN_HINT) from error
-    if config.unsupported:
-        message = f"{path}: an adapter with {cut(config.unsupported, 200)} is not supported"
+    inexact = [] if config.peft_type == "LORA" else [f"peft_type: {config.peft_type}"]
+    if config.init_lora_weights not in _EXACT_INITIALIZATIONS:
+        inexact.append(f"init_lora_weights: {config.init_lora_weights}")
+    others = {name: value for name, value in (config.model_extra or {}).items() if name not in _WITHOUT_EFFECT}
+    inexact += [f"{name}: {value}" for name, value in others.items() if value and value != "none"]
+    if inexact:
+        message = f"{path}: an adapter with {cut(inexact[0], 200)} is not supported"
         raise InvalidError(message, hint=_PLAIN_HINT)
     return Adapter(folder, config, _pairs(folder / ADAPTER_WEIGHTS, contents[ADAPTER_WEIGHTS]))
 

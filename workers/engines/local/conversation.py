@@ -43,7 +43,8 @@ class Conversation:
         """Return the token ids of each question's conversation, up to the begin of the assistant's reply."""
         filled = []
         for question in request.questions:
-            messages, texts = request.messages(question), request.texts(question)
+            messages = request.messages(question)
+            texts = tuple(message["content"] for message in messages)
             if any(message.get("tool_calls") for message in messages):
                 raise InvalidError(
                     "a model in this process takes no prompts with tool calls", hint="use a model server"

@@ -51,7 +51,7 @@ _loaded: WeakValueDictionary[tuple[ModelWeights, torch.dtype, str], LoadedModel]
 def load(weights: ModelWeights, dtype: torch.dtype | None = None, device: str = "") -> LoadedModel:
     """Load a model, its adapter merged, or return the one that is in memory; by default with `default_dtype`."""
     device = device or default_device()
-    dtype = dtype or default_dtype(device)
+    dtype = dtype or getattr(torch, default_dtype(device))
     key = (weights, dtype, device)
     if (loaded := _loaded.get(key)) is not None:
         return loaded
@@ -77,19 +77,14 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def default_dtype(device: str = "") -> torch.dtype:
-    """Return bfloat16 where a device computes with it, else float32.
+def default_dtype(device: str = "") -> str:
+    """Return bfloat16 where a device computes with it, else float32, by name.
 
     Without AVX-512 or instructions for bfloat16, a CPU multiplies bfloat16 matrices at an eighth of the speed of
     float32 ones (torch 2.13).
     """
     is_cpu = (device or default_device()).startswith("cpu")
-    return torch.float32 if is_cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.bfloat16
-
-
-def dtype_name(device: str = "") -> str:
-    """Return the name of `default_dtype`, as configurations have it."""
-    return str(default_dtype(device)).removeprefix("torch.")
+    return "float32" if is_cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else "bfloat16"
 
 
 def open_merged(weights: ModelWeights, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
@@ -99,8 +94,7 @@ def open_merged(weights: ModelWeights, dtype: torch.dtype | str, **options: Any)
     if lora is None:
         check_weights(weights)
     else:
-        lora.check_base(weights.model, model_folder(weights))
-        lora.merge_into(model)
+        lora.merge_into(model, weights.model, model_folder(weights))
     return model, tokenizer
 
 
@@ -159,19 +153,20 @@ def model_failure(error: Exception) -> Failure:
     return Failure(Reason.ENGINE_ERROR, error_message(error))
 
 
-class LoadBackoff:
-    """A context for loading: after a failure it repeats the error for a minute instead of loading again."""
+@contextmanager
+def load_backoff(failures: dict[ModelWeights, tuple[float, str]], weights: ModelWeights) -> Iterator[None]:
+    """Give a context for loading: after a failure it repeats the error for a minute instead of loading again.
 
-    def __init__(self) -> None:
-        self._until, self._error = 0.0, ""
-
-    def __enter__(self) -> None:
-        if time.monotonic() < self._until:
-            raise UnavailableError(self._error)
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        if isinstance(error, RubricsvcError):
-            self._until, self._error = time.monotonic() + _RETRY_LOAD_S, model_failure(error).detail
+    ``failures`` has the time until which it does so, and the error.
+    """
+    until, message = failures.get(weights, (0.0, ""))
+    if time.monotonic() < until:
+        raise UnavailableError(message)
+    try:
+        yield
+    except RubricsvcError as error:
+        failures[weights] = time.monotonic() + _RETRY_LOAD_S, model_failure(error).detail
+        raise
 
 
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -9,6 +9,7 @@ similar length, since shorter ones are padded.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -134,19 +135,20 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
         return self.length
 
 
-class Sampler:
-    """The sampling of one branch's tokens. It has its own generator, so that no text depends on the others."""
+def sampler(sampling: Sampling, sample: int) -> Callable[[torch.Tensor], int]:
+    """Return a function of the logits [V] (float32) that samples one branch's next token id.
 
-    def __init__(self, sampling: Sampling, sample: int) -> None:
-        self._sampling = sampling
-        self._generator = torch.Generator()
-        seed = self._generator.seed() if sampling.seed is None else sampling.seed
-        self._generator.manual_seed(seed + sample)
+    It has its own generator, so that no text depends on the others.
+    """
+    generator = torch.Generator()
+    seed = generator.seed() if sampling.seed is None else sampling.seed
+    generator.manual_seed(seed + sample)
 
-    def next_token(self, logits: torch.Tensor) -> int:
-        """Return a token id from the logits [V] (float32)."""
-        if self._sampling.temperature == 0:
+    def next_token(logits: torch.Tensor) -> int:
+        if sampling.temperature == 0:
             return int(logits.argmax())
-        probabilities, ids = torch.softmax(logits / self._sampling.temperature, dim=-1).sort(descending=True)
-        probabilities[probabilities.cumsum(0) - probabilities >= self._sampling.top_p] = 0.0
-        return int(ids[torch.multinomial(probabilities, 1, generator=self._generator)])
+        probabilities, ids = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
+        probabilities[probabilities.cumsum(0) - probabilities >= sampling.top_p] = 0.0
+        return int(ids[torch.multinomial(probabilities, 1, generator=generator)])
+
+    return next_token

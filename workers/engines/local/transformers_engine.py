@@ -13,8 +13,8 @@ import torch
 
 from rubricsvc.core.verdict import Reason, Usage
 from workers.engines.base import EngineRequest, Failure, Replies, Reply
-from workers.engines.local.models import LoadBackoff, LoadedModel, load, model_failure
-from workers.engines.local.prefix_tree import BranchId, PrefixTree, Sampler, shared_length
+from workers.engines.local.models import LoadedModel, load, load_backoff, model_failure
+from workers.engines.local.prefix_tree import BranchId, PrefixTree, sampler, shared_length
 from workers.engines.local.weights import ModelWeights
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
@@ -89,24 +89,12 @@ faster beyond some hundred tokens; a step of writing costs it nearly the same fo
 
 
 class TransformersEngine:
-    """A model of transformers: ``embedded``, a folder or a name on the hub, loaded at the first request.
+    """A model of transformers, loaded at the first request; a LoRA adapter is merged into it."""
 
-    A LoRA ``adapter`` is merged into it. The weights must have the digest ``weights_sha256``, if it is given.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        revision: str | None = None,
-        dtype: torch.dtype | None = None,
-        device: str = "",
-        adapter: str | None = None,
-        weights_sha256: str | None = None,
-    ) -> None:
-        self._key = (ModelWeights(model, revision, adapter, weights_sha256), dtype, device)
+    def __init__(self, weights: ModelWeights, *, dtype: torch.dtype | None = None, device: str = "") -> None:
+        self._weights, self._dtype, self._device = weights, dtype, device
         self._loaded: LoadedModel | None = None
-        self._backoff = LoadBackoff()
+        self._failures: dict[ModelWeights, tuple[float, str]] = {}
         self._arrived: deque[PendingRequest] = deque()
         self._waiting: list[PendingRequest] = []  # used by the torch thread only
         self._running: set[PendingRequest] = set()
@@ -126,7 +114,7 @@ class TransformersEngine:
         """End running requests, whose computation stops at its next step, and release the model."""
         for pending in self._running:
             pending.finish()
-        self._loaded, self._backoff = None, LoadBackoff()
+        self._loaded, self._failures = None, {}
 
     def _answer_next(self) -> None:
         """Answer the oldest request and those that can be computed with it. Submitted once for each request."""
@@ -152,7 +140,7 @@ class TransformersEngine:
 
     def _answer(self, batch: list[PendingRequest]) -> None:
         try:
-            _Batch(self._model(), batch).answer()
+            answer_batch(self._model(), batch)
         except Exception as error:  # noqa: BLE001 - as above
             if len(batch) == 1:
                 batch[0].failure = model_failure(error)
@@ -162,70 +150,61 @@ class TransformersEngine:
 
     def _model(self) -> LoadedModel:
         if self._loaded is None:
-            with self._backoff:
-                self._loaded = load(*self._key)
+            with load_backoff(self._failures, self._weights):
+                self._loaded = load(self._weights, self._dtype, self._device)
         return self._loaded
 
 
-class _Batch:
-    """Requests that are answered together, in the torch thread; request ``row`` is row ``row`` of the prefix tree."""
+def answer_batch(loaded: LoadedModel, requests: list[PendingRequest]) -> None:
+    """Set the replies of requests, together, in the torch thread. Request ``row`` is row ``row`` of the prefix tree.
 
-    def __init__(self, loaded: LoadedModel, requests: list[PendingRequest]) -> None:
-        self._loaded, self._requests = loaded, requests
-        self._start = time.perf_counter()
+    The first question of a request pays for the prefix; for the others it is cached.
+    """
+    start, conversation = time.perf_counter(), loaded.conversation
 
-    def answer(self) -> None:
-        """Set the replies of all requests."""
-        tree = PrefixTree(self._loaded.model, [pending.prefix for pending in self._requests])
-        portions: dict[int, dict[BranchId, list[int]]] = defaultdict(dict)
-        for row, pending in enumerate(self._requests):  # as many of each as fit into BATCH_TOKENS, and at least one
-            number, size = 0, 0
-            for i in pending.asked:
-                own_ids = pending.token_ids[i][pending.shared :]
-                if size and size + len(own_ids) > BATCH_TOKENS:
-                    number, size = number + 1, 0
-                portions[number][row, i] = own_ids
-                size += len(own_ids)
-        for portion in portions.values():
-            if self._is_over():
-                return
-            logits = dict(zip(portion, tree.extend(portion), strict=True))
-            for row, i in portion:
-                if labels := self._requests[row].request.questions[i].labels:
-                    own = logits.pop((row, i))
-                    probabilities, conversation = torch.softmax(own, dim=-1), self._loaded.conversation
-                    mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
-                    likeliest = conversation.decode([int(own.argmax())], control_tokens=True)
-                    self._add_reply(row, i, Reply(likeliest, mass))
-            self._write(tree, logits)
-            tree.prune()
+    def add_reply(branch: BranchId, reply: Reply, completion: int = 0) -> None:
+        row, i = branch
+        pending = requests[row]
+        cached = 0 if i == pending.asked[0] else pending.shared
+        usage = Usage(prompt=len(pending.token_ids[i]), cached=cached, completion=completion)
+        pending.replies[i] = replace(reply, usage=usage, latency_s=time.perf_counter() - start)
 
-    def _write(self, tree: PrefixTree, logits: dict[BranchId, torch.Tensor]) -> None:
-        """Extend all replies by one token a step, each until its end or its limit."""
-        requests = {(row, i): self._requests[row].request for row, i in logits}
-        samplers = {(row, i): Sampler(r.sampling, r.questions[i].sample) for (row, i), r in requests.items()}
+    tree = PrefixTree(loaded.model, [pending.prefix for pending in requests])
+    portions: dict[int, dict[BranchId, list[int]]] = defaultdict(dict)
+    for row, pending in enumerate(requests):  # as many of each as fit into BATCH_TOKENS, and at least one
+        number, size = 0, 0
+        for i in pending.asked:
+            own_ids = pending.token_ids[i][pending.shared :]
+            if size and size + len(own_ids) > BATCH_TOKENS:
+                number, size = number + 1, 0
+            portions[number][row, i] = own_ids
+            size += len(own_ids)
+    for portion in portions.values():
+        if all(pending.result.done() for pending in requests):
+            return
+        logits = dict(zip(portion, tree.extend(portion), strict=True))
+        for row, i in portion:
+            if labels := requests[row].request.questions[i].labels:
+                own = logits.pop((row, i))
+                probabilities = torch.softmax(own, dim=-1)
+                mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
+                likeliest = conversation.decode([int(own.argmax())], control_tokens=True)
+                add_reply((row, i), Reply(likeliest, mass))
+        asked = {(row, i): requests[row].request for row, i in logits}
+        next_tokens = {(row, i): sampler(one.sampling, one.questions[i].sample) for (row, i), one in asked.items()}
         texts: dict[BranchId, list[int]] = {branch: [] for branch in logits}
-        while logits and not self._is_over():
-            growing: dict[BranchId, list[int]] = {}
+        while logits and not all(pending.result.done() for pending in requests):
+            growing: dict[BranchId, list[int]] = {}  # all replies by one token a step, each until its end or its limit
             for (row, i), scores in logits.items():
-                token, text, pending = samplers[row, i].next_token(scores), texts[row, i], self._requests[row]
-                ended = token in self._loaded.eos_ids
+                token, text, pending = next_tokens[row, i](scores), texts[row, i], requests[row]
+                ended = token in loaded.eos_ids
                 if not ended:
                     text.append(token)
                 room = min(pending.request.sampling.max_tokens, pending.limit - len(pending.token_ids[i]))
                 if ended or len(text) >= room:
-                    reply = Reply(self._loaded.conversation.decode(text), truncated=not ended)
-                    self._add_reply(row, i, reply, len(text) + ended)
+                    reply = Reply(conversation.decode(text), truncated=not ended)
+                    add_reply((row, i), reply, len(text) + ended)
                 elif not pending.result.done():
                     growing[row, i] = [token]
             logits = dict(zip(growing, tree.extend(growing), strict=True)) if growing else {}
-
-    def _add_reply(self, row: int, i: int, reply: Reply, completion: int = 0) -> None:
-        """Add a reply and its usage. The first question pays for the prefix; for the others it is cached."""
-        pending = self._requests[row]
-        cached = 0 if i == pending.asked[0] else pending.shared
-        usage = Usage(prompt=len(pending.token_ids[i]), cached=cached, completion=completion)
-        pending.replies[i] = replace(reply, usage=usage, latency_s=time.perf_counter() - self._start)
-
-    def _is_over(self) -> bool:
-        return all(pending.result.done() for pending in self._requests)
+        tree.prune()

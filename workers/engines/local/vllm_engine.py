@@ -35,8 +35,8 @@ from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import (
-    LoadBackoff,
     check_weights,
+    load_backoff,
     loading,
     merged_folder,
     model_failure,
@@ -79,20 +79,9 @@ for process in sys.argv[1:]:
 
 
 class VllmEngine:
-    """A model in vLLM: ``embedded``, a folder or a name on the hub, loaded at the first request of the process.
+    """A model in vLLM, loaded at the first request of the process; of an adapter the merged weights in the cache."""
 
-    With a LoRA ``adapter`` vLLM loads the merged weights, from a folder in the cache. The weights must have the digest
-    ``weights_sha256``, if it is given.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        revision: str | None = None,
-        adapter: str | None = None,
-        weights_sha256: str | None = None,
-    ) -> None:
+    def __init__(self, weights: ModelWeights) -> None:
         machine_options()
         if find_spec("vllm") is None:
             raise ModuleNotFoundError("no vllm", name="vllm")
@@ -100,11 +89,19 @@ class VllmEngine:
             raise UnavailableError(
                 "vLLM cannot start in a forked worker", hint="start it with `rubricsvc worker --pool solo`"
             )
-        self._weights = ModelWeights(model, revision, adapter, weights_sha256)
+        self._weights = weights
 
     async def ask(self, request: EngineRequest) -> Replies:
-        """Return one reply or failure for each question, in order, from the model of this process."""
-        return await runtime().ask(self._weights, request)
+        """Return one reply or failure for each question, in order, from the model of this process.
+
+        It answers in the loop of its runtime. Cancelling the caller cancels the work.
+        """
+        with _lock:  # drains run in several threads
+            if not _runtimes:
+                _runtimes.append(_Runtime())
+        runtime = _runtimes[0]
+        answer = asyncio.run_coroutine_threadsafe(runtime.answer(self._weights, request), runtime.loop)
+        return await asyncio.wrap_future(answer)
 
     async def aclose(self) -> None:
         """Do nothing: the model stays for the next drain."""
@@ -114,34 +111,22 @@ _lock = threading.Lock()
 _runtimes: list[_Runtime] = []
 
 
-def runtime() -> _Runtime:
-    """Return the runtime of this process."""
-    with _lock:  # drains run in several threads
-        if not _runtimes:
-            _runtimes.append(_Runtime())
-        return _runtimes[0]
-
-
 class _Runtime:
-    """The event loop of vLLM and its models. All methods except ``ask`` and ``shutdown`` run in that loop."""
+    """The event loop of vLLM and its models. All methods except ``shutdown`` run in that loop."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self.models: dict[ModelWeights, _Model] = {}
-        self._backoffs: dict[ModelWeights, LoadBackoff] = {}
+        self._failures: dict[ModelWeights, tuple[float, str]] = {}
 
         def run() -> None:
             # Child processes inherit the mask: Ctrl-C is for the worker, which finishes its requests first.
             resource_tracker.ensure_running()  # it would reset the mask later
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            self._loop.run_forever()
+            self.loop.run_forever()
 
         threading.Thread(target=run, name="vllm", daemon=True).start()
         atexit.register(self.shutdown)
-
-    async def ask(self, key: ModelWeights, request: EngineRequest) -> Replies:
-        """Answer in this loop, and wait in the caller's. Cancelling the caller cancels the work."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(key, request), self._loop))
 
     def shutdown(self) -> None:
         """Unload all models."""
@@ -150,10 +135,11 @@ class _Runtime:
             while self.models:
                 self.models.popitem()[1].stop()
 
-        asyncio.run_coroutine_threadsafe(unload(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(unload(), self.loop).result()
         gc.collect()  # finalizers would print errors later in the interpreter's shutdown
 
-    async def _ask(self, key: ModelWeights, request: EngineRequest) -> Replies:
+    async def answer(self, key: ModelWeights, request: EngineRequest) -> Replies:
+        """Return the replies of a model, or why it cannot be loaded."""
         try:
             return await self._model(key).ask(request)
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
@@ -164,7 +150,7 @@ class _Runtime:
         if key in self.models and self.models[key].engine.errored:
             self.models.pop(key).stop()
         if key not in self.models:
-            with self._backoffs.setdefault(key, LoadBackoff()):
+            with load_backoff(self._failures, key):
                 model, revision = key.model, key.revision
                 if key.adapter:
                     model, revision = str(merged_folder(get_settings().cache_dir, key)), None

@@ -54,20 +54,12 @@ class ModelWeights:
     sha256: str | None = None
 
 
-@dataclass(frozen=True)
-class TrainedOn:
-    """The base that an adapter was trained on, as far as its folder names it."""
-
-    model: str | None = None
-    sha256: str | None = None
-
-
-def trained_on(folder: Path) -> TrainedOn:
-    """Return the base that ``base.json``, or else the passport, in an adapter's folder names."""
+def trained_on(folder: Path) -> tuple[str | None, str | None]:
+    """Return the base (name, SHA-256) that ``base.json``, or else the passport, in an adapter's folder names."""
     if base := read_json(folder / BASE_FILE):
-        return TrainedOn(base.get("model"), base.get("base_sha256"))
+        return base.get("model"), base.get("base_sha256")
     passport = read_json(folder / PASSPORT_FILE).get("base")
-    return TrainedOn(passport.get("name"), passport.get("sha256")) if isinstance(passport, dict) else TrainedOn()
+    return (passport.get("name"), passport.get("sha256")) if isinstance(passport, dict) else (None, None)
 
 
 def adapter_folder(adapter: str) -> Path:
@@ -169,7 +161,7 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
     if mode not in (None, trained_mode):
         hint = f"leave --mode out, or remove {JUDGE_FILE} from the folder"
         raise InvalidError(f"the adapter {folder} was trained for mode {trained_mode}, not {mode}", hint=hint)
-    if model is None and trained_on(folder).sha256 == WHEEL_SHA256:
+    if model is None and trained_on(folder)[1] == WHEEL_SHA256:
         model = EMBEDDED
     elif model is None:
         named = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")

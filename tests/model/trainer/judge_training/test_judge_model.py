@@ -21,6 +21,7 @@ from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
 from workers.engines.local.transformers_engine import TransformersEngine
+from workers.engines.local.weights import ModelWeights
 from workers.judges import plan
 
 ORDINAL = Ordinal(
@@ -70,7 +71,7 @@ def test_log_masses_are_what_the_engine_reports(folder: Path, judge: Judge) -> N
         request = asked.request(asked.template.shared(one.prompt, one.completion))
 
         async def ask() -> list[dict[str, float]]:
-            async with aclosing(TransformersEngine(str(folder), dtype=torch.float32)) as engine:
+            async with aclosing(TransformersEngine(ModelWeights(str(folder)), dtype=torch.float32)) as engine:
                 return [reply.label_mass for reply in await engine.ask(request)]  # noqa: B023 - called at once
 
         for mass, expected in zip(masses, asyncio.run(ask()), strict=True):

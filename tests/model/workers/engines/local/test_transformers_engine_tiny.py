@@ -28,7 +28,7 @@ YES_NO = ("Yes", "No")
 
 @pytest.fixture(scope="module")
 def engine(tiny: Path) -> TransformersEngine:
-    return TransformersEngine(str(tiny), dtype=torch.float32, device="cpu")
+    return TransformersEngine(ModelWeights(str(tiny)), dtype=torch.float32, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,8 @@ def test_engines_share_a_model_until_the_last_is_closed(tiny: Path, monkeypatch:
 
     monkeypatch.setattr(transformers_engine, "load", load)
     request = EngineRequest("s", "x", (Question("a", YES_NO),))
-    pair = [TransformersEngine(str(tiny), dtype=torch.bfloat16, device="cpu") for _ in range(2)]  # a type of its own
+    weights = ModelWeights(str(tiny))
+    pair = [TransformersEngine(weights, dtype=torch.bfloat16, device="cpu") for _ in range(2)]  # a type of its own
     for engine in pair:
         answers(engine, request)
     first, second = loaded

@@ -15,7 +15,7 @@ import pytest
 from tests.tiny_adapter import tiny_adapter
 from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.local.transformers_engine import TransformersEngine
-from workers.engines.local.weights import weights_sha256
+from workers.engines.local.weights import ModelWeights, weights_sha256
 
 pytestmark = [
     pytest.mark.vllm,
@@ -27,10 +27,11 @@ _PROGRAM = """
 import asyncio, json, sys
 from tests.model.workers.engines.local.test_vllm_adapter import REQUEST
 from workers.engines.local.vllm_engine import VllmEngine
+from workers.engines.local.weights import ModelWeights
 
 if __name__ == "__main__":
     model, adapter, sha256 = sys.argv[1:]
-    (reply,) = asyncio.run(VllmEngine(model, adapter=adapter, weights_sha256=sha256).ask(REQUEST))
+    (reply,) = asyncio.run(VllmEngine(ModelWeights(model, adapter=adapter, sha256=sha256)).ask(REQUEST))
     print(json.dumps(reply.label_mass))
 """
 
@@ -46,8 +47,8 @@ def test_vllm_answers_with_the_merged_weights(embedded: Path, tmp_path: Path) ->
     (merged,) = (path for path in (tmp_path / "cache" / "merged").iterdir() if path.is_dir())
     assert (merged / "model.safetensors").is_file()
     engines = [
-        TransformersEngine(str(embedded), device="cpu", adapter=str(adapter), weights_sha256=sha256),
-        TransformersEngine(str(embedded), device="cpu"),
+        TransformersEngine(ModelWeights(str(embedded), adapter=str(adapter), sha256=sha256), device="cpu"),
+        TransformersEngine(ModelWeights(str(embedded)), device="cpu"),
     ]
     ((judge,), (bare,)) = [asyncio.run(engine.ask(REQUEST)) for engine in engines]
     assert isinstance(judge, Reply) and isinstance(bare, Reply)

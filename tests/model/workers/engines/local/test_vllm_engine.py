@@ -30,6 +30,7 @@ from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.local import vllm_engine
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.vllm_engine import VllmEngine
+from workers.engines.local.weights import ModelWeights
 from workers.queue.drain import Drainer
 
 pytestmark = [
@@ -53,7 +54,7 @@ def engine(embedded: Path) -> Iterator[VllmEngine]:
     """In float32, so that what it says can be compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vllm_engine, "machine_options", lambda: {"dtype": "float32"})
-        yield VllmEngine(str(embedded))
+        yield VllmEngine(ModelWeights(str(embedded)))
 
 
 def ask(*questions: Question, shared: str = ANSWER, **more: Any) -> EngineRequest:
@@ -72,7 +73,7 @@ def replies(engine: Any, given: EngineRequest) -> list[Reply]:
 
 def test_readout_equals_transformers_and_caches_the_prefix(engine: VllmEngine, embedded: Path) -> None:
     given = ask(*readouts(4), Question("\n\nWhich fits? A, B or C.", ("A", "B", "C")))
-    theirs = replies(TransformersEngine(str(embedded), dtype=torch.float32, device="cpu"), given)
+    theirs = replies(TransformersEngine(ModelWeights(str(embedded)), dtype=torch.float32, device="cpu"), given)
     ours = replies(engine, given)
     for one, other in zip(ours, theirs, strict=True):
         assert one.label_mass == pytest.approx(other.label_mass, abs=1e-3)
@@ -163,9 +164,10 @@ _WORKER = """
 import asyncio, multiprocessing, signal, sys
 from workers.engines.base import EngineRequest, Question
 from workers.engines.local.vllm_engine import VllmEngine
+from workers.engines.local.weights import ModelWeights
 
 async def main():
-    engine = VllmEngine(sys.argv[1])
+    engine = VllmEngine(ModelWeights(sys.argv[1]))
     for line in sys.stdin:
         (reply,) = await engine.ask(EngineRequest("", line, (Question("Yes or No?", ("Yes", "No")),)))
         print(type(reply).__name__, *(child.pid for child in multiprocessing.active_children()), flush=True)
