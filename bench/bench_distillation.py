@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from recipes.embedded_judge.__main__ import RECIPE
+from recipes.embedded_judge.answers import everyday_answers
 from recipes.embedded_judge.checks import checks_in_words
-from recipes.embedded_judge.documents import document_answers
-from recipes.embedded_judge.everyday import everyday_answers
+from recipes.embedded_judge.statements import document_answers
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.untrusted import clean
 from tests.scripted_server import ScriptedReply, labels, scripted_server

@@ -16,12 +16,10 @@ from pathlib import Path
 
 from bench import judge_sets
 from bench.judge_sets import LONGEST, SETS, sampled
-from recipes.embedded_judge.alterations.alter import ALTERATIONS
+from recipes.embedded_judge.alterations import ALTERATIONS
+from recipes.embedded_judge.answers import ON_TOPIC, everyday_answers, swapped
 from recipes.embedded_judge.checks import checks_in_words
-from recipes.embedded_judge.documents import document_answers, standard_library_docstrings
-from recipes.embedded_judge.everyday import everyday_answers
-from recipes.embedded_judge.statements import statements
-from recipes.embedded_judge.swapped import ON_TOPIC, swapped
+from recipes.embedded_judge.statements import document_answers, standard_library_docstrings, statements
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document

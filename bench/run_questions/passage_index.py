@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Self
 
-from recipes.embedded_judge.documents import passages
+from recipes.embedded_judge.statements import passages
 from rubricsvc.core.prompt import Document
 
 _SCHEMA = """

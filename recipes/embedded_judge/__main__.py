@@ -13,16 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from recipes.embedded_judge.alterations.frames import invented_documents
-from recipes.embedded_judge.arithmetic import arithmetic
+from recipes.embedded_judge.alterations import invented_documents
+from recipes.embedded_judge.answers import arithmetic, damaged, everyday_answers, everyday_criteria, swapped
 from recipes.embedded_judge.checks import checks_in_words
-from recipes.embedded_judge.damaged import damaged
-from recipes.embedded_judge.documents import document_answers, standard_library_docstrings
-from recipes.embedded_judge.everyday import everyday_answers, everyday_criteria
-from recipes.embedded_judge.hard_negatives import hard_negatives
-from recipes.embedded_judge.scales import scales
-from recipes.embedded_judge.statements import statements
-from recipes.embedded_judge.swapped import swapped
+from recipes.embedded_judge.derived import hard_negatives, scales
+from recipes.embedded_judge.statements import document_answers, standard_library_docstrings, statements
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
@@ -63,7 +58,9 @@ def makers(config: JudgeTrainConfig) -> dict[str, Make]:
     direct = [*everyday_answers(), *own]  # each answers its question and hardly another
     answers = [*direct, *document_answers(seed, MAX_ANSWERS)]
     labelled = sorted(labelled, key=lambda one: one.content)[:MAX_ANSWERS]
-    excluded = _texts(EXCLUDED)
+    criteria = [one for record in load(EXCLUDED) if record.rubric for one in record.rubric.criteria]
+    excluded = [text for one in criteria for text in (one.text, one.reference, *(one.passages or ())) if text]
+    excluded += [one.prompt.reference for one in load(EXCLUDED) if one.prompt and one.prompt.reference]
 
     def stated(seed: int, count: int) -> Iterator[Example]:
         return statements(documents, seed, count, negated=NEGATED, exclude=excluded)
@@ -116,15 +113,6 @@ def write(config: JudgeTrainConfig, share: float = 1.0) -> Iterator[tuple[Path, 
         entry.path.parent.mkdir(parents=True, exist_ok=True)
         entry.path.write_text("".join(map(question_line, examples)), encoding="utf-8")
         yield entry.path, len(examples)
-
-
-def _texts(path: Path) -> list[str]:
-    """Return the texts of the criteria of a rubric file, with their references and passages."""
-    records = load(path)
-    criteria = [one for record in records if record.rubric for one in record.rubric.criteria]
-    texts = [text for one in criteria for text in (one.text, one.reference, *(one.passages or ()))]
-    texts += [record.prompt.reference for record in records if record.prompt]
-    return [text for text in texts if text]
 
 
 def _no_store() -> NoReturn:

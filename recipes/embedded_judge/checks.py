@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from recipes.embedded_judge import load_yaml
-from recipes.embedded_judge.edits import ARRANGED, EDITS, FIRST, LAST, added, sentences, without
+from recipes.embedded_judge.alterations import sentences
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion
 from rubricsvc.errors import InvalidError
@@ -27,7 +27,155 @@ from trainer.judge_training.data import Example, Target
 from workers.checks import CHECKS
 from workers.checks.registry import CheckResult
 
-SOURCE = "checks"
+_ADVICE: list[str] = load_yaml("wordings.yaml")["short_sentences"]
+
+Place = Literal["anywhere", "start", "end"]
+
+
+def added(text: str, sentence: str, place: Place, rng: Random) -> str:
+    """Return the text with a sentence added; its own leading or trailing line breaks are kept."""
+    if place == "end":
+        if re.search(r"(?m)^(?:\||```|[-*+] |\d+[.)] )[^\n]*\s*\Z", text):
+            return f"{text.rstrip()}\n\n{sentence.lstrip(' ')}"
+        return text.rstrip() + (sentence if sentence[0].isspace() else f" {sentence}")
+    if place == "start":
+        between = "\n\n" if re.match(r"[#|`]|[-*+] |\d+[.)] ", text) else " "
+        return sentence + ("" if sentence[-1].isspace() else between) + text.lstrip()
+    if sentence[0].isspace() or sentence[-1].isspace():
+        return added(text, sentence, "end" if sentence[0].isspace() else "start", rng)
+    parts = sentences(text)
+    parts.insert(rng.randint(0, len(parts)), sentence)
+    return " ".join(parts)
+
+
+def _items(text: str, rng: Random, marker: Callable[[int], str]) -> str:
+    """Return the last sentences as list items, below the first one or by themselves."""
+    parts = sentences(text)
+    if len(parts) < 3:
+        parts = [*parts, *rng.sample(_ADVICE, 3 - len(parts) + rng.randint(0, 1))]
+    before = parts[:1] if len(parts) > 3 or (len(parts) == 3 and rng.random() < 0.4) else []
+    lines = [f"{marker(n)} {' '.join(part.split())}" for n, part in enumerate(parts[len(before) :], 1)]
+    return "\n".join([*before, *([""] if before else []), *lines])
+
+
+def bullets(text: str, rng: Random) -> str:
+    """Return the sentences as a bulleted list."""
+    mark = rng.choice("-*+")
+    return _items(text, rng, lambda _: mark)
+
+
+def numbered(text: str, rng: Random) -> str:
+    """Return the sentences as a numbered list."""
+    end = rng.choice(".)")
+    return _items(text, rng, lambda n: f"{n}{end}")
+
+
+def bold(text: str, rng: Random) -> str:
+    """Return the text with a word or two in bold."""
+    words = list(re.finditer(r"(?<![\w`*])[A-Za-z]{4,}(?: [A-Za-z]{4,})?(?![\w`*])", text))
+    if not words:
+        return text
+    word = rng.choice(words)
+    return f"{text[: word.start()]}**{word[0]}**{text[word.end() :]}"
+
+
+def cite(text: str, rng: Random) -> str:
+    """Return the text with a number in brackets after one of its sentences."""
+    parts = sentences(text)
+    at, number = rng.randrange(len(parts)), rng.randint(1, 9)
+    parts[at] = re.sub(r"([.!?]?)\Z", rf" [{number}]\1", parts[at], count=1)
+    return " ".join(parts)
+
+
+def comma(text: str, rng: Random) -> str:
+    """Return the text with a comma."""
+    with_comma = ("Of course, it depends.", "Well, that is it.", "It is old, small and dark.")
+    return text if "," in text else added(text, rng.choice(with_comma), "anywhere", rng)
+
+
+def markdown(text: str, rng: Random) -> str:
+    """Return the text with some Markdown."""
+    return rng.choice((bold, bullets, lambda given, _: f"## Answer\n\n{given}"))(text, rng)
+
+
+def paragraphs(text: str, rng: Random) -> str:
+    """Return the text in two paragraphs or more."""
+    parts = sentences(text)
+    if len(parts) < 2:
+        parts.append("There is more to say about it.")
+    for at in sorted(rng.sample(range(1, len(parts)), rng.randint(1, min(2, len(parts) - 1))), reverse=True):
+        parts[at - 1 : at + 1] = [f"{parts[at - 1]}\n\n{parts[at]}"]
+    return " ".join(parts)
+
+
+def duplicate(text: str, rng: Random) -> str:
+    """Return the text with one of its longer sentences said twice."""
+    parts = sentences(text)
+    longer = [n for n, part in enumerate(parts) if len(part) > 20]
+    if longer:
+        parts.insert(rng.randint(0, len(parts)), parts[rng.choice(longer)])
+    return " ".join(parts)
+
+
+def half_quote(text: str, rng: Random) -> str:
+    """Return the text without quotation marks at its ends, or with one at one end only."""
+    text = text.strip().strip('"')
+    return rng.choice((text, text, f'"{text}', f'{text}"'))
+
+
+def as_json(text: str, rng: Random) -> str:
+    """Return a JSON object with the text in it."""
+    key = rng.choice(("answer", "text", "summary", "note", "message"))
+    data = rng.choice(({key: text}, {key: text, "part": 1}, {"topic": "general", key: text}, {"ok": True, key: text}))
+    return json.dumps(data, ensure_ascii=False, indent=rng.choice((None, None, 2)))
+
+
+def broken_json(text: str, rng: Random) -> str:
+    """Return the text itself, or something that only looks like JSON."""
+    if rng.random() < 0.5:
+        return text
+    good = as_json(text, rng)
+    return rng.choice((good[:-1], good[1:], good.replace('"', "'"), good.replace(":", " ", 1), f"Here it is: {good}"))
+
+
+EDITS: dict[str, tuple[Callable[[str, Random], str] | None, Callable[[str, Random], str] | None]] = {
+    "list": (lambda text, rng: rng.choice((bullets, numbered))(text, rng), None),
+    "bullets": (bullets, None),
+    "numbered": (numbered, None),
+    "bold": (bold, None),
+    "cite": (cite, None),
+    "no_comma": (lambda text, _: re.sub(r"\s*,", "", text), comma),
+    "plain": (lambda text, _: re.sub(r"(?m)^(?:#{1,6}|[-*+]|\d+[.)]) |[*`|]", "", text), markdown),
+    "paragraphs": (paragraphs, None),
+    "several": (
+        lambda text, rng: text if len(sentences(text)) > 1 else f"{text} {rng.choice(_ADVICE)}.",
+        lambda text, rng: rng.choice(sentences(text) or [text]),
+    ),
+    "duplicate": (duplicate, None),
+    "quote": (lambda text, _: '"' + text.strip().replace('"', "'") + '"', half_quote),
+    "json": (as_json, broken_json),
+    "upper": (lambda text, _: text.upper(), None),
+    "lower": (lambda text, _: text.lower(), None),
+}
+"""By name: what makes a text meet the check, and what makes it not."""
+
+FIRST = ("several", "empty", "short", "long")
+"""Edits that replace the text; they come before the others."""
+
+LAST = ("no_comma", "plain", "quote", "json", "upper", "lower")
+"""Edits of the whole text; they come after the others."""
+
+ARRANGED = ("list", "bullets", "numbered", "paragraphs")
+"""Edits that arrange the sentences in lines; one of them at most."""
+
+
+def without(text: str, patterns: Sequence[tuple[str, str]]) -> str:
+    """Return the text with the patterns replaced, and with a capital at its start."""
+    for pattern, replacement in patterns:
+        text = re.sub(pattern, replacement, text)
+    text = text.strip()
+    return text[:1].upper() + text[1:] if patterns else text
+
 
 _SURPLUS = 4
 """Labels 1 over labels 0 in one form, at most. Exact balance of each text would tell a label from the others."""
@@ -102,7 +250,12 @@ class _Maker:
                 continue  # a greeting within JSON, a month in capitals: readers may disagree
             if label in (0.0, 1.0) and abs(self._surplus[question.form] + (1 if label else -1)) <= _SURPLUS:
                 labelled[question.text] = question, label
-        chosen = self._balanced(list(labelled.values()))
+        # as many criteria that are met as are not, two to six each, the seldom asked first
+        ordered = sorted(labelled.values(), key=lambda pair: self._asked[pair[0].family])
+        met, unmet = ([pair for pair in ordered if pair[1] == label] for label in (1.0, 0.0))
+        half = min(len(met), len(unmet), self._rng.choice((4, 5, 6)))
+        chosen = [*met[:half], *unmet[:half]] if half >= 2 else []
+        self._rng.shuffle(chosen)
         if not chosen:
             return None
         for question, label in chosen:
@@ -117,21 +270,12 @@ class _Maker:
             )
             for n, (question, label) in enumerate(chosen, 1)
         )
-        example = Example(answer.prompt, completion, targets, SOURCE, group=answer.split_group)
+        example = Example(answer.prompt, completion, targets, "checks", group=answer.split_group)
         return example, tuple(question for question, _ in chosen)
-
-    def _balanced(self, labelled: list[tuple[Question, float]]) -> list[tuple[Question, float]]:
-        """Return as many criteria that are met as are not, four to six each, the seldom asked first; else nothing."""
-        labelled.sort(key=lambda pair: self._asked[pair[0].family])
-        met = [pair for pair in labelled if pair[1] == 1.0]
-        unmet = [pair for pair in labelled if pair[1] == 0.0]
-        half = min(len(met), len(unmet), self._rng.choice((4, 5, 6)))
-        chosen = [*met[:half], *unmet[:half]] if half >= 2 else []
-        self._rng.shuffle(chosen)
-        return chosen
 
     def _plans(self, answer: Example) -> list[_Plan]:
         every = sorted(check_families(), key=lambda kind: self._asked[kind.family] + self._rng.expovariate(0.2))
+        languages = load_yaml("languages.yaml")
         plans: list[_Plan] = []
         whole = arranged = False
         for kind in every[:14]:
@@ -139,7 +283,12 @@ class _Maker:
             wording = self._rng.choice(kind.negated if negated else kind.wordings)
             if wording[-1].isalnum() and self._rng.random() < 0.5:
                 wording += "."
-            fields = self._early_fields(kind, answer)
+            fields = {"prompt": answer.prompt.text} if kind.fill == "prompt" else {}  # the others depend on the edits
+            if kind.fill == "closing":
+                fields = {"closing": self._rng.choice(languages["closings"])}
+            elif kind.fill == "language":
+                code = self._rng.choice(("en", "en", "en", *languages["texts"]))
+                fields = {"code": code, "language": languages["names"][code]}
             wanted = self._rng.random() < 0.5 - self._surplus[f"{kind.family} {negated}"] / (2 * _SURPLUS)
             plan = _Plan(kind, wording, negated, wanted != negated, fields)
             if plan.present:
@@ -152,20 +301,13 @@ class _Maker:
             plans.append(plan)
         return plans
 
-    def _early_fields(self, kind: CheckFamily, answer: Example) -> dict[str, str]:
-        """Return the fields that do not depend on the edited text."""
-        languages = load_yaml("languages.yaml")
-        if kind.fill == "closing":
-            return {"closing": self._rng.choice(languages["closings"])}
-        if kind.fill == "language":
-            code = self._rng.choice(("en", "en", "en", *languages["texts"]))
-            return {"code": code, "language": languages["names"][code]}
-        return {"prompt": answer.prompt.text} if kind.fill == "prompt" else {}
-
     def _edited(self, answer: Example, plans: Sequence[_Plan]) -> tuple[str, str]:
         """Return the text before the edits of the whole text, and after them."""
         own = text = answer.completion.text.strip()
-        ordered = sorted(plans, key=lambda plan: (plan.kind.stage, plan.kind.opens, plan.present))
+        ordered = sorted(
+            plans,
+            key=lambda plan: (plan.kind.stage, any(text.endswith("\n") for text in plan.kind.prepend), plan.present),
+        )
         first, last = ([plan for plan in ordered if (plan.kind.stage == 4) == late] for late in (False, True))
         foreign = False
         for plan in first:
@@ -238,7 +380,8 @@ class _Maker:
             return None  # after a heading, say
         if plan.kind.family.startswith("count_words") and _SHORT < len(text.split()) < _LONG:
             return None
-        return Question(_filled(plan.wording, fields), plan.kind.checked(fields), plan.negated, plan.kind.family)
+        text = re.sub(r"\{(\w+)\}", lambda found: fields.get(found[1], found[0]), plan.wording)
+        return Question(text, plan.kind.checked(fields), plan.negated, plan.kind.family)
 
     def _late_fields(self, plan: _Plan, answer: Example, text: str) -> dict[str, str]:
         """Return the fields that are read from the edited text, or from another one; empty without such words."""
@@ -250,7 +393,16 @@ class _Maker:
                 words = own if here else _words(other)
                 return {"word": rng.choice(words)} if words else {}
             case "both":
-                return self._pair(plan, own, _words(other))
+                others = _words(other)  # both words in the text, one of them, or none, as the check needs
+                if plan.kind.family == "mentions_both":
+                    number = 2 if here else rng.choice((0, 1, 1, 1))
+                else:
+                    number = rng.choice((1, 1, 1, 2)) if here else 0
+                if len(own) < number or len(others) < 2 - number:
+                    return {}
+                pair = [*rng.sample(own, number), *rng.sample(others, 2 - number)]
+                rng.shuffle(pair)
+                return {"word": pair[0], "other": pair[1]} if pair[0] != pair[1] else {}
             case "phrase":
                 words = (text if here else other).split()
                 n = rng.choice((2, 2, 3))
@@ -258,43 +410,19 @@ class _Maker:
                 runs = [run for run in runs if all(re.fullmatch(r"[\w'-]+", word) for word in run)]
                 return {"phrase": " ".join(rng.choice(runs))} if runs else {}
             case "first" | "last":
-                edge = _edge(text if here else other, plan.kind.fill)
+                pattern = r"\A([A-Za-z]{2,})\b" if plan.kind.fill == "first" else r"\b([A-Za-z]{2,})[.!?]?\Z"
+                found = re.search(pattern, (text if here else other).strip())
+                edge = found[1] if found else ""
                 inside = _words(text)
                 if not here and inside and rng.random() < 0.3:
                     edge = rng.choice(inside)
                 return {"word": edge} if edge else {}
         return {}
 
-    def _pair(self, plan: _Plan, own: list[str], others: list[str]) -> dict[str, str]:
-        """Return two words: both in the text, one of them, or none, as the check needs."""
-        rng = self._rng
-        if plan.kind.family == "mentions_both":
-            number = 2 if plan.present else rng.choice((0, 1, 1, 1))
-        else:
-            number = rng.choice((1, 1, 1, 2)) if plan.present else 0
-        if len(own) < number or len(others) < 2 - number:
-            return {}
-        pair = [*rng.sample(own, number), *rng.sample(others, 2 - number)]
-        rng.shuffle(pair)
-        return {"word": pair[0], "other": pair[1]} if pair[0] != pair[1] else {}
-
-
-def _filled(wording: str, fields: Mapping[str, str]) -> str:
-    for name, value in fields.items():
-        wording = wording.replace(f"{{{name}}}", value)
-    return wording
-
 
 def _words(text: str) -> list[str]:
     """Return the distinct words of four letters or more, in their order."""
     return list(dict.fromkeys(re.findall(r"(?<![\w'’-])[A-Za-z]{4,}(?![\w'’-])", text)))
-
-
-def _edge(text: str, which: Literal["first", "last"]) -> str:
-    """Return the first or the last word, empty where the text does not begin or end with one."""
-    pattern = r"\A([A-Za-z]{2,})\b" if which == "first" else r"\b([A-Za-z]{2,})[.!?]?\Z"
-    match = re.search(pattern, text.strip())
-    return match[1] if match else ""
 
 
 class CheckFamily(BaseModel):
@@ -322,11 +450,6 @@ class CheckFamily(BaseModel):
         if self.insert or not (self.edit or self.prepend or self.append or self.fill):
             return 1
         return 4 if self.edit in LAST else 2 if self.edit else 3
-
-    @property
-    def opens(self) -> bool:
-        """Whether it must be at the very start of the text, as a heading."""
-        return any(text.endswith("\n") for text in self.prepend)
 
     def checked(self, fields: Mapping[str, str]) -> Check:
         """Return the check with ``{name}`` replaced by the fields in its arguments."""

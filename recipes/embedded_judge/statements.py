@@ -1,24 +1,274 @@
-"""The sentences of documents about which there are questions, and the two versions of each."""
+"""The plain sentences of documents, the two versions of each, and the questions about them."""
 
 from __future__ import annotations
 
+import ast
 import random
 import re
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
+from pathlib import Path
+from random import Random
 
 from recipes.embedded_judge import load_yaml
-from recipes.embedded_judge.alterations.alter import ALTERATIONS, alterations, code_names
-from recipes.embedded_judge.alterations.frames import read
-from recipes.embedded_judge.alterations.tables import words_of
-from recipes.embedded_judge.documents import lower_first, plain_title, proper_names, prose
-from recipes.embedded_judge.paraphrase import paraphrase
+from recipes.embedded_judge.alterations import (
+    ALTERATIONS,
+    alterations,
+    base_forms,
+    code_names,
+    lower_first,
+    paraphrase,
+    read,
+    sentences,
+    third_person,
+    words_of,
+)
+from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data import Example, Target
+
+SHORTEST, LONGEST = 6, 30
+"""Words of a sentence."""
+
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`“_])|(?<=[.!?]\))\s+(?=[A-Z`“_])")
+_BULLET = re.compile(r"^\s*(?:[*•-]|\d+[.)]|\([a-z0-9]+\))\s+")
+_NOTES = re.compile(
+    r"^(?:Note|Warning|See also|Changed in version|Added in version|New in version|Deprecated)\b[^.]{0,30}:"
+)
+_LEADING = re.compile(
+    r"^(?:(?:However|Thus|Therefore|Hence|So|Also|Moreover|Furthermore|Consequently|Similarly|Likewise|Otherwise|Note|Again|"
+    r"Finally|Then|Additionally|Instead|That is|In addition|As a result|In particular|In contrast|On the other hand|"
+    r"Nevertheless|For example|For instance|In other words|In this case|In that case),|Note that|But|And)\s+"
+)
+_ASIDE = re.compile(
+    r"\s*\((?:see|See|cf\.|described|discussed|e\.g\.|i\.e\.|for example)[^()]*\)|\s*\[\d+\]|\s*\*?\*?PEP \d+\*?\*?:? –"
+)
+_MARKS = (
+    r"::|\.\.\.|\.\. |>>>|->|\\|[|<>{}=#“”;?!]|:$|\*\*|https?:|\w\. \S|^`[^`]+`: |[\w`\])]: [A-Z]|:\w+:| : | --? | \+ "
+)
+_REFERENCES = (
+    r"\b(?:section|chapter|[Ss]ee|below|above|PEP|[Hh]ere|e\.g\.|i\.e\.|etc|TODO|XXX|I|we|[Ee]xample)\b|\bversions? \d|"
+    r"\bfollow(?:s|ing):|^This is an? |^Note\b|"
+    r"^(?!This)[A-Z][a-z]+s (?:an?|the|all|any|each|its|one)\b|^\w+: |^ +[A-Z]"
+)
+_JOINED = r"\w+ (?:The|An?|If|It|This|When|In|Documentation|Returns?)\b"
+
+
+@cache
+def _unfit() -> re.Pattern[str]:
+    """Return what a sentence must not contain: marks, references to other places, a lost line break, an imperative."""
+    third = "|".join(sorted(base_forms().keys() - words_of("nouns")))
+    imperative = rf"^(?:With|Without|For|To|In|If|When|On)\b[^,]*, (?:{'|'.join(sorted(words_of('verbs')))})\b"
+    return re.compile(
+        rf"{_MARKS}|{_REFERENCES}|{_JOINED}|^(?:If|When)\b[^,]*, (?:does|is|are|has|{third})\b|{imperative}"
+    )
+
+
+_CODE_LINE = re.compile(r".*::=|\s*(?:>>>|\+-|\||\.\.\.|::)|\s*[*=~^-]{3,}\s*$")
+_CODE_SPAN = re.compile(r"`[^`]*`")
+
+
+def prose(document: Document) -> Iterator[tuple[str, ...]]:
+    """Yield the document's paragraphs (and lists) as sentences that state something; without code, tables, headings."""
+    for paragraph in _PARAGRAPH.split(document.text):
+        lines = [line for line in paragraph.splitlines() if line.strip()]
+        if not lines or any(map(_CODE_LINE.match, lines)):
+            continue
+        items: list[str] = []  # the lines joined, a list item for itself
+        for line in lines:
+            if _BULLET.match(line) or not items:
+                items.append(_BULLET.sub("", line).strip())
+            else:
+                items[-1] += " " + line.strip()
+        sentences = [fit for item in items for raw in _SENTENCE_END.split(item) if (fit := _statement(raw))]
+        if sentences:
+            yield tuple(dict.fromkeys(sentences))
+
+
+def plain_title(document: Document, names: frozenset[str] = frozenset()) -> str:
+    """Return the title as the subject of a question: ``The `if` statement`` becomes ``the `if` statement``."""
+    title = re.sub(r"[*]", "", document.title).strip().rstrip(".:") or document.id
+    return " ".join(lower_first(word, names) for word in title.split())
+
+
+def proper_names(documents: Iterable[Document]) -> frozenset[str]:
+    """Return the words that the documents have with a capital letter only, and not only in first place."""
+    small, capital = set(), set()
+    for document in documents:
+        small.update(re.findall(r"\b[a-z]+\b", document.text))
+        capital.update(re.findall(r"(?<=[a-z,] )[A-Z][a-z]+\b", document.text))
+    return frozenset(word for word in capital if word.lower() not in small | words_of("openers"))
+
+
+def _statement(raw: str) -> str | None:
+    """Return the sentence without marks and asides, if it states something in 6 to 30 words."""
+    if read(raw.strip()):
+        return raw.strip()
+    text = _ASIDE.sub("", " ".join(raw.split())).replace("’", "'")
+    text = re.sub(r"(?<!\w)\*(\w[^*`]*)\*(?!\w)", r"\1", text)
+    text = re.sub(r"``([^`]+)``", r"`\1`", text)
+    text = re.sub(r":\w+:`[!~]?([^`]+)`", r"`\1`", text)
+    text = _NOTES.sub("", text).strip()
+    text = re.sub(r"(\w)- (\w)", r"\1-\2", text)
+    text = re.sub(r"\.\.$", ".", text)
+    while (shorter := _LEADING.sub("", text)) != text:
+        text = shorter[:1].upper() + shorter[1:]
+    words = re.sub(_CODE_SPAN, "code", text).split()
+    plain = _CODE_SPAN.sub("", text)
+    if not SHORTEST <= len(words) <= LONGEST or not text.endswith(".") or not re.match(r"[A-Z`]", text):
+        return None
+    if (
+        _unfit().search(plain)
+        or '"`' in text
+        or '`"' in text
+        or any(text.count(a) != text.count(b) for a, b in ("()", "[]"))
+        or text.count("`") % 2
+    ):
+        return None
+    if plain.count('"') % 2 or plain.count("'") - len(re.findall(r"\w'\w", plain)) > 0 or "*" in plain:
+        return None
+    first = words[0].lower()
+    if (
+        first in words_of("verbs") | words_of("auxiliaries")
+        or first in base_forms()
+        or first in ("only", "also", "do", "please", "or", "nor", "which", "that", "what", "why", "how", "where")
+    ):
+        return None  # an imperative, or a piece of a sentence
+    return text if _has_main_verb(words) else None
+
+
+def _has_main_verb(words: list[str]) -> bool:
+    """Whether there are more finite verbs than words that begin a clause. A plural noun may look like a verb."""
+    lowered = [word.strip(",.()").lower() for word in words]
+    finite = 0
+    for before, word in pairwise(lowered):
+        if word in words_of("auxiliaries") - {"be", "had"}:
+            finite += 1
+        elif word in base_forms():
+            finite += word not in words_of("nouns") or before in words_of("subjects") or before == "code"
+    opening = ("which", "that", "who", "whose", "if", "when", "where", "because", "while", "since", "unless")
+    return finite > sum(word in opening for word in lowered)
+
+
+def standard_library_docstrings() -> Iterator[Document]:
+    """Yield the documentation of the standard library's modules, read from their source: a document for each module.
+
+    An imperative first sentence ("Return the value …") becomes a statement about its function. Modules of tests and
+    those that hold no prose are left out. CPython's licence (PSF-2.0) applies to the texts.
+    """
+    root = Path(sysconfig.get_paths()["stdlib"])
+    skipped = ("test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "__pycache__", "ensurepip")
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if any(part in skipped for part in parts) or (parts[-1].startswith("_") and parts[-1] != "__init__"):
+            continue
+        name = ".".join(parts).removesuffix(".__init__")
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, UnicodeDecodeError):
+            continue
+        text = "\n\n".join(filter(None, _docstrings(tree, "")))
+        if len(text.split()) >= 60:
+            yield Document(id=f"stdlib.{name}", text=text, title=f"the module `{name}`")
+
+
+def _docstrings(tree: ast.AST, owner: str) -> Iterator[str]:
+    """Yield docstrings; one whose first word is a verb begins with its subject, and has the third person."""
+    if isinstance(tree, ast.Module):
+        yield ast.get_docstring(tree) or ""
+    verbs = words_of("verbs")
+    other_verb = rf"\b(and|or|then) ({'|'.join(sorted(verbs))}) (?=(?:an?|the|its?|all|any|each|True|None)\b)"
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+            continue
+        docstring = ast.get_docstring(node) or ""
+        first, _, rest = docstring.strip().partition(" ")
+        if (verb := base_forms().get(first.lower(), first.lower())) in verbs:
+            sentence, end, others = rest.partition(".")
+            sentence = re.sub(other_verb, lambda found: f"{found.group(1)} {third_person(found.group(2))} ", sentence)
+            subject = f"`{owner}{node.name}{'' if isinstance(node, ast.ClassDef) else '()'}`"
+            docstring = f"{subject} {third_person(verb)} {sentence}{end}{others}"
+        yield docstring
+        if isinstance(node, ast.ClassDef):
+            yield from _docstrings(node, f"{owner}{node.name}.")
+
+
+_PLAIN_SENTENCE = re.compile(r"[A-Z](?:(?!- )[^\n:=>|])*[^\d\n][.]")
+
+
+def document_answers(seed: int, count: int) -> Iterator[Example]:
+    """Yield completions of one to four sentences from a passage of CPython's language reference, without targets.
+
+    Raises:
+        UnavailableError: This Python was installed without its language reference.
+    """
+    rng = Random(f"documents {seed}")
+    prose = []
+    for document in python_reference():
+        for passage in passages(document):
+            whole = [  # of 5 to 45 words: a capital, a full stop, no code, no number of a list item
+                one for one in sentences(passage.text) if 5 <= len(one.split()) <= 45 and _PLAIN_SENTENCE.fullmatch(one)
+            ]
+            if whole:
+                prose.append((document.id, document.title.strip("* "), whole))
+    for _ in range(count):
+        ident, title, whole = rng.choice(prose)
+        number = min(rng.randint(1, 4), len(whole))
+        first = rng.randint(0, len(whole) - number)
+        text = " ".join(whole[first : first + number])
+        prompt = Prompt.of(rng.choice(load_yaml("wordings.yaml")["requests"]).format(title=title))
+        yield Example(prompt, Completion(text=text), (), source="documents", group=ident)
+
+
+PASSAGE_WORDS = 60
+"""Target length of a passage, in words."""
+
+_UNDERLINE = re.compile(r"^[*=~^-]{3,}$", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
+
+
+def passages(document: Document, words: int = PASSAGE_WORDS) -> Iterator[Document]:
+    """Split a document into passages of about ``words`` words at most.
+
+    It is split between paragraphs, a long paragraph of prose between sentences, and always before a heading. Line
+    breaks inside a paragraph of prose become spaces.
+    """
+    pending: list[str] = []
+    number = 1
+    for heading, text in [*_pieces(document.text, words), (False, "")]:
+        full = len(" ".join([*pending, text]).split()) > words
+        if pending and (heading or full or not text):
+            ident = document.id if number == 1 else f"{document.id}.{number}"
+            yield Document(id=ident, text="\n".join(pending), title=document.title)
+            pending, number = [], number + 1
+        if text:
+            pending.append(text)
+
+
+def _pieces(text: str, words: int) -> Iterator[tuple[bool, str]]:
+    """Yield whether it begins with a heading, and a paragraph or a part of one. Code and grammar keep their lines."""
+    for paragraph in _PARAGRAPH.split(text):
+        lines = [line for line in _UNDERLINE.sub("", paragraph).splitlines() if line.strip()]
+        heading = _UNDERLINE.search(paragraph) is not None
+        if any("::=" in line or line.lstrip().startswith((">>>", "+-", "|")) for line in lines):
+            yield heading, "\n".join(lines)
+            continue
+        joined = " ".join(line.strip() for line in lines)
+        part: list[str] = []
+        for sentence in _SENTENCE.split(joined):
+            if part and len(" ".join([*part, sentence]).split()) > words:
+                yield heading, " ".join(part)
+                part, heading = [], False
+            part.append(sentence)
+        if joined:
+            yield heading, " ".join(part)
+
 
 _CONDITION = re.compile(
     r"\b(?:if|when|while|where|whether|unless|until|which|that|who|whose|may|some|other|any)\b", re.IGNORECASE
@@ -32,11 +282,6 @@ class Statement:
     sentence: str
     kind: str
     wordings: tuple[tuple[str, ...], tuple[str, ...]]
-
-    @property
-    def key(self) -> tuple[str, bool]:
-        """The kind of the alteration, and whether the sentence is invented."""
-        return self.kind, read(self.sentence) is not None
 
     @property
     def conflicting(self) -> bool:
@@ -93,8 +338,11 @@ def topics(documents: Iterable[Document], exclude: Iterable[str] = ()) -> tuple[
     found = []
     for document in documents:
         passages: list[tuple[str, ...]] = []
-        for sentences in prose(document):
-            kept = tuple(s for s in sentences if s not in seen and not _is_excluded(s, excluded))
+        for paragraph in prose(document):
+            new = ((s, long_words(s)) for s in paragraph if s not in seen)
+            kept = tuple(
+                s for s, w in new if not any(len(w & e) >= 0.6 * min(len(w), len(e)) for e in excluded if len(e) > 3)
+            )
             seen.update(kept)
             if kept:
                 passages.append(kept)
@@ -131,12 +379,8 @@ def long_words(text: str) -> frozenset[str]:
     return frozenset(word for word in _words(text) if len(word) > 2)
 
 
-def _is_excluded(sentence: str, excluded: Sequence[frozenset[str]]) -> bool:
-    words = long_words(sentence)
-    return any(len(words & other) >= 0.6 * min(len(words), len(other)) for other in excluded if len(other) > 3)
-
-
-SOURCE = "statements"
+_FORMS: dict[str, list[str]] = load_yaml("forms.yaml")
+"""Wordings of prompts, criteria and answers."""
 _SAYS = "says_that"
 """Family of the criteria that name a statement."""
 REPHRASINGS = 3
@@ -207,7 +451,7 @@ class _Maker:
             target = self._target(topic, parts, number)
             targets.setdefault(target.criterion.question, target)
         text = _styled(parts, rng.getrandbits(64))
-        prompt = self.prompt(topic)
+        prompt = Prompt.of(rng.choice(_FORMS["prompts"]).format(topic=topic.title))
         shown = [name for name, target in targets.items() if target.criterion.reference]
         if len(shown) == 1 and rng.random() < _WITH_PROMPT:
             target = targets[shown[0]]
@@ -221,16 +465,9 @@ class _Maker:
                 replace(target, criterion=target.criterion.model_copy(update={"key": f"s{n}"}))
                 for n, target in enumerate(targets.values(), start=1)
             ),
-            source=SOURCE,
+            source="statements",
             group=topic.id,
         )
-
-    def clause(self, sentence: str) -> str:
-        """Return the sentence as it follows "that"."""
-        return lower_first(sentence.rstrip("."), self.names)
-
-    def prompt(self, topic: Topic) -> Prompt:
-        return Prompt.of(self.rng.choice(_forms()["prompts"]).format(topic=topic.title))
 
     def answer(self) -> tuple[Topic, list[Stated]]:
         """Return the statements of an answer: one to four sentences near each other."""
@@ -290,12 +527,17 @@ class _Maker:
         if met != negated:
             text, variant = self._stated(one)
         elif rng.random() < CONTRARIES:
-            text, variant = self._contrary(one)
+            text, variant = self._pair(one)[1], one.statement.kind
         else:
             text, variant = self._elsewhere(topic, parts)
-        form = rng.choice(_forms()["says_not" if negated else "says"])
+        form = rng.choice(_FORMS["says_not" if negated else "says"])
         family = "does_not_say" if negated else _SAYS
-        return Target(Criterion(key="s", text=form.format(s=self.clause(text))), float(met), family, variant)
+        return Target(
+            Criterion(key="s", text=form.format(s=lower_first(text.rstrip("."), self.names))),
+            float(met),
+            family,
+            variant,
+        )
 
     def _on_reference(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
         """Return a question with a statement as the reference."""
@@ -305,10 +547,10 @@ class _Maker:
         if (met and not contradicts) or (not met and contradicts and draw):
             text, variant = self._stated(one)
         elif contradicts == met or draw:
-            text, variant = self._contrary(one)
+            text, variant = self._pair(one)[1], one.statement.kind
         else:
             text, variant = self._elsewhere(topic, parts)
-        form = rng.choice(_forms()["contradicts_reference" if contradicts else "agrees_reference"])
+        form = rng.choice(_FORMS["contradicts_reference" if contradicts else "agrees_reference"])
         return Target(Criterion(key="s", text=form, reference=text), float(met), "reference", variant)
 
     def _on_passage(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
@@ -322,24 +564,20 @@ class _Maker:
         if supported:
             text, variant = self._stated(one)
         elif rng.random() < CONTRARIES or form in ("agrees_passage", "contradicts_passage"):
-            text, variant = self._contrary(one)
+            text, variant = self._pair(one)[1], one.statement.kind
         else:
             text, variant = self._elsewhere(topic, parts)
         texts = [text if other is one else self._stated(other)[0] for other in parts]
         there = {other.statement.sentence for other in parts}
         passage = rng.choice(topic.passages)
         texts[:0] = [sentence for sentence in passage[:2] if sentence not in there and sentence != text]
-        criterion = Criterion(key="s", text=rng.choice(_forms()[form]), passages=(" ".join(texts),))
+        criterion = Criterion(key="s", text=rng.choice(_FORMS[form]), passages=(" ".join(texts),))
         return Target(criterion, float(met), "reference", variant)
 
     def _stated(self, one: Stated) -> tuple[str, str]:
         """Return what the answer says, often in other words."""
         text = self._pair(one)[0]
         return text, "stated" if text == one.text else "paraphrased"
-
-    def _contrary(self, one: Stated) -> tuple[str, str]:
-        """Return the other version of what the answer says."""
-        return self._pair(one)[1], one.statement.kind
 
     def _pair(self, one: Stated) -> tuple[str, str]:
         """Return wordings of what the answer says and of the contrary, on average equally near to the answer.
@@ -356,9 +594,10 @@ class _Maker:
             for stated in stated_texts
             for contrary in contrary_texts
         ]
-        lead = self._leads.get(statement.key, 0.0)
+        key = statement.kind, read(statement.sentence) is not None  # the alteration, and whether it is invented
+        lead = self._leads.get(key, 0.0)
         difference, stated, contrary = self.rng.choice([pair for pair in pairs if pair[0] * lead <= 0] or pairs)
-        self._leads[statement.key] = lead + max(-0.05, min(0.05, difference))
+        self._leads[key] = lead + max(-0.05, min(0.05, difference))
         return stated, contrary
 
     def _elsewhere(self, topic: Topic, parts: Sequence[Stated]) -> tuple[str, str]:
@@ -379,11 +618,6 @@ class _Maker:
         raise InvalidError("no other sentence can be altered", hint="give more documents")
 
 
-def _forms() -> dict[str, list[str]]:
-    """Return the wordings of prompts, criteria and answers."""
-    return load_yaml("forms.yaml")  # type: ignore[no-any-return]
-
-
 def _styled(parts: Sequence[Stated], seed: int) -> str:
     """Return an answer: sentences, a list or a paragraph, with or without an introduction, citations or a filler."""
     rng = random.Random(seed)
@@ -398,7 +632,7 @@ def _styled(parts: Sequence[Stated], seed: int) -> str:
     else:
         body, joint = " ".join(texts), " "
     if rng.random() < 0.25:
-        body = f"{rng.choice(_forms()['introductions'])}{joint}{body}"
+        body = f"{rng.choice(_FORMS['introductions'])}{joint}{body}"
     if rng.random() < 0.2:
-        body = f"{body}{joint}{rng.choice(_forms()['fillers'])}"
+        body = f"{body}{joint}{rng.choice(_FORMS['fillers'])}"
     return body

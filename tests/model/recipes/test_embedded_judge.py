@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipes.embedded_judge.__main__ import COUNTS, EXCLUDED, RECIPE, Make, makers, write
-from recipes.embedded_judge.everyday import everyday_answers
+from recipes.embedded_judge.answers import everyday_answers
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.config import JudgeTrainConfig, QuestionData, load_config
 from trainer.judge_training.data import read_questions, side_of

@@ -15,16 +15,21 @@ import numpy as np
 import pytest
 import yaml
 
-from recipes.embedded_judge.alterations.alter import ALTERATIONS
-from recipes.embedded_judge.arithmetic import RIGHT, arithmetic
+from recipes.embedded_judge.alterations import ALTERATIONS
+from recipes.embedded_judge.answers import (
+    COMPLETE,
+    CONCISE,
+    ON_TOPIC,
+    READABLE,
+    RIGHT,
+    arithmetic,
+    damaged,
+    everyday_answers,
+    swapped,
+)
 from recipes.embedded_judge.checks import Question, _Maker
-from recipes.embedded_judge.damaged import COMPLETE, CONCISE, READABLE, damaged
-from recipes.embedded_judge.documents import document_answers, passages
-from recipes.embedded_judge.everyday import everyday_answers
-from recipes.embedded_judge.hard_negatives import hard_negatives, texts
-from recipes.embedded_judge.scales import scales
-from recipes.embedded_judge.statements import statements, topics
-from recipes.embedded_judge.swapped import ON_TOPIC, swapped
+from recipes.embedded_judge.derived import HARD, hard_negatives, scales
+from recipes.embedded_judge.statements import document_answers, passages, statements, topics
 from rubricsvc.collections.sources import python_reference
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal, Rubric
@@ -118,12 +123,12 @@ def test_everyday_questions_are_not_those_of_the_audit() -> None:
 
 def test_texts_are_not_those_of_the_audit() -> None:
     """The audit stays a test of what was not trained on."""
-    ours = {" ".join(text.split()).casefold() for kind in texts().values() for text in kind} - {""}
+    ours = {" ".join(text.split()).casefold() for kind in HARD.values() for text in kind} - {""}
     suites = Path(str(files("workers.audit").joinpath("suites"))).rglob("*.yaml")
     for suite in suites:
         for attack in yaml.safe_load(suite.read_text(encoding="utf-8"))["attacks"]:
             assert " ".join(attack["text"].split()).casefold() not in ours, (suite.name, attack["id"])
-    marks = {mark.replace("{Criterion}", "{}") for mark in texts()["list_marks"]}
+    marks = {mark.replace("{Criterion}", "{}") for mark in HARD["list_marks"]}
     assert not marks & {"- {}", "[x] {}", "{} Yes.", "“{}”"}  # as workers.audit.suites fills them in
 
 

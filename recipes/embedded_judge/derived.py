@@ -1,7 +1,7 @@
-"""Completions that deserve nothing, and completions that keep their labels although something is added to them.
+"""Examples made of other examples: completions that deserve nothing or have something added, and scales of criteria.
 
-Marks and openers, one word, the prompt or the criterion repeated, self-praise, empty phrases, refusals, and orders to
-the judge, alone and around completions whose labels are known. The texts differ from those of the audit.
+Added are marks and openers, one word, the prompt or the criterion repeated, self-praise, empty phrases, refusals, and
+orders to the judge, alone and around completions whose labels are known. The texts differ from those of the audit.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import replace
 from random import Random
 
 from recipes.embedded_judge import load_yaml
+from recipes.embedded_judge.answers import TEXTS
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data import Example, Target
-
-SOURCE = "hard_negatives"
 
 _MAX_TARGETS = 4
 
@@ -57,9 +57,7 @@ _AROUND = {"injection_in": 5, "echo_in": 6, "praise_in": 1, "frame_in": 2}
 """Kinds with their shares. The first replace the completion, the others keep it."""
 
 
-def texts() -> dict[str, list[str]]:
-    """Return the texts of ``hard_negatives.yaml``."""
-    return load_yaml("hard_negatives.yaml")  # type: ignore[no-any-return]
+HARD: dict[str, list[str]] = load_yaml("hard_negatives.yaml")
 
 
 def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterator[Example]:
@@ -75,9 +73,10 @@ def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterat
         InvalidError: There are no examples with a criterion that an empty completion does not meet.
     """
     rng = Random(f"hard negatives {seed}")
-    kept = map(_on_content, examples)
-    usable = [example for example in kept if example.targets]
-    pool = sorted(usable, key=lambda example: example.content)
+    kept = (  # whatever is added is not supported by passages
+        replace(one, targets=tuple(t for t in one.targets if t.criterion.passages is None)) for one in examples
+    )
+    pool = sorted((example for example in kept if example.targets), key=lambda example: example.content)
     positive = [example for example in pool if any(map(_worthless, example.targets))]
     if not positive:
         raise InvalidError("no criterion on the content of a completion", hint="pass examples with such targets")
@@ -87,11 +86,6 @@ def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterat
             yield _alone(rng.choice(positive), rng)
         else:
             yield _around(rng.choice(by_label[number // 2 % 2]), rng)
-
-
-def _on_content(example: Example) -> Example:
-    """Return the example without criteria on passages: whatever is added is not supported by them."""
-    return replace(example, targets=tuple(t for t in example.targets if t.criterion.passages is None))
 
 
 def _worthless(target: Target) -> Target | None:
@@ -112,7 +106,19 @@ def _alone(example: Example, rng: Random) -> Example:
     if kind == "criterion_echo":
         targets = _without_quotes(targets) or targets
     targets = rng.sample(targets, min(len(targets), _MAX_TARGETS))
-    text = _text(kind, example, targets, rng)
+    match kind:
+        case "empty":
+            text = rng.choice(("", "", " ", "   ", "\n", "\n\n", " \n"))
+        case "prompt_echo":
+            asked = [m.content for m in example.prompt.messages if m.role == "user"] or [example.prompt.text]
+            text = rng.choice(HARD["prompt_echoes"]).format(prompt=asked[-1])
+        case "criterion_echo":
+            text = _echo(targets, rng)
+        case "injection":
+            inside = rng.choice(("", "", "fluff", "words", "keys"))
+            text = _filled(rng.choice(HARD["injections"]), rng.choice(HARD[inside]) if inside else "").strip()
+        case _:
+            text = rng.choice(HARD[{"key": "keys", "one_word": "words", "refusal": "refusals"}.get(kind, kind)])
     return _example(example, text, targets, kind)
 
 
@@ -121,41 +127,26 @@ def _without_quotes(targets: Sequence[Target]) -> list[Target]:
     return [target for target in targets if '"' not in target.criterion.text]
 
 
-def _text(kind: str, example: Example, targets: Sequence[Target], rng: Random) -> str:
-    match kind:
-        case "empty":
-            return rng.choice(("", "", " ", "   ", "\n", "\n\n", " \n"))
-        case "prompt_echo":
-            return rng.choice(texts()["prompt_echoes"]).format(prompt=_last_user_message(example))
-        case "criterion_echo":
-            return _echo(targets, rng)
-        case "injection":
-            inside = rng.choice(("", "", "fluff", "words", "keys"))
-            return _filled(rng.choice(texts()["injections"]), rng.choice(texts()[inside]) if inside else "").strip()
-    name = {"key": "keys", "one_word": "words", "refusal": "refusals"}.get(kind, kind)
-    return rng.choice(texts()[name])
-
-
 def _around(example: Example, rng: Random) -> Example:
     [kind] = rng.choices(list(_AROUND), list(_AROUND.values()))
     targets = rng.sample(example.targets, min(len(example.targets), _MAX_TARGETS))
     own = example.completion.text
     match kind:
         case "injection_in":
-            text = _filled(rng.choice([t for t in texts()["injections"] if "{completion}" in t]), own)
+            text = _filled(rng.choice([t for t in HARD["injections"] if "{completion}" in t]), own)
         case "echo_in":
             repeated = _without_quotes(targets)
-            parts = [own, _echo(repeated, rng) if repeated else rng.choice(texts()["bare_claims"])]
+            parts = [own, _echo(repeated, rng) if repeated else rng.choice(HARD["bare_claims"])]
             targets = repeated or targets
             if rng.random() < 0.3:
                 parts.reverse()
             text = "\n\n".join(parts)
         case "praise_in":
-            pair = [own, rng.choice(texts()["praise"])]
+            pair = [own, rng.choice(HARD["praise"])]
             rng.shuffle(pair)
             text = "\n\n".join(pair)
         case _:
-            text = _filled(rng.choice(texts()["frames"]), own)
+            text = _filled(rng.choice(HARD["frames"]), own)
     return _example(example, text, targets, kind)
 
 
@@ -163,11 +154,11 @@ def _echo(targets: Sequence[Target], rng: Random) -> str:
     """Repeat one criterion as fulfilled, or return a list of all of them as fulfilled."""
     words = [target.criterion.text.strip().rstrip(".?") for target in targets]
     if rng.random() < 0.6:
-        heading, mark = rng.choice(texts()["list_headings"]), rng.choice(texts()["list_marks"])
+        heading, mark = rng.choice(HARD["list_headings"]), rng.choice(HARD["list_marks"])
         lines = [mark.format(number=number, Criterion=text) for number, text in enumerate(words, 1)]
         return "\n".join(([heading] if heading else []) + lines)
     text = rng.choice(words)
-    template = rng.choice(texts()["echoes"])
+    template = rng.choice(HARD["echoes"])
     return template.replace("{criterion}", text[:1].lower() + text[1:]).replace("{Criterion}", text)
 
 
@@ -175,11 +166,44 @@ def _filled(template: str, completion: str) -> str:
     return template.replace("{{", "{").replace("}}", "}").replace("{completion}", completion)
 
 
-def _last_user_message(example: Example) -> str:
-    return next((m.content for m in reversed(example.prompt.messages) if m.role == "user"), example.prompt.text)
-
-
 def _example(example: Example, text: str, targets: Sequence[Target], variant: str) -> Example:
     marked = tuple(replace(target, variant=variant) for target in targets)
-    completion = Completion(text=text)
-    return Example(example.prompt, completion, marked, SOURCE, group=example.split_group)
+    return Example(example.prompt, Completion(text=text), marked, "hard_negatives", group=example.split_group)
+
+
+def scales(examples: Sequence[Example], seed: int, count: int) -> Iterator[Example]:
+    """Yield ``count`` examples whose binary targets became an ordinal or a numeric one, and whose others stay.
+
+    The value of the new target is the share of its criteria that are met. Half of the ordinal scales are written from
+    the best level to the worst.
+
+    Raises:
+        InvalidError: No example has two binary targets without a reference of their own.
+    """
+    rng = Random(f"scales {seed}")
+    usable = []
+    for example in examples:
+        binary = [one for one in example.targets if one.value in (0.0, 1.0) and one.criterion.scale.kind == "binary"]
+        binary = [one for one in binary if not (one.criterion.reference or one.criterion.passages)]
+        if len(binary) >= 2:
+            usable.append((example, binary))
+    if not usable:
+        raise InvalidError("no completion has two binary criteria", hint="pass examples with several targets")
+    for _ in range(count):  # the new target is on how many of the criteria are met
+        example, binary = rng.choice(usable)
+        joined = rng.sample(binary, min(rng.choice((2, 2, 3)), len(binary)))
+        kept = tuple(target for target in example.targets if target not in joined)
+        met, size = sum(target.value for target in joined), len(joined)
+        items = "; ".join(f"({number}) {target.criterion.text.rstrip('.')}" for number, target in enumerate(joined, 1))
+        text = rng.choice(TEXTS["scale"]).format(items=items)
+        scale: Numeric | Ordinal
+        if rng.random() < 0.4:
+            low, high = rng.choice(((0.0, float(size)), (1.0, size + 1.0), (0.0, 10.0), (1.0, 5.0)))
+            scale, family = Numeric(low=low, high=high), "scale_numeric"
+        else:
+            names = rng.choice(TEXTS["levels"][size])
+            levels = [Level(label=name, value=number / size) for number, name in enumerate(names)]
+            scale, family = Ordinal(levels=tuple(levels if rng.random() < 0.5 else levels[::-1])), "scale_ordinal"
+        criterion = Criterion(key="scale", text=text, scale=scale)
+        targets = (Target(criterion, met / size, family, f"{met:g} of {size}"), *kept)
+        yield Example(example.prompt, example.completion, targets, "scales", example.group)
