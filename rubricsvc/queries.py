@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from rubricsvc.core.base import MAX_ID, Name
+from rubricsvc.core.rubric_analysis import FitTo, Signs
 from rubricsvc.core.states import ItemSort, JobStatus, Outcome, RubricState
 
 MAX_LIMIT = 1000
@@ -37,7 +38,7 @@ class RubricFilters(Paging):
     """Parameters of the list of rubric versions."""
 
     name: Name | None = Field(None, description="Filter by name.")
-    prompt_id: Id | None = Field(None, description="Filter by prompt.")
+    prompt_id: Id | Ref | None = Field(None, description="Filter by prompt: id or external id.")
     state: RubricState | None = Field(None, description="Filter by state of the review.")
 
 
@@ -46,6 +47,17 @@ class AnalysisQuery(BaseModel):
 
     job_id: Id | None = Field(None, description="Only what this job scored.")
     judge: Name | None = Field(None, description="Judge; by default the job's, or the one with the most completions.")
+
+
+class FitQuery(AnalysisQuery):
+    """How the weights of a rubric are fitted."""
+
+    to: FitTo = Field(description="Overall scores, or the pairs of one person that they order.")
+    signs: Signs = Field("keep", description="Whether weights keep their signs.")
+    save: bool = Field(False, description="Store the weights as a draft version.")
+    force: bool = Field(False, description="Store them even if the rubric was edited since.")
+    resamples: int = Field(300, ge=0, description="Bootstrap draws of intervals; 0: none.")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed, of the folds and of the draws.")
 
 
 class CompletionFilters(Paging):

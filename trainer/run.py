@@ -658,8 +658,8 @@ class Run:
                 newest = waiting[-1]
                 count = counted(len(waiting), "rubric version")
                 self.progress.message(f"{count} of this run not approved; the newest is {newest}")
-                hint = f"hint: `rubricsvc rubrics submit {newest}`, then `rubricsvc rubrics approve {newest}`"
-                self.progress.message(hint)
+                review = f"rubricsvc rubrics review {newest}"
+                self.progress.message(f"hint: `{review} submit`, then `{review} approve`")
 
     def _warm_up(
         self,

@@ -16,7 +16,7 @@ from rubricsvc.api import errors, graders, health, imports, jobs, rewards, route
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import BodyLimit, RequestContext
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from rubricsvc.telemetry import Metrics

@@ -18,7 +18,7 @@ from rubricsvc.api.request import Db, SettingsDep, ValidatorsDep
 from rubricsvc.errors import UnavailableError
 from rubricsvc.graders.results import GraderRun
 from rubricsvc.schemas import Wire
-from rubricsvc.services import grading
+from rubricsvc.services import graders as grading
 from rubricsvc.store.session import Database
 
 NO_WORKER_SECONDS = 30.0

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Request
 from pydantic import PlainValidator
 
-from rubricsvc.services.local import LocalService
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import LocalService, Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 

@@ -24,15 +24,16 @@ from rubricsvc.cli.output import (
     progress_bar,
     show,
 )
-from rubricsvc.cli.service import database, service
+from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.queries import CompletionFilters, ImportQuery
-from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_prompts
+from rubricsvc.services.importing import COMPLETIONS, RECORDS
+from rubricsvc.services.local import LocalService
 from rubricsvc.store import prompts as stored_prompts
 from rubricsvc.store import rubrics
-from rubricsvc.store.session import Database, every
+from rubricsvc.store.session import every
 from workers.authoring.completions import CompletionSampler, SamplingResult
 from workers.engines.local.embedded_model import EMBEDDED
 
@@ -71,9 +72,10 @@ def generate(
     endpoint = {"concurrency": concurrency, "timeout_s": timeout}
     judge = _model(url, model, api_key_env, sampling=sampling, endpoint=endpoint)
     name = policy or judge.model[:MAX_NAME_LENGTH]
-    with database() as db:
+    with local_service() as local:
+        db = local.db
         sampler = CompletionSampler(db, judge, policy=name, n=samples)
-        ids = _prompt_ids(db, prompts, format, limit)
+        ids = _prompt_ids(local, prompts, format, limit)
         if url is not None:
             check_reachable(judge.endpoint)
         with output.continue_hint("the completions so far are stored"):
@@ -94,14 +96,12 @@ def _model(url: str | None, model: str | None, api_key_env: str | None, **fields
     return judge_from_options(**options, **fields)
 
 
-def _prompt_ids(db: Database, file: str | None, format: str | None, limit: int | None) -> list[int]:
+def _prompt_ids(local: LocalService, file: str | None, format: str | None, limit: int | None) -> list[int]:
     if file is not None:
-        source = input_file(file)
-        with db.write() as session:
-            return import_prompts(session, source, format)[:limit]
+        return local.imports.prompts(input_file(file), format)[:limit]
     if format is not None:
         raise InvalidError("--format needs --prompts", hint="name the file with --prompts FILE")
-    with db.read() as session:
+    with local.db.read() as session:
         ids = [row.id for row in islice(every(stored_prompts.page, session), limit)]
     if not ids:
         raise InvalidError(

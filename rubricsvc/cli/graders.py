@@ -17,7 +17,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.openai_grader import parse_prompt
 from rubricsvc.graders.results import run_of
-from rubricsvc.services.grading import parse_checked
+from rubricsvc.services.graders import parse_checked
 from workers import checks
 from workers.engines.local.embedded_model import EMBEDDED
 

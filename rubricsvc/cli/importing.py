@@ -1,44 +1,43 @@
-"""What the commands that read files share: options, the input file, and the report of an import."""
+"""What the commands that read files share: options, the input file, a rubric in a file or stored, and imports."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from rubricsvc.cli.output import counted, echo, show
-from rubricsvc.cli.service import database, local, os_user
-from rubricsvc.errors import InvalidError
-from rubricsvc.formats import FORMATS, InputFile
+from rubricsvc.cli.output import Json, counted, echo, shorten, show
+from rubricsvc.cli.service import local_service
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.formats import FORMATS, InputFile, stream
 from rubricsvc.formats.record import FileErrors
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import ImportedFile
-from rubricsvc.services.editing import Edit
-from rubricsvc.services.importing import ImportResult
-from rubricsvc.settings import get_settings
-from rubricsvc.store.session import name_of
+from rubricsvc.schemas import ImportedFile, StoredRubric
+from rubricsvc.services.importing import RECORDS
 
 _FORMATS = ", ".join(FORMATS)
 
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
-
-MOST_NAMES = 5
-"""Rubrics that are named outside of --json."""
-
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
 Format = Annotated[str | None, typer.Option(help=f"auto, {_FORMATS}.", show_default="auto")]
 CompletionFormat = Annotated[str | None, typer.Option(help=f"completions, {_FORMATS}.", show_default="detected")]
 LabelFormat = Annotated[str | None, typer.Option(help=f"labels, {_FORMATS}.", show_default="detected")]
+SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
+
+MOST_NAMES = 5
+"""Rubrics that are named outside of --json."""
 MOST_NOTES = 20
 """Notes that are printed."""
 _UNAPPROVED = {
-    "draft": "a draft; submit it for review with `rubricsvc rubrics submit",
-    "in_review": "in review; approve it with `rubricsvc rubrics approve",
-    "retired": "retired; approve it again with `rubricsvc rubrics approve",
+    "draft": ("a draft; submit it for review", "submit"),
+    "in_review": ("in review; approve it", "approve"),
+    "retired": ("retired; approve it again", "approve"),
 }
-SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
 
 
 def input_file(file: str) -> InputFile:
@@ -52,9 +51,22 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
 
 
-def edit_of(by: str | None = None, **fields: Any) -> Edit:
-    """Return an edit with these fields by this person, by default the user of the operating system."""
-    return Edit(name_of("--by", by) if by is not None else os_user(), policy=get_settings().require_approval, **fields)
+def import_rubrics(
+    query: ImportQuery,
+    file: File,
+    *,
+    format: Format = None,
+    rubric_name: Annotated[str | None, typer.Option("--name", help="Name of the only rubric in the file.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="Mapping file of the format (docs/formats.md).")] = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Import rubrics, prompts and completions.
+
+    A file is imported whole or not at all. Importing it again changes nothing. If the --parent has been edited already,
+    the rubric is kept as a draft, and the error says what both edits change.
+    """
+    import_and_report(file, query, as_json, kinds=(RECORDS,), by=by, mapping=mapping)
 
 
 def import_and_report(
@@ -62,10 +74,8 @@ def import_and_report(
 ) -> None:
     """Import a file in one transaction, and print what was imported; for ``options`` see `Imports.read`."""
     source = input_file(file)
-    with database() as db:
-        done = local(db, name_of("--by", by) if by is not None else None).imports.read(
-            source, query, kinds=kinds, **options
-        )
+    with local_service(by) as local:
+        done = local.imports.read(source, query, kinds=kinds, **options)
     print_notes(source.errors)
     report(done)
     if as_json:
@@ -84,7 +94,7 @@ def print_notes(errors: FileErrors) -> None:
         echo(f"… and {counted(errors.note_count - MOST_NOTES, 'more note')}")
 
 
-def report(done: ImportResult | ImportedFile) -> None:
+def report(done: ImportedFile) -> None:
     """Print what was not imported, to stderr."""
     for error in done.skipped:
         place = ":".join(str(one) for one in (done.file, error.line, error.column) if one is not None)
@@ -96,9 +106,73 @@ def report(done: ImportResult | ImportedFile) -> None:
     for ref, newest in done.superseded.items():
         echo(f"{ref} has this content already, and version {newest} is the newest; refer to it as {ref}")
     for ref, state in list(done.not_approved.items())[:MOST_NAMES]:
-        echo(f"{ref} is {_UNAPPROVED[state]} {ref}`")
+        what, action = _UNAPPROVED[state]
+        echo(f"{ref} is {what} with `rubricsvc rubrics review {ref} {action}`")
     if (more := len(done.not_approved) - MOST_NAMES) > 0:
         echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics show --state draft`")
     if not any(done.new.values()):
         nouns = [counted(n, noun.removesuffix("s")) for noun, n in done.existing.items() if n]
         echo(f"{done.file}: {', '.join(nouns) or 'nothing'}, all stored before")
+
+
+Target = Annotated[
+    str, typer.Argument(metavar="FILE|NAME", help="File with a rubric, or a stored rubric.", show_default=False)
+]
+OfSeveral = Annotated[str | None, typer.Option("--name", help="Name of the rubric in a file with several.")]
+
+
+class RubricTarget(NamedTuple):
+    """A rubric with its prompt; ``stored`` is None if it is in a file, ``prompt_id`` that of the prompt in the file."""
+
+    name: str
+    rubric: Rubric
+    prompt: Prompt | None
+    prompt_id: str | None
+    stored: StoredRubric | None
+
+
+def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | None:
+    """Return the stored rubric of that name, also a draft; None if it is none, or there is such a file."""
+    if target == "-" or Path(target).exists() or not target.strip():
+        return None
+    try:
+        with local_service() as local:
+            stored, record = local.rubrics.with_prompt(target, allow_drafts=allow_drafts)
+    except NotFoundError:
+        return None
+    return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, record.prompt, None, stored)
+
+
+def target_of(
+    target: str, name: str | None = None, *, of_several: str | None = None, allow_drafts: bool = True
+) -> RubricTarget:
+    """Return the one rubric that is meant; ``name`` chooses one of a file, ``of_several`` only if it has more."""
+    found = targets_of(target, name, allow_drafts=allow_drafts)
+    named = [one for one in found if one.name == of_several]
+    only = named if len(found) > 1 and len(named) == 1 else found
+    if len(only) > 1:
+        names = shorten(", ".join(one.name for one in found), 200)
+        raise InvalidError(f"{target} has {len(found)} rubrics, expected one", hint=f"choose one with --name: {names}")
+    return only[0]
+
+
+def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = True) -> list[RubricTarget]:
+    """Return the stored rubric, or all rubrics of the file, or those of this name."""
+    from workers import checks
+
+    if (stored := find_stored(target, allow_drafts=allow_drafts)) is not None:
+        return [stored]
+    if target != "-" and not Path(target).exists():
+        hint = "name a file; list stored rubrics with `rubricsvc rubrics show`"
+        raise NotFoundError(f"no file and no stored rubric {target!r}", hint=hint, path=target)
+    records = [one for one in stream(input_file(target), check=checks.validate) if one.rubric is not None]
+    found = [
+        RubricTarget(one.name, one.rubric, one.prompt, one.id, None)
+        for one in records
+        if one.rubric is not None and name in (None, one.name)
+    ]
+    if not found:
+        what = "rubric" if name is None else f"rubric named {name!r}"
+        names = shorten(", ".join(one.name for one in records), 200)
+        raise InvalidError(f"{target} has no {what}", hint=f"it has {names}" if names else "a rubric needs criteria")
+    return found

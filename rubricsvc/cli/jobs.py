@@ -19,7 +19,7 @@ from rubricsvc.cli.output import Json, Out, cell, counted, echo, estimate_cells,
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError
-from rubricsvc.queries import ItemFilters, JobFilters, ReportQuery, RescoreQuery
+from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, ReportQuery, RescoreQuery
 from rubricsvc.schemas import NewJob, Page, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy
 from rubricsvc.schemas.waiting import no_worker
@@ -63,10 +63,11 @@ def submit(
         return
     with local_service() as local:
         source, kinds = input_file(file), (RECORDS, COMPLETIONS)
+        query = ImportQuery(format=format, skip_invalid=skip_invalid)
         options: dict[str, Any] = {"check": local.imports.check, "edit": local.imports.edit}
         try:
             with local.db.write() as session:
-                imported = import_file(session, source, format, kinds=kinds, skip_invalid=skip_invalid, **options)
+                imported = import_file(session, source, query, kinds=kinds, **options)
                 submitted = local.jobs.submit_in(session, new, imported)
         except NotApprovedError as error:  # nothing of the file is imported then
             first = f"import the file first (`rubricsvc rubrics import {file}`)"

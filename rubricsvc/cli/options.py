@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from inspect import Parameter, isclass, signature
 from types import UnionType
@@ -18,12 +18,14 @@ from rubricsvc.schemas.methods import request
 _SCALARS = (bool, int, float, str)
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, name: str | None = None, *, without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to ``app`` as a command; a parameter that is a pydantic model becomes an option for each field.
 
     Name, type, bounds, default and help come from the field. Another parameter with the name of a field takes its
-    place, for example as an argument. Fields that no option can hold, such as models, keep their default; a required
-    one must be a parameter. An invalid value is an InvalidError with the name of the option.
+    place, for example as an argument. Fields that no option can hold, such as models, and those of ``without`` keep
+    their default; a required one must be a parameter. An invalid value is an InvalidError with the name of the option.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -32,7 +34,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
         models = {key: one.annotation for key, one in given.items() if _is_model(one.annotation)}
         parameters = {key: one for key, one in given.items() if key not in models}
         for model in models.values():
-            options = {key: _option(key, field) for key, field in model.model_fields.items() if key not in parameters}
+            own = {key: field for key, field in model.model_fields.items() if key not in (*parameters, *without)}
+            options = {key: _option(key, field) for key, field in own.items()}
             parameters |= {key: one for key, one in options.items() if one is not None}
 
         @wraps(function)

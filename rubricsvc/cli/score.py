@@ -10,10 +10,9 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.importing import input_file
+from rubricsvc.cli.importing import input_file, target_of
 from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, score_all, served_judge
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, shorten, show
-from rubricsvc.cli.rubric_targets import target_of
 from rubricsvc.cli.service import local_service
 from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.core.base import MAX_NAME_LENGTH

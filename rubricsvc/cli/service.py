@@ -12,8 +12,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.database import open_database
-from rubricsvc.services.local import LocalService
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import LocalService, Validators
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def database() -> Iterator[Database]:
 def local(db: Database, caller: str | None = None) -> LocalService:
     """Return the service over a database."""
     approval = get_settings().require_approval
-    return LocalService(db, caller=caller or os_user(), approval=approval, validators=validators())
+    return LocalService(db, caller=os_user() if caller is None else caller, approval=approval, validators=validators())
 
 
 def validators() -> Validators:

@@ -113,8 +113,9 @@ class NewGeneration(Generation, Wire):
 
     judge: Id | Ref = Field(description="Id or name of the judge whose model writes.")
     prompts: tuple[Id | Ref, ...] = Field(
-        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Prompts, by id or external id."
+        (), max_length=MAX_BATCH, fail_fast=True, description="Prompts, by id or external id; by default all."
     )
+    limit: int | None = Field(None, ge=1, description="Maximum number of prompts.")
     name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that it may cost. Needs a price.")
     key: Key = None

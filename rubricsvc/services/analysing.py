@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric_analysis import FitTo, RubricAnalysis, Signs, WeightFit
-from rubricsvc.core.states import FITTED
 from rubricsvc.errors import InvalidError, cut, needs_extra
-from rubricsvc.services.editing import add_derived
 from rubricsvc.stats import RESAMPLES, OnProgress
 from rubricsvc.store import items, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection, judged_labels, overall_labels
@@ -21,10 +19,9 @@ if TYPE_CHECKING:
 
     from rubricsvc.core.label import JudgedLabel
     from rubricsvc.core.rubric import Rubric
-    from rubricsvc.services.editing import Addition
     from rubricsvc.stats.agreement import CriterionAgreement
     from rubricsvc.stats.criteria import VerdictMatrix
-    from rubricsvc.store.tables import JudgeRow, RubricRow
+    from rubricsvc.store.tables import JudgeRow
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100
@@ -54,14 +51,8 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
     job = jobs.get(session, job_id) if job_id is not None else None
     several = labels.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
-    if chosen is None or chosen.id not in {one.id for one in several}:
-        raise _no_verdicts(session, row, job_id, chosen)
-    selection = Selection(chosen.id, job_id, row.id if row else None)
-    return Scope(selection, chosen)
-
-
-def _no_verdicts(session: Session, row: RubricRow | None, job_id: int | None, judge: JudgeRow | None) -> InvalidError:
-    """Return the error of a selection without verdicts, with the version that the job scored instead."""
+    if chosen is not None and chosen.id in {one.id for one in several}:
+        return Scope(Selection(chosen.id, job_id, row.id if row else None), chosen)
     what = f"rubric {row.ref}" if row else f"job {job_id}"
     if row is not None and job_id is not None:
         scored = sorted({one.rubric for one in items.rewards(session, job_id)})
@@ -69,8 +60,8 @@ def _no_verdicts(session: Session, row: RubricRow | None, job_id: int | None, ju
         if row.ref not in scored:
             hint = f"name the version that it scored: {own[-1]}" if own else "name a rubric that it scored"
             message = f"{what} has no verdicts in job {job_id}, which scored {cut(', '.join(own or scored), 400)}"
-            return InvalidError(message, hint=hint, path="ref")
-    return InvalidError(f"{what} has no verdicts{f' of judge {judge.name!r}' if judge else ''}", hint=_HINT)
+            raise InvalidError(message, hint=hint, path="ref")
+    raise InvalidError(f"{what} has no verdicts{f' of judge {chosen.name!r}' if chosen else ''}", hint=_HINT)
 
 
 def analyse(
@@ -90,33 +81,28 @@ def analyse(
     """
     with needs_extra("judging"):
         from rubricsvc.services.verdict_matrix import read_matrices
+        from rubricsvc.stats.agreement import criterion_agreement
         from rubricsvc.stats.rubric_statistics import analysis
     scope = scope_of(session, ref, job_id, judge)
     matrices = list(read_matrices(session, scope.selection))
     if not matrices:
         raise InvalidError(f"judge {scope.judge.name!r} scored none of these completions", hint=_HINT)
-    agreement = _agreement(session, scope, {one.rubric_id for one in matrices})
-    overall = labels.overall_labels(session, scope.selection)
+    rows: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
+    for row in judged_labels(session, scope.judge.id, job_id=scope.selection.job_id):
+        if row.verdict is not None:
+            rows[row.rubric_id, row.label.criterion].append(row)
+    overall = overall_labels(session, scope.selection)
     found = []
     for done, matrix in enumerate(matrices):
         on_progress(done, len(matrices), matrix.name)
-        found.append(analysis(scope.judge.name, matrix, job_id, agreement[matrix.rubric_id], overall))
+        agreement: dict[str, CriterionAgreement] = {}
+        for (rubric_id, key), judged in rows.items():
+            if rubric_id == matrix.rubric_id:
+                agreement[key], _ = criterion_agreement(
+                    scope.judge.value, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES
+                )
+        found.append(analysis(scope.judge.name, matrix, job_id, agreement, overall))
     on_progress(len(matrices), len(matrices), "")
-    return found
-
-
-def _agreement(session: Session, scope: Scope, rubric_ids: set[int]) -> dict[int, dict[str, CriterionAgreement]]:
-    """Return the judge's agreement with labels by rubric id and criterion."""
-    from rubricsvc.stats.agreement import criterion_agreement
-
-    rows: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
-    for row in judged_labels(session, scope.judge.id, job_id=scope.selection.job_id):
-        if row.rubric_id in rubric_ids and row.verdict is not None:
-            rows[row.rubric_id, row.label.criterion].append(row)
-    found: dict[int, dict[str, CriterionAgreement]] = defaultdict(dict)
-    for (rubric_id, key), judged in rows.items():
-        judge = scope.judge.value
-        found[rubric_id][key], _ = criterion_agreement(judge, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES)
     return found
 
 
@@ -199,19 +185,6 @@ def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: Fi
         signs=sign,
     )
     return problem, int((~complete).sum())
-
-
-def save(session: Session, found: WeightFit, *, by: str | None = None, force: bool = False) -> Addition:
-    """Store the fitted weights as a draft, the next version of the rubric.
-
-    Weights that are those of a stored version are that version, whose state stays. ``by`` is who adds it. If somebody
-    has edited the rubric since, the addition has a conflict, unless ``force`` is set.
-
-    Raises:
-        InvalidError: The formula does not take these weights.
-    """
-    row = rubrics.get(session, found.rubric)
-    return add_derived(session, fitted_rubric(row.value, found), row, origin=FITTED, by=by, force=force)
 
 
 def fitted_rubric(rubric: Rubric, found: WeightFit) -> Rubric:

@@ -27,7 +27,7 @@ from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.evolutions import EvolutionFilters
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import evolutions, generation, prompts, rubrics
 from rubricsvc.store.evolutions import VersionUse

@@ -23,7 +23,7 @@ from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.services.analysing import scope_of
-from rubricsvc.services.editing import add_derived
+from rubricsvc.services.rubrics import add_derived
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured, ordered

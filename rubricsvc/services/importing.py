@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pydantic import ConfigDict, Field, SkipValidation
 from sqlalchemy.orm import Session
 
 from rubricsvc import formats
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric, check_min_coverage
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, IMPORTED, RubricState
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck, documents
-from rubricsvc.formats.documents import CompletionLine, LabelLine
-from rubricsvc.formats.record import FieldError, FileErrors, GivenLabel, Location, file_error
+from rubricsvc.formats.documents import LabelLine
+from rubricsvc.formats.record import FileErrors, GivenLabel, file_error
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import ImportedFile
+from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.session import Database, added, batched
 
@@ -32,7 +33,7 @@ MAX_CONTENT_RECORDS = 20_000
 MAX_CONTENT_ERRORS = 10_000
 """Errors of such a file, after which it is not read any further."""
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
-_PLAIN_EDIT = Edit()
+_PLAIN_QUERY, _PLAIN_EDIT = ImportQuery(), Edit()
 
 
 class ImportedCompletion(NamedTuple):
@@ -44,85 +45,17 @@ class ImportedCompletion(NamedTuple):
     rubric_id: int | None
 
 
-@dataclass
-class ImportResult:
-    """What a file added to the database. The ids are in the file's order, and include what existed before.
+class ImportResult(ImportedFile):
+    """What a file added in a transaction.
 
-    Rubrics are named ``name@version``. ``omitted_labels`` are those whose rubric or completion was not imported,
-    ``superseded`` rubrics that existed as an earlier version, with the newest one, ``not_approved`` those that jobs do
-    not use, with their states. With a ``conflict`` the rubric's parent has been edited by somebody else: commit, which
-    keeps the rubric as a draft, and raise it.
+    With a ``conflict`` the rubric's parent has been edited by somebody else: commit, which keeps the rubric as a draft,
+    and raise it.
     """
 
-    file: str
-    new: dict[str, int] = field(default_factory=dict)
-    existing: dict[str, int] = field(default_factory=dict)
-    rubric_ids: list[int] = field(default_factory=list)
-    rubrics: list[str] = field(default_factory=list)
-    new_rubrics: list[str] = field(default_factory=list)
-    completions: list[ImportedCompletion] = field(default_factory=list)
-    label_ids: list[int] = field(default_factory=list)
-    skipped: list[FieldError] = field(default_factory=list)
-    skipped_count: int = 0
-    skipped_records: int = 0
-    notes: list[FieldError] = field(default_factory=list)
-    omitted_labels: int = 0
-    superseded: dict[str, int] = field(default_factory=dict)
-    not_approved: dict[str, RubricState] = field(default_factory=dict)
-    conflict: ConflictError | None = None
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    @property
-    def completion_ids(self) -> list[int]:
-        """Ids of the completions."""
-        return [completion.id for completion in self.completions]
-
-
-def import_file(
-    session: Session,
-    file: InputFile,
-    format: str | None = None,
-    *,
-    mapping: Path | None = None,
-    kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
-    with_rubrics: bool = True,
-    rubric_name: str | None = None,
-    min_coverage: float | None = None,
-    replace_labels: bool = False,
-    skip_invalid: bool = False,
-    check: RubricCheck | None = None,
-    edit: Edit = _PLAIN_EDIT,
-) -> ImportResult:
-    """Import a file into the session's transaction, whole or not at all. Importing it again changes nothing.
-
-    Args:
-        session: the session to write in.
-        file: the file.
-        format: a name in ``formats.FORMATS``, ``completions`` or ``labels``; detected by default.
-        mapping: a mapping file, instead of a format.
-        kinds: what may be detected: records of any format, completions or labels without records.
-        with_rubrics: import the rubrics and labels of records, not only prompts and completions.
-        rubric_name: name of the rubric, for a file with one.
-        min_coverage: set it in all rubrics of the file.
-        replace_labels: overwrite earlier labels of the same people.
-        skip_invalid: skip invalid records instead of raising.
-        check: checks each rubric, see `formats.stream`.
-        edit: who adds the rubrics, and how; a parent is for a file with one rubric.
-    """
-    check_min_coverage(min_coverage)
-    importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage, rubric_name, edit)
-    kind = format if format in (COMPLETIONS, LABELS) else RECORDS
-    if format is None and mapping is None and not file.is_folder:
-        found = documents.kind_of(file.first())
-        kind = found if found is not None and found in kinds else RECORDS
-    if kind == LABELS:
-        importer.add_labels()
-    elif kind == COMPLETIONS:
-        importer.add_completions(importer.lines())
-    else:
-        checked = check if with_rubrics else None
-        records = formats.stream(file, format, mapping=mapping, skip_invalid=skip_invalid, check=checked)
-        importer.add_completions(importer.records(records, with_rubrics))
-    return importer.finish(kind)
+    completions: SkipValidation[Sequence[ImportedCompletion]] = Field((), exclude=True)
+    conflict: ConflictError | None = Field(None, exclude=True)
 
 
 class Imports:
@@ -144,15 +77,22 @@ class Imports:
 
     def content(self, content: bytes, query: ImportQuery) -> ImportedFile:
         """Import a file with this content, within limits."""
-        errors = FileErrors(limit=MAX_CONTENT_ERRORS)
-        file = InputFile(
-            query.name,
-            stream=BytesIO(content),
-            errors=errors,
-            max_values=MAX_VALUES,
-            max_records=MAX_CONTENT_RECORDS,
-        )
-        return self.read(file, query)
+        limits: dict[str, Any] = {"max_values": MAX_VALUES, "max_records": MAX_CONTENT_RECORDS}
+        limits["errors"] = FileErrors(limit=MAX_CONTENT_ERRORS)
+        return self.read(InputFile(query.name, stream=BytesIO(content), **limits), query)
+
+    def prompts(self, file: InputFile, format: str | None = None) -> list[int]:
+        """Import the prompts of a file of records, and nothing else of it; return their ids in the file's order.
+
+        Raises:
+            InvalidFileError: the file is invalid, or has no prompt.
+        """
+        with self.db.write() as session:
+            records = (one for one in formats.stream(file, format) if one.prompt is not None)
+            ids = [prompts.add(session, one.prompt, one.id).id for one in records if one.prompt is not None]
+            if not ids:
+                raise file_error(file.location, "no_records", "has no prompts")
+        return list(dict.fromkeys(ids))
 
     def read(
         self,
@@ -169,95 +109,122 @@ class Imports:
             ConflictError: The parent has been edited already; the rubric is kept as a draft.
             InvalidError: Only labels may be in the file, and there are none that can be imported.
         """
+        options: dict[str, Any] = {"mapping": mapping, "kinds": kinds, "with_rubrics": with_rubrics}
         with self.db.write() as session:
-            result = import_file(
-                session,
-                file,
-                query.format,
-                mapping=mapping,
-                kinds=kinds,
-                with_rubrics=with_rubrics,
-                check=self.check,
-                edit=replace(self.edit, parent=query.parent, force=query.force, draft=query.draft),
-                **query.model_dump(include={"rubric_name", "min_coverage", "replace_labels", "skip_invalid"}),
-            )
+            result = import_file(session, file, query, **options, check=self.check, edit=self.edit)
             if LABELS in kinds and COMPLETIONS not in kinds and not result.label_ids:
                 hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
                 what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
                 raise InvalidError(f"{result.file} has {what}", hint=hint)
         if result.conflict is not None:
             raise result.conflict
-        return ImportedFile.of(result)
+        return result
 
 
-def import_prompts(session: Session, file: InputFile, format: str | None = None) -> list[int]:
-    """Import the prompts of a file of records, and nothing else of it; return their ids in the file's order.
+def import_file(
+    session: Session,
+    file: InputFile,
+    query: ImportQuery = _PLAIN_QUERY,
+    *,
+    mapping: Path | None = None,
+    kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
+    with_rubrics: bool = True,
+    check: RubricCheck | None = None,
+    edit: Edit = _PLAIN_EDIT,
+) -> ImportResult:
+    """Import a file into the session's transaction, whole or not at all. Importing it again changes nothing.
 
-    Raises:
-        InvalidFileError: the file is invalid, or has no prompt.
+    Args:
+        session: the session to write in.
+        file: the file.
+        query: format (a name in ``formats.FORMATS``, ``completions`` or ``labels``; detected by default) and options.
+        mapping: a mapping file, instead of a format.
+        kinds: what may be detected: records of any format, completions or labels without records.
+        with_rubrics: import the rubrics and labels of records, not only prompts and completions.
+        check: checks each rubric, see `formats.stream`.
+        edit: who adds the rubrics, and which of them are drafts.
     """
-    records = formats.stream(file, format)
-    ids = [prompts.add(session, record.prompt, record.id).id for record in records if record.prompt is not None]
-    if not ids:
-        raise file_error(file.location, "no_records", "has no prompts")
-    return list(dict.fromkeys(ids))
+    edit = replace(edit, parent=query.parent, force=query.force, draft=query.draft)
+    importer = _Importer(session, file, query, edit)
+    kind = query.format if query.format in (COMPLETIONS, LABELS) else RECORDS
+    if query.format is None and mapping is None and not file.is_folder:
+        found = documents.kind_of(file.first())
+        kind = found if found is not None and found in kinds else RECORDS
+    if kind == LABELS:
+        importer.add_labels()
+    elif kind == COMPLETIONS:
+        importer.add_completions()
+    else:
+        checked = check if with_rubrics else None
+        records = formats.stream(file, query.format, mapping=mapping, skip_invalid=query.skip_invalid, check=checked)
+        importer.add_records(records, with_rubrics=with_rubrics)
+    return importer.finish(kind)
 
 
 @dataclass
 class _Importer:
-    """The import of one file."""
+    """The import of one file. Attributes without a note are those of `ImportResult`."""
 
     session: Session
     file: InputFile
-    skip_invalid: bool
-    replace_labels: bool
-    min_coverage: float | None
-    rubric_name: str | None
+    query: ImportQuery
     edit: Edit
+    rubric_ids: list[int] = field(default_factory=list)
+    rubrics: list[str] = field(default_factory=list)
+    new_rubrics: list[str] = field(default_factory=list)
+    completions: list[ImportedCompletion] = field(default_factory=list)
+    label_ids: list[int] = field(default_factory=list)
+    omitted_labels: int = 0
+    superseded: dict[str, int] = field(default_factory=dict)
+    not_approved: dict[str, RubricState] = field(default_factory=dict)
+    conflict: ConflictError | None = None
 
     def __post_init__(self) -> None:
-        self.result = ImportResult(self.file.name)
         self._before = added(self.session).copy()
-        self._prompt_ids: dict[prompts.PromptKey, int] = {}  # of the batch, as the rubrics are
-        self._rubric_ids: dict[tuple[str, str], int] = {}
+        self._prompt_ids: dict[prompts.PromptKey, int] = {}  # of records: those of the batch
+        self._approved: dict[tuple[str, str], int] = {}  # new rubrics of the batch, by name and digest
         self._used_prompts: set[int] = set()
         self._prompt_refs: dict[int | str, int] = {}
         self._completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = {}
-        self._labels: list[tuple[int, int, Label]] = []  # (index of the completion, rubric id, label)
         self._hints: list[str] = []  # at most one, in place of the usual one
-        self._named_rubrics: dict[int, int] = {}  # rubric id by index of the completion
 
-    def records(self, records: Iterable[Record], with_rubrics: bool) -> Iterator[tuple[int, Completion]]:
-        """Add prompts and rubrics; yield the completions with their prompt ids."""
-        count = 0
-        for given in self._in_batches(records, with_rubrics):
-            record, rubric_id = self._with_named_rubric(given) if with_rubrics else (given, None)
-            if record is None:
-                continue
-            prompt_id = self._add_prompt(record.prompt, record.id) if record.prompt else None
-            if with_rubrics and record.rubric is not None:
-                rubric_id = self._add_rubric(record.rubric, record.name, prompt_id)
-            if rubric_id is None or prompt_id is None or not record.completions:
-                self.result.omitted_labels += len(record.labels) + len(record.given_labels)
-            else:
-                self._labels += ((count, rubric_id, label) for label in record.labels)
-            if prompt_id is not None:
-                yield from ((prompt_id, completion) for completion in record.completions)
-                if record.rubric_ref is not None and rubric_id is not None:
-                    self._named_rubrics |= dict.fromkeys(range(count, count + len(record.completions)), rubric_id)
-                count += len(record.completions)
-
-    def _in_batches(self, records: Iterable[Record], with_rubrics: bool) -> Iterator[Record]:
-        """Yield the records, after adding the new prompts and rubrics of a batch in a few statements."""
-        plain = with_rubrics and self.rubric_name is None and self.min_coverage is None
+    def add_records(self, records: Iterable[Record], *, with_rubrics: bool) -> None:
+        """Add prompts, rubrics, completions and labels: new prompts and rubrics of a batch in a few statements."""
+        as_they_are = (self.query.rubric_name, self.query.min_coverage, self.edit.parent) == (None, None, None)
+        at_once = with_rubrics and as_they_are and self.edit.state(IMPORTED) == APPROVED
         for batch in batched(map(self._with_stored_prompt, records)):
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
-            self._prompt_ids, self._rubric_ids = prompts.add_many(self.session, given), {}
-            if plain and self.edit.parent is None and self.edit.state(IMPORTED) == APPROVED:
-                self._add_new_rubrics(batch)
-            yield from batch
+            self._prompt_ids = prompts.add_many(self.session, given)
+            self._approved = self._add_approved(batch) if at_once else {}
+            new: list[tuple[int, Completion, int | None]] = []
+            marked: list[tuple[int, int, Label]] = []  # index of the completion, rubric id, label
+            for record in batch:
+                rubric_id = None
+                if with_rubrics and record.rubric_ref is not None:
+                    if (labelled := self._with_named_rubric(record)) is None:
+                        continue
+                    record, rubric_id = labelled  # noqa: PLW2901 - its labels are resolved
+                named = rubric_id
+                prompt_id = self._prompt_id(record.prompt, record.id) if record.prompt else None
+                if with_rubrics and record.rubric is not None:
+                    rubric_id = self._add_rubric(record.rubric, record.name, prompt_id)
+                if rubric_id is None or prompt_id is None or not record.completions:
+                    self.omitted_labels += len(record.labels) + len(record.given_labels)
+                else:
+                    marked += ((len(new), rubric_id, label) for label in record.labels)
+                if prompt_id is not None:
+                    new += ((prompt_id, completion, named) for completion in record.completions)
+            self._store(new, marked)
 
-    def _add_new_rubrics(self, batch: Sequence[Record]) -> None:
+    def _with_stored_prompt(self, record: Record) -> Record:
+        """Return the record with the stored prompt of its id, if its format has only the text, and that is the same."""
+        if not record.text_only or record.prompt is None or record.id is None:
+            return record
+        stored = prompts.many(self.session, prompts.ids_in_files(self.session, record.id)).values()
+        same = next((one for one in stored if one.messages == record.prompt.messages), record.prompt)
+        return replace(record, prompt=same)
+
+    def _add_approved(self, batch: Sequence[Record]) -> dict[tuple[str, str], int]:
         """Add the rubrics with new names that are approved at once; what needs a decision is left to `add_version`."""
         given = [(record.rubric, record) for record in batch if record.rubric is not None]
         drafts: set[str] = set()
@@ -268,38 +235,82 @@ class _Importer:
             for rubric, record in given
             if rubric.digest not in drafts and not rubric.examples  # which may fail its own tests
         ]
-        self._rubric_ids = rubrics.add_many(self.session, new, origin=IMPORTED, added_by=self.edit.by)
+        return rubrics.add_many(self.session, new, origin=IMPORTED, added_by=self.edit.by)
 
-    def _with_stored_prompt(self, record: Record) -> Record:
-        """Return the record with the stored prompt of its id, if its format has only the text, and that is the same."""
-        if not record.text_only or record.prompt is None or record.id is None:
-            return record
-        stored = prompts.many(self.session, prompts.ids_in_files(self.session, record.id)).values()
-        same = next((one for one in stored if one.messages == record.prompt.messages), record.prompt)
-        return replace(record, prompt=same)
+    def _with_named_rubric(self, record: Record) -> tuple[Record, int] | None:
+        """Return the record with labels on the stored rubric that it names, and the id; None if they do not fit."""
+        try:
+            row = rubrics.get(self.session, record.rubric_ref or "")
+            owner = prompts.get(self.session, row.prompt_id).digest if row.prompt_id is not None else None
+            if record.prompt is not None and owner not in (None, record.prompt.digest):
+                raise InvalidError(f"rubric {record.rubric_ref!r} was written for another prompt", path="rubric")
+            resolved = tuple(_resolve(one, row.value) for one in record.given_labels)
+        except (NotFoundError, NotApprovedError, InvalidError) as error:
+            self.file.errors.add(record.location.error(error.code, str(error), (error.path or "rubric",)))
+            return None
+        return replace(record, labels=resolved, given_labels=()), row.id
 
-    def lines(self) -> Iterator[tuple[int, Completion]]:
-        """Yield the completions of a file of completions, with their prompt ids."""
-        for line, location in self.file.parse(documents.read_completion):
-            prompt_id = self._prompt_of(line, location)
-            if prompt_id is not None and (self.skip_invalid or not self.file.errors.count):
-                yield prompt_id, line.completion
+    def _prompt_id(self, prompt: Prompt, external_id: str | None) -> int:
+        key = (prompt.digest, external_id)
+        if key not in self._prompt_ids:
+            self._prompt_ids[key] = prompts.add(self.session, prompt, external_id).id
+        self._used_prompts.add(self._prompt_ids[key])
+        return self._prompt_ids[key]
 
-    def add_completions(self, pairs: Iterator[tuple[int, Completion]]) -> None:
-        """Add completions, and then the labels that `records` has collected."""
-        owners: list[tuple[int, str]] = []
+    def _add_rubric(self, rubric: Rubric, own_name: str, prompt_id: int | None) -> int:
+        for option, value in (("name", self.query.rubric_name), ("parent", self.edit.parent)):
+            if value is not None and self.rubric_ids:
+                raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
+        if self.query.min_coverage is not None:
+            rubric = rubric.model_copy(update={"min_coverage": self.query.min_coverage})
+        name, is_new = self.query.rubric_name or own_name, True
+        id_, ref = self._approved.pop((name, rubric.digest), None), f"{name}@1"
+        if id_ is None:
+            new = add_version(self.session, rubric, self.edit, name=name, prompt_id=prompt_id)
+            row, is_new, self.conflict = new.row, new.is_new, new.conflict
+            id_, ref = row.id, row.ref
+            if row.state != APPROVED:
+                self.not_approved[ref] = row.state
+            elif not is_new and (newest := rubrics.get(self.session, row.name).version) > row.version:
+                self.superseded[ref] = newest
+        self.new_rubrics += [ref] * is_new
+        self.rubrics.append(ref)
+        self.rubric_ids.append(id_)
+        return id_
 
-        def remember() -> Iterator[tuple[int, Completion]]:
-            for prompt_id, completion in pairs:
-                owners.append((prompt_id, completion.policy))
-                yield prompt_id, completion
+    def add_completions(self) -> None:
+        """Add the completions of a file of completions."""
+        for batch in batched(self.file.parse(documents.read_completion)):
+            new: list[tuple[int, Completion, int | None]] = []
+            for line, location in batch:
+                ref = line.prompt_id or ""
+                if line.prompt is not None:
+                    prompt_id = self._prompt_id(line.prompt, None)
+                else:
+                    if ref not in self._prompt_refs:
+                        try:
+                            self._prompt_refs[ref] = prompts.get_as_in_file(self.session, ref).id
+                        except NotFoundError:
+                            message = f"no prompt {ref!r} in the database"
+                            self.file.errors.add(location.error("not_found", message, ("prompt_id",)))
+                            continue
+                    prompt_id = self._prompt_refs[ref]
+                if self.query.skip_invalid or not self.file.errors.count:
+                    new.append((prompt_id, line.completion, None))
+            self._store(new, [])
 
-        ids = completions.add_many(self.session, remember())
-        self.result.completions = [
-            ImportedCompletion(id_, *owners[index], self._named_rubrics.get(index)) for index, id_ in enumerate(ids)
-        ]
-        rows = ((ids[index], rubric_id, label) for index, rubric_id, label in self._labels)
-        self.result.label_ids = labels.add_many(self.session, rows, replace=self.replace_labels)
+    def _store(
+        self, new: Sequence[tuple[int, Completion, int | None]], marked: Sequence[tuple[int, int, Label]]
+    ) -> None:
+        """Add completions (with prompt id, and the id of the rubric that their record names), then their labels."""
+        if not new:
+            return
+        ids = completions.add_many(self.session, [(prompt_id, completion) for prompt_id, completion, _ in new])
+        for id_, (prompt_id, completion, named) in zip(ids, new, strict=True):
+            self.completions.append(ImportedCompletion(id_, prompt_id, completion.policy, named))
+        if marked:
+            rows = ((ids[index], rubric_id, label) for index, rubric_id, label in marked)
+            self.label_ids += labels.add_many(self.session, rows, replace=self.query.replace_labels)
 
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
@@ -314,52 +325,11 @@ class _Importer:
                     message = f"rubric {line.rubric!r} of this database has other content than the labelled one"
                     raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
                 label = (self._completion_of(line), rubric_id, _resolve(line, rubric))
-                self.result.label_ids += labels.add_many(self.session, [label], replace=self.replace_labels)
+                self.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
             except (NotFoundError, InvalidError, ConflictError) as error:
                 if isinstance(error, ConflictError):
                     self._hints = [error.hint]
                 self.file.errors.add(location.error(error.code, str(error), (error.path,) if error.path else ()))
-
-    def finish(self, kind: str) -> ImportResult:
-        """Return the result, with what is new and what existed.
-
-        Raises:
-            InvalidFileError: there are errors and ``skip_invalid`` is not set, or nothing was valid.
-        """
-        result, errors = self.result, self.file.errors
-        if not self.skip_invalid:
-            errors.raise_if_any(*self._hints)
-        result.skipped, result.skipped_count, result.skipped_records = errors.errors, errors.count, errors.invalid
-        result.notes = errors.notes
-        if (kind == COMPLETIONS and not result.completions) or (kind == LABELS and not result.label_ids):
-            errors.raise_if_any("correct them: no line is valid")
-            raise file_error(self.file.location, "no_records", f"has no valid {kind}")
-        used = {
-            "prompts": {*self._used_prompts, *self._prompt_refs.values()},
-            "rubrics": {*result.rubric_ids},
-            "completions": {*result.completion_ids},
-            "labels": {*result.label_ids},
-        }
-        for noun, ids in used.items():
-            if ids or noun != "labels":
-                result.new[noun] = added(self.session)[noun] - self._before[noun]
-                result.existing[noun] = len(ids) - result.new[noun]
-        return result
-
-    def _with_named_rubric(self, record: Record) -> tuple[Record | None, int | None]:
-        """Return the record with labels on the stored rubric that it names, and the id; None if they do not fit."""
-        if record.rubric_ref is None:
-            return record, None
-        try:
-            row = rubrics.get(self.session, record.rubric_ref)
-            owner = prompts.get(self.session, row.prompt_id).digest if row.prompt_id is not None else None
-            if record.prompt is not None and owner not in (None, record.prompt.digest):
-                raise InvalidError(f"rubric {record.rubric_ref!r} was written for another prompt", path="rubric")
-            resolved = tuple(_resolve(one, row.value) for one in record.given_labels)
-        except (NotFoundError, NotApprovedError, InvalidError) as error:
-            self.file.errors.add(record.location.error(error.code, str(error), (error.path or "rubric",)))
-            return None, None
-        return replace(record, labels=resolved, given_labels=()), row.id
 
     def _completion_of(self, line: LabelLine) -> int:
         """Return the id of the labelled completion.
@@ -391,54 +361,38 @@ class _Importer:
             raise InvalidError(message, path="completion_id")
         return found[0][0]
 
-    def _prompt_of(self, line: CompletionLine, location: Location) -> int | None:
-        if line.prompt is not None:
-            return self._add_prompt(line.prompt, None)
-        ref = line.prompt_id or ""
-        if ref not in self._prompt_refs:
-            try:
-                self._prompt_refs[ref] = prompts.get_as_in_file(self.session, ref).id
-            except NotFoundError:
-                message = f"no prompt {ref!r} in the database"
-                self.file.errors.add(location.error("not_found", message, ("prompt_id",)))
-                return None
-        return self._prompt_refs[ref]
+    def finish(self, kind: str) -> ImportResult:
+        """Return the result, with what is new and what existed.
 
-    def _prompt_id(self, prompt: Prompt, external_id: str | None) -> int:
-        key = (prompt.digest, external_id)
-        if key not in self._prompt_ids:
-            self._prompt_ids[key] = prompts.add(self.session, prompt, external_id).id
-        return self._prompt_ids[key]
-
-    def _add_prompt(self, prompt: Prompt, external_id: str | None) -> int:
-        id_ = self._prompt_id(prompt, external_id)
-        self._used_prompts.add(id_)
-        return id_
-
-    def _add_rubric(self, rubric: Rubric, own_name: str, prompt_id: int | None) -> int:
-        result = self.result
-        for option, value in (("name", self.rubric_name), ("parent", self.edit.parent)):
-            if value is not None and result.rubric_ids:
-                raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
-        if self.min_coverage is not None:
-            rubric = rubric.model_copy(update={"min_coverage": self.min_coverage})
-        name = self.rubric_name or own_name
-        if (id_ := self._rubric_ids.pop((name, rubric.digest), None)) is not None:
-            result.new_rubrics.append(f"{name}@1")
-            result.rubrics.append(f"{name}@1")
-            result.rubric_ids.append(id_)
-            return id_
-        new = add_version(self.session, rubric, self.edit, name=name, prompt_id=prompt_id)
-        row, result.conflict = new.row, new.conflict
-        if new.is_new:
-            result.new_rubrics.append(row.ref)
-        result.rubrics.append(row.ref)
-        result.rubric_ids.append(row.id)
-        if row.state != APPROVED:
-            result.not_approved[row.ref] = row.state
-        elif not new.is_new and (newest := rubrics.get(self.session, row.name).version) > row.version:
-            result.superseded[row.ref] = newest
-        return row.id
+        Raises:
+            InvalidFileError: there are errors and invalid records are not skipped, or nothing was valid.
+        """
+        errors = self.file.errors
+        if not self.query.skip_invalid:
+            errors.raise_if_any(*self._hints)
+        if (kind == COMPLETIONS and not self.completions) or (kind == LABELS and not self.label_ids):
+            errors.raise_if_any("correct them: no line is valid")
+            raise file_error(self.file.location, "no_records", f"has no valid {kind}")
+        completion_ids = [completion.id for completion in self.completions]
+        used = {
+            "prompts": {*self._used_prompts, *self._prompt_refs.values()},
+            "rubrics": {*self.rubric_ids},
+            "completions": {*completion_ids},
+            "labels": {*self.label_ids},
+        }
+        new = {noun: added(self.session)[noun] - self._before[noun] for noun in used if used[noun] or noun != "labels"}
+        own = {name: getattr(self, name) for name in ImportResult.model_fields if hasattr(self, name)}
+        own["file"] = self.file.name
+        return ImportResult(
+            **own,
+            new=new,
+            existing={noun: len(used[noun]) - count for noun, count in new.items()},
+            completion_ids=tuple(completion_ids),
+            skipped=tuple(FileProblem.of(one) for one in errors.errors),
+            skipped_count=errors.count,
+            skipped_records=errors.invalid,
+            notes=tuple(FileProblem.of(one) for one in errors.notes),
+        )
 
 
 def _resolve(given: GivenLabel, rubric: Rubric) -> Label:

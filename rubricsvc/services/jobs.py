@@ -418,10 +418,7 @@ def _of_generation(job: JobRow, summary: JobSummary) -> Iterator[str]:
         reasons = ", ".join(f"{reason} {count}" for reason, count in made.refused_by.items())
         yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"
     if made.drafts:
-        yield (
-            f"drafts to review: {made.drafts}; `rubricsvc rubrics show --state draft`, `rubrics submit`,"
-            " `rubrics approve`"
-        )
+        yield f"drafts to review: {made.drafts}; `rubricsvc rubrics show --state draft`, `rubrics review`"
 
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from rubricsvc.store.tables import AuditRow, JudgeRow
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.services.validators import Validators
+    from rubricsvc.services.local import Validators
     from rubricsvc.stats.agreement import AgreementReport
     from rubricsvc.stats.calibration_fit import FittedFamily
     from rubricsvc.store.session import Database

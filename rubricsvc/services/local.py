@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
+from rubricsvc.lint import EmptyValue
 from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
-from rubricsvc.services.editing import Edit
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.keys import Keys
 from rubricsvc.services.rewards import Rewards
-from rubricsvc.services.rubrics import Rubrics
-from rubricsvc.services.runs import Runs
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.rubrics import Edit, Rubrics
+from rubricsvc.services.runs import Runs, Sign
 from rubricsvc.services.workers import Workers
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, name_of
+
+
+def _accept(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Validators:
+    """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
+
+    Services do not import the workers, so the process that starts them passes their functions. ``rubric`` and
+    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion, and ``signs`` are what
+    the examples of a run's alarms show.
+    """
+
+    rubric: Callable[[Rubric], None] = _accept
+    judge: Callable[[Judge], None] = _accept
+    empty_value: EmptyValue | None = None
+    signs: Callable[[], Mapping[str, Sign]] = dict
 
 
 class LocalService:
@@ -44,11 +66,14 @@ class LocalService:
         self.db, self.caller, self.approval = db, caller, approval
         self.validators = validators or Validators()
         self.prompts = Prompts(db)
-        self.imports = Imports(db, Edit(caller, policy=approval), self.validators.rubric)
+        if caller is not None:
+            name_of("the caller's name", caller)
+        check, edit = self.validators.rubric, Edit(caller, policy=approval)
+        self.imports = Imports(db, edit, check)
         self.completions, self.verdicts, self.labels = Completions(db), Verdicts(db), Labels(db)
         self.jobs = Jobs(db)
         self.rubrics = Rubrics(
-            db, caller=caller, approval=approval, validators=self.validators, collections_dir=collections_dir
+            db, edit, check=check, empty_value=self.validators.empty_value, collections_dir=collections_dir
         )
         self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
         self.evolutions = Evolutions(db)

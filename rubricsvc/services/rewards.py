@@ -13,15 +13,15 @@ from rubricsvc.errors import ConflictError, InvalidError, at_path
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.services.jobs import Jobs, only_rubric
+from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.states import ApprovalPolicy
-    from rubricsvc.services.validators import Validators
+    from rubricsvc.services.local import Validators
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import RubricRow
 

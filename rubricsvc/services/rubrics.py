@@ -1,19 +1,35 @@
-"""`Rubrics`: immutable versions of named rubrics, their review, generation and analysis."""
+"""`Rubrics`: immutable versions of named rubrics: adding and editing, review, generation, analysis, differences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter
 
 from rubricsvc.collections import open_collection
+from rubricsvc.core import strict_json
 from rubricsvc.core.generation import Provenance
+from rubricsvc.core.rubric import Binary, Check, Criterion, Numeric, Ordinal, Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, ApprovalPolicy, ReviewAction, RubricState
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.core.states import (
+    APPROVED,
+    DRAFT,
+    FITTED,
+    GENERATED,
+    IMPORTED,
+    IN_REVIEW,
+    RETIRED,
+    ApprovalPolicy,
+    ReviewAction,
+    RubricOrigin,
+    RubricState,
+)
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
 from rubricsvc.formats.record import Record
 from rubricsvc.lint import lint, rules_of
-from rubricsvc.queries import AnalysisQuery, Paging, RubricFilters
+from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters
 from rubricsvc.schemas import (
     LintReport,
     LintRequest,
@@ -28,41 +44,80 @@ from rubricsvc.schemas import (
 )
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services import analysing
-from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.services.comparing import match_criteria
 from rubricsvc.services.jobs import Jobs
-from rubricsvc.services.validators import Validators
 from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
 from rubricsvc.store import judges, labels, prompts, rubrics
-from rubricsvc.store.session import PUBLISHED, every, id_of
+from rubricsvc.store.session import PUBLISHED, added, every, id_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.generation import Generation, Method, Research
+    from rubricsvc.core.generation import Generation, Method
+    from rubricsvc.core.rubric_analysis import RubricTest, WeightFit
+    from rubricsvc.formats.record import RubricCheck
+    from rubricsvc.lint import EmptyValue
+    from rubricsvc.stats import OnProgress
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import JobRow, RubricRow
+    from rubricsvc.store.tables import RubricRow
 
 MAX_COMPLETIONS = 20_000
 """Completions of an analysis that is one request: about 3 seconds of reading."""
+MAX_CHANGES = 12
+"""Changes of each side that a conflict lists."""
+MAX_TEXT = 400
+"""Characters of a text in the words of a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Who adds rubrics, and how.
+
+    Attributes:
+        by: A person or an API key.
+        parent: The version that the text was edited from: id, name, name@version or digest.
+        force: Add it even if somebody else edited the same parent.
+        draft: Add it as a draft.
+        policy: Which rubrics are drafts when they are added.
+    """
+
+    by: str | None = None
+    parent: int | str | None = None
+    force: bool = False
+    draft: bool = False
+    policy: ApprovalPolicy = "generated"
+
+    def state(self, origin: RubricOrigin) -> RubricState:
+        """Return the state in which a rubric of this origin is added."""
+        review = self.draft or self.policy == "all" or (self.policy == "generated" and origin == GENERATED)
+        return DRAFT if review else APPROVED
 
 
 class Rubrics:
-    """Rubric versions, by id, name (the newest approved version), name@version or digest."""
+    """Rubric versions, by id, name (the newest approved version), name@version or digest.
+
+    Args:
+        db: The database.
+        edit: Who adds rubrics, and which of them are drafts.
+        check: Checks each rubric.
+        empty_value: Value of a check on an empty completion, for the rule of lint.
+        collections_dir: Folder of collections, by default that of the settings.
+    """
 
     def __init__(
         self,
         db: Database,
+        edit: Edit = Edit(),
         *,
-        caller: str | None = None,
-        approval: ApprovalPolicy = "generated",
-        validators: Validators | None = None,
+        check: RubricCheck | None = None,
+        empty_value: EmptyValue | None = None,
         collections_dir: Path | None = None,
     ) -> None:
-        self.db, self.caller, self.approval = db, caller or "unknown", approval
-        self.validators, self.collections_dir = validators or Validators(), collections_dir
+        self.db, self.edit, self.caller = db, edit, edit.by or "unknown"
+        self.check, self.empty_value, self.collections_dir = check, empty_value, collections_dir
 
     @takes(NewRubric)
     def add(self, new: NewRubric) -> StoredRubric:
@@ -71,8 +126,9 @@ class Rubrics:
         409 if that version belongs to another prompt; or if the `parent` has been edited already: then the rubric is
         kept as a draft, and the message says what both edits change.
         """
-        self.validators.rubric(new.rubric)
-        edit = Edit(self.caller, new.parent, force=new.force, draft=new.draft, policy=self.approval)
+        if self.check is not None:
+            self.check(new.rubric)
+        edit = replace(self.edit, by=self.caller, parent=new.parent, force=new.force, draft=new.draft)
         with self.db.write() as session:
             if new.prompt_id is not None:
                 prompts.get(session, new.prompt_id)
@@ -89,11 +145,19 @@ class Rubrics:
         an existing one, 409 if the key was used for something else, if the job exists with another budget, or if the
         collection has another digest than `research` names. 404 if there is no such collection on this machine.
         """
-        options = new.model_dump(include={"key", "name", "budget"}) | {"collections_dir": self.collections_dir}
         with self.db.write() as session:
-            job = submit_generation(session, new.judge, new.prompts, new.generation, **options)
+            judge_id = judges.get(session, new.judge).id
+            settings = prepared(session, new.generation, self.collections_dir)
+            refs = dict.fromkeys(new.prompts) or [row.id for row in every(prompts.page, session)]
+            job_id = generations.submit(
+                session,
+                judge_id=judge_id,
+                prompt_ids=[prompts.get(session, ref).id for ref in list(refs)[: new.limit]],
+                generation=settings,
+                **new.model_dump(include={"key", "name", "budget"}),
+            ).id
             is_new = PUBLISHED in session.info
-        return Jobs(self.db).get(job.id).model_copy(update={"is_new": is_new})
+        return Jobs(self.db).get(job_id).model_copy(update={"is_new": is_new})
 
     @takes(LintRequest)
     def lint(self, new: LintRequest) -> LintReport:
@@ -101,16 +165,19 @@ class Rubrics:
 
         Nothing is stored. 422 if a rule is unknown, or the rubric is invalid.
         """
-        self.validators.rubric(new.rubric)
+        if self.check is not None:
+            self.check(new.rubric)
         rules = rules_of(new.rules, new.ignore, new.severity)
-        findings = lint(new.rubric, new.prompt, rules=rules, empty_value=self.validators.empty_value)
+        findings = lint(new.rubric, new.prompt, rules=rules, empty_value=self.empty_value)
         return LintReport(findings=tuple(findings))
 
     @takes(RubricFilters)
     def page(self, query: RubricFilters) -> Page[StoredRubric]:
         """List rubric versions, oldest first."""
         with self.db.read() as session:
-            rows = rubrics.page(session, **(query.model_dump() | {"limit": query.limit + 1}))
+            prompt_id = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
+            where = query.model_dump() | {"limit": query.limit + 1, "prompt_id": prompt_id}
+            rows = rubrics.page(session, **where)
             return Page.cut([StoredRubric.of(row) for row in rows], query.limit)
 
     @takes(AnalysisQuery)
@@ -125,6 +192,34 @@ class Rubrics:
                 message = f"{count} completions; an analysis over HTTP is limited to {MAX_COMPLETIONS}"
                 raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` beside the database")
             return analysing.analyse(session, ref, job_id=query.job_id, judge=query.judge)[0]
+
+    def analyse_all(self, ref: int | str | None, query: AnalysisQuery, on_progress: OnProgress) -> list[RubricAnalysis]:
+        """Analyse a version, or without one all rubrics of a job, of any size."""
+        with self.db.read() as session:
+            options: dict[str, Any] = {"job_id": query.job_id, "judge": query.judge, "on_progress": on_progress}
+            return analysing.analyse(session, ref, **options)
+
+    def fit(self, ref: int | str, query: FitQuery, on_progress: OnProgress) -> WeightFit:
+        """Fit the weights of a version to people's overall scores; with ``save`` store them as a draft version.
+
+        Weights that are those of a stored version are that version, whose state stays.
+
+        Raises:
+            InvalidError: There is too little to fit, or the formula does not take these weights.
+            ConflictError: Somebody has edited the rubric since; the weights are kept as a draft.
+        """
+        with self.db.read() as session:
+            options = query.model_dump(exclude={"save", "force"})
+            found = analysing.fit(session, ref, **options, on_progress=on_progress)
+        if not query.save:
+            return found
+        with self.db.write() as session:
+            start = rubrics.get(session, found.rubric)
+            fitted = analysing.fitted_rubric(start.value, found)
+            new = add_derived(session, fitted, start, origin=FITTED, by=self.edit.by, force=query.force)
+        if new.conflict is not None:
+            raise new.conflict
+        return found.model_copy(update={"saved": new.row.ref})
 
     @takes(NewReview)
     def review(self, ref: int | str, new: NewReview) -> StoredRubric:
@@ -143,7 +238,10 @@ class Rubrics:
         404 if it was not generated here. A name without an approved version means its newest draft.
         """
         with self.db.read() as session:
-            return rubrics.provenance(session, ref)
+            row = rubrics.get(session, ref, allow_drafts=True)
+            if row.provenance is None:
+                raise NotFoundError(f"{row.ref} was not generated here; its origin is {row.origin!r}")
+            return Provenance.model_validate(row.provenance)
 
     @takes(Paging)
     def tests(self, ref: int | str, query: Paging) -> Page[StoredRubricTest]:
@@ -156,6 +254,11 @@ class Rubrics:
             row = rubrics.get(session, ref, allow_drafts=True)
             rows = rubrics.tests(session, row.id, after=query.after, limit=query.limit + 1)
             return Page.cut([StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
+
+    def add_test(self, rubric_id: int, test: RubricTest) -> int:
+        """Store the result of a test of a version; return its id."""
+        with self.db.write() as session:
+            return rubrics.add_test(session, rubric_id, test, by=self.caller).id
 
     @takes(Paging)
     def history(self, ref: int | str, query: Paging) -> Page[RubricEvent]:
@@ -173,6 +276,128 @@ class Rubrics:
         """
         with self.db.read() as session:
             return StoredRubric.of(rubrics.get(session, ref))
+
+    def with_prompt(self, ref: str, *, allow_drafts: bool = True) -> tuple[StoredRubric, Record]:
+        """Return a version, and the version as a record with its prompt; a name may mean its newest draft."""
+        with self.db.read() as session:
+            row = rubrics.get(session, ref, allow_drafts=allow_drafts)
+            return StoredRubric.of(row), _record(session, row)
+
+
+def _record(session: Session, row: RubricRow) -> Record:
+    prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
+    return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)
+
+
+def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Record]:
+    """Yield the named rubrics, or the newest approved version of every name that has one.
+
+    Raises:
+        NotFoundError: there is no such rubric.
+        NotApprovedError: a name has no approved version.
+    """
+    for ref in refs or ():
+        yield _record(session, rubrics.get(session, ref))
+    for row in () if refs else every(rubrics.page, session, state=APPROVED):
+        if rubrics.get(session, row.name).id == row.id:
+            yield _record(session, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A version, and whether it was added now. With a ``conflict`` it is kept as a draft: commit, then raise it."""
+
+    row: RubricRow
+    is_new: bool
+    conflict: ConflictError | None = None
+
+
+def add_version(
+    session: Session,
+    rubric: Rubric,
+    edit: Edit,
+    *,
+    name: str,
+    prompt_id: int | None = None,
+    origin: RubricOrigin = IMPORTED,
+) -> Addition:
+    """Add a rubric as the next version of ``name``, or find the version that has this content already.
+
+    Content that is stored as a draft and approved nowhere is a draft under any name, and so are content whose newest
+    test failed and the edit of a version that is not approved. An edit whose parent was edited by somebody else is kept
+    as a draft, with a conflict. Sending the same edit again gives the same result.
+
+    Raises:
+        NotFoundError: there is no such parent.
+        NotApprovedError: the parent is a name without an approved version.
+        InvalidError, ConflictError: as of `rubrics.add`.
+    """
+    parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
+    state, note = edit.state(origin), ""
+    if state == APPROVED and edit.policy != "none":
+        drafts = rubrics.only_drafts(session, [rubric.digest])
+        same = next((row for row in drafts if row.name != name), None)
+        failing = rubrics.failing_tests(session, rubric.digest) if rubric.examples else None
+        if parent is not None and parent.state in rubrics.NOT_APPROVED:
+            note = f"added as a draft: its parent {parent.ref} is {parent.state.replace('_', ' ')}"
+        elif same is not None:
+            note = f"added as a draft: it has the same content as {same.ref}"
+        elif failing is not None:
+            note = f"added as a draft: its content fails its own tests, as {failing.ref}"
+        state = DRAFT if note else state
+    before, given = added(session)["rubrics"], {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}
+    given |= {"parent_id": parent.id if parent is not None else None, "added_by": edit.by}
+    row = rubrics.add(session, rubric, **given)  # type: ignore[arg-type]
+    is_new, by, conflict = added(session)["rubrics"] > before, edit.by or "unknown", None
+    if is_new and note:
+        rubrics.record_event(session, row, state, by=by, comment=note)
+    # Versions of a name are added one after another, so that all older ones can be seen here.
+    if parent is None or row.parent_id != parent.id or not (is_new or row.state == DRAFT):
+        return Addition(row, is_new)
+    if (other := rubrics.edited_before(session, row, parent)) is None:
+        return Addition(row, is_new)
+    if not edit.force:
+        state, conflict = DRAFT if is_new else row.state, _conflict(parent, other, row)
+        row.state = state
+    if is_new or state != row.state:
+        branch = f"a branch of {parent.ref} beside {other.ref}"
+        comment = branch if edit.force else f"refused: {parent.ref} had been edited as {other.ref}"
+        rubrics.record_event(session, row, state, by=by, comment=comment)
+    return Addition(row, is_new, conflict)
+
+
+def _conflict(parent: RubricRow, other: RubricRow, row: RubricRow) -> ConflictError:
+    """Return the error of an edit whose parent has been edited already; it says what both sides changed."""
+    by = f" by {other.added_by}" if other.added_by else ""
+    message = f"{parent.ref} has been edited already, as {other.ref}{by}"
+    sides = ((f"{other.ref} changed", other), (f"your edit, stored as the draft {row.ref}, changes", row))
+    for title, version in sides:
+        found = changes(parent.value, version.value)
+        more = [f"… and {len(found) - MAX_CHANGES} more"] if len(found) > MAX_CHANGES else []
+        lines = [*map(str, found[:MAX_CHANGES]), *more] or ["nothing"]
+        message += "\n".join([f"\n{title}:", *(f"  {line}" for line in lines)])
+    again = f"add your changes to {other.ref} and name it as the parent: --parent {other.ref}"
+    branch = f"or send the same again with --force (over HTTP: force), which makes {row.ref} a branch"
+    return ConflictError(message, hint=f"{again}; {branch}", path="parent")
+
+
+def add_derived(
+    session: Session,
+    rubric: Rubric,
+    start: RubricRow,
+    *,
+    origin: RubricOrigin,
+    name: str | None = None,
+    by: str | None = None,
+    force: bool = False,
+) -> Addition:
+    """Add what was computed from a version, as a draft whose parent is that version, whatever the settings say.
+
+    ``name`` is that of the start by default. If somebody has edited the start in the meantime, the addition has a
+    conflict, unless ``force`` is set.
+    """
+    edit = Edit(by=by, parent=start.id, draft=True, force=force)
+    return add_version(session, rubric, edit, name=name or start.name, prompt_id=start.prompt_id, origin=origin)
 
 
 class Step(NamedTuple):
@@ -210,21 +435,24 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
     """
     comment = (comment or "").strip() or None
     if comment is None and action in _NEEDS_COMMENT:
-        raise InvalidError(
-            f"to {action} needs a comment",
-            hint="say why in `comment` (on the command line --comment TEXT)",
-            path="comment",
-        )
+        hint = "say why in `comment` (on the command line --comment TEXT)"
+        raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
     row = _version(session, ref, action)
     rubrics.lock(session, row)
-    after = STEPS[action].after if action in STEPS else row.state
+    step = STEPS.get(action)
+    after = step.after if step is not None else row.state
     if after == row.state:
         last = rubrics.last_event(session, row.id)
         repeated = last is not None and (last.to_state, last.by, last.comment) == (after, by, comment)
         if comment is None or repeated:
             return row
-    elif row.state not in STEPS[action].before:
-        raise _wrong_state(row, action)
+    elif step is not None and row.state not in step.before:
+        allowed = " or ".join(state.replace("_", " ") for state in step.before)
+        hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
+        if action == "approve":
+            hint = f"submit it for review first: `rubricsvc rubrics review {row.ref} submit`"
+        message = f"{row.ref} is {row.state.replace('_', ' ')}; what can be {step.participle} is {allowed}"
+        raise ConflictError(message, hint=hint, path="action")
     if action == "approve":
         _require_tests(session, row)
     rubrics.record_event(session, row, after, by=by, comment=comment)
@@ -254,90 +482,12 @@ def _require_tests(session: Session, row: RubricRow) -> None:
     if newest is None:
         raise ConflictError(f"{row.ref} has examples, and no test of them is stored", hint=hint, path="tests")
     if newest.outcome != "passed":
-        failed = [one.example for one in newest.test.examples if one.passed is False]
-        what = (
-            f"{len(failed)} of {len(newest.test.examples)} examples ({', '.join(failed[:5])})" if failed else "faults"
-        )
-        judge = f"judge {newest.test.judge!r}"
-        message = f"{row.ref} fails its own tests: {what}, by {judge}"
-        raise ConflictError(
-            message, hint=f"correct the rubric or its examples; or, by another judge, {hint}", path="tests"
-        )
-
-
-def _wrong_state(row: RubricRow, action: ReviewAction) -> ConflictError:
-    step = STEPS[action]
-    allowed = " or ".join(state.replace("_", " ") for state in step.before)
-    state = row.state.replace("_", " ")
-    hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
-    if action == "approve":
-        hint = f"submit it for review first: `rubricsvc rubrics submit {row.ref}`"
-    message = f"{row.ref} is {state}; what can be {step.participle} is {allowed}"
-    return ConflictError(message, hint=hint, path="action")
-
-
-def submit_generation(
-    session: Session,
-    judge_ref: int | str,
-    prompt_refs: Iterable[int | str],
-    generation: Generation,
-    *,
-    collections_dir: Path | None = None,
-    key: str | None = None,
-    name: str = "",
-    budget: float | None = None,
-) -> JobRow:
-    """Submit a job that generates a rubric for each prompt, in a session to write in.
-
-    Prompts are named by id or external id. The same judge, prompts and settings give the same job; so does the same
-    idempotency ``key``. ``budget`` is in US dollars; ``collections_dir`` has the collections, by default that of the
-    settings.
-
-    Raises:
-        NotFoundError: no such judge, prompt or collection.
-        InvalidError: an option is wrong, the judge has no model of its own, or a budget is given and a price is
-            unknown.
-        ConflictError: the key was used for something else, or the job exists with another budget; or the
-            collection has another digest than the one that is given.
-    """
-    judge = judges.get(session, judge_ref)
-    settings = prepared(session, generation, collections_dir)
-    ids = [prompts.get(session, ref).id for ref in dict.fromkeys(prompt_refs)]
-    given = {"judge_id": judge.id, "prompt_ids": ids, "generation": settings}
-    return generations.submit(session, **given, key=key, name=name, budget=budget)  # type: ignore[arg-type]
-
-
-def prepared(session: Session, generation: Generation, collections_dir: Path | None = None) -> Generation:
-    """Return the settings as a job keeps them: specification stored, collection with digest.
-
-    Raises:
-        InvalidError: An option is missing or belongs to another method, or names what is not stored.
-        NotFoundError: The collection is not on this machine.
-        ConflictError: The collection has another digest than the one that is given.
-    """
-    _check_options(generation)
-    changes: dict[str, object] = {}
-    if generation.gate_judge is not None:
-        with _at("gate_judge"):
-            judges.get(session, generation.gate_judge)
-    if (given := generation.specification) is not None:
-        with _at("specification"):
-            digest = prompts.add_text(session, given.text) if given.text is not None else given.digest or ""
-            prompts.get_text(session, digest)
-        changes["specification"] = given.model_copy(update={"text": None, "digest": digest})
-    if generation.research is not None:
-        changes["research"] = _with_digest(generation.research, collections_dir)
-    return generation.model_copy(update=changes)
-
-
-def _with_digest(research: Research, collections_dir: Path | None) -> Research:
-    folder = collections_dir or get_settings().collections_dir
-    with open_collection(folder, research.collection) as collection:
-        found = collection.digest
-    if research.digest not in (None, found):
-        message = f"collection {research.collection!r} has the digest {found[:12]}…, not {research.digest}"
-        raise ConflictError(message, hint="leave the digest out, or add the collection again as it was")
-    return research.model_copy(update={"digest": found})
+        examples = newest.test.examples
+        failed = [one.example for one in examples if one.passed is False]
+        what = f"{len(failed)} of {len(examples)} examples ({', '.join(failed[:5])})" if failed else "faults"
+        message = f"{row.ref} fails its own tests: {what}, by judge {newest.test.judge!r}"
+        hint = f"correct the rubric or its examples; or, by another judge, {hint}"
+        raise ConflictError(message, hint=hint, path="tests")
 
 
 _OPTIONS: dict[str, Method] = {
@@ -349,47 +499,154 @@ _OPTIONS: dict[str, Method] = {
 """Options that belong to one method."""
 
 
-def _check_options(generation: Generation) -> None:
+def prepared(session: Session, generation: Generation, collections_dir: Path | None = None) -> Generation:
+    """Return the settings as a job keeps them: specification stored, collection with digest.
+
+    Raises:
+        InvalidError: An option is missing or belongs to another method, or names what is not stored.
+        NotFoundError: The collection is not on this machine.
+        ConflictError: The collection has another digest than the one that is given.
+    """
+    given, research, changes = generation.specification, generation.research, dict[str, object]()
     for name, method in _OPTIONS.items():
         if getattr(generation, name) is not None and generation.method != method:
             raise InvalidError(f"{name} belongs to the method {method}", hint="leave it out", path=name)
-    if generation.method == "principles" and generation.specification is None:
+    if generation.method == "principles" and given is None:
         hint = "give a file with --specification, over HTTP its name and text"
         raise InvalidError("the method principles needs a specification", hint=hint, path="specification")
-    if generation.method == "grounded" and generation.research is None:
+    if generation.method == "grounded" and research is None:
         hint = "name one with --collection, over HTTP in research"
         raise InvalidError("the method grounded needs a collection", hint=hint, path="research")
     if (generation.better is None) != (generation.worse is None):
         missing = "better" if generation.better is None else "worse"
         raise InvalidError("expected both policies, better and worse", hint=f"name the {missing} one", path=missing)
-
-
-@contextmanager
-def _at(path: str) -> Iterator[None]:
-    """Report what is not stored as an error of this option."""
+    path = "gate_judge"
     try:
-        yield
+        if generation.gate_judge is not None:
+            judges.get(session, generation.gate_judge)
+        path = "specification"
+        if given is not None:
+            digest = prompts.add_text(session, given.text) if given.text is not None else given.digest or ""
+            prompts.get_text(session, digest)
+            changes["specification"] = given.model_copy(update={"text": None, "digest": digest})
     except NotFoundError as error:
         raise InvalidError(error.message, hint=error.hint, path=path) from error
+    if research is not None:
+        with open_collection(collections_dir or get_settings().collections_dir, research.collection) as collection:
+            found = collection.digest
+        if research.digest not in (None, found):
+            message = f"collection {research.collection!r} has the digest {found[:12]}…, not {research.digest}"
+            raise ConflictError(message, hint="leave the digest out, or add the collection again as it was")
+        changes["research"] = research.model_copy(update={"digest": found})
+    return generation.model_copy(update=changes)
 
 
-def record_of(session: Session, row: RubricRow) -> Record:
-    """Return a stored rubric with its prompt."""
-    prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
-    return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. ``criterion`` is the key (the new one, unless it was removed); None for the rubric itself.
 
-
-def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Record]:
-    """Yield the named rubrics, or the newest approved version of every name that has one.
-
-    Raises:
-        NotFoundError: there is no such rubric.
-        NotApprovedError: a name has no approved version.
+    ``field`` is the changed field of a criterion that both rubrics have, or of the rubric; ``text`` says it in words.
     """
-    if refs:
-        rows = (rubrics.get(session, ref) for ref in refs)
-    else:
-        rows = (
-            row for row in every(rubrics.page, session, state=APPROVED) if rubrics.get(session, row.name).id == row.id
-        )
-    return (record_of(session, row) for row in rows)
+
+    kind: Literal["added", "removed", "changed"]
+    criterion: str | None
+    field: str | None
+    old: Any
+    new: Any
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.criterion is None else f"{self.criterion}: {self.text}"
+
+
+def changes(old: Rubric, new: Rubric) -> list[Change]:
+    """Return the differences: of the rubric, then of the criteria in their new order, then the removed criteria.
+
+    Criteria are matched by key and wording, else by wording, else by key. The list is empty only for equal content.
+    """
+    before = {after.key: one for one, after in match_criteria(old, new)}
+    kept = {one.key for one in before.values()}
+    shares = [sum(abs(one.weight) for one in rubric.criteria) for rubric in (old, new)]
+    found = list(_of_fields(old, new, None, shares))
+    for one in new.criteria:
+        if one.key in before:
+            found += _of_fields(before[one.key], one, one.key, shares)
+        else:
+            text = f"added: {_described(one)}"
+            found.append(Change("added", one.key, None, None, one.model_dump(mode="json"), text))
+    for one in old.criteria:
+        if one.key not in kept:
+            text = f"removed: {_described(one)}"
+            found.append(Change("removed", one.key, None, one.model_dump(mode="json"), None, text))
+    order = [before[one.key].key for one in new.criteria if one.key in before]
+    if [one.key for one in old.criteria if one.key in kept] != order:
+        keys, new_keys = ([one.key for one in rubric.criteria] for rubric in (old, new))
+        found.append(Change("changed", None, "criteria", keys, new_keys, "the criteria are in another order"))
+    return found
+
+
+def _of_fields(old: Any, new: Any, key: str | None, sums: Sequence[float]) -> Iterator[Change]:
+    """Yield the changed fields of two criteria, or of two rubrics but for their criteria; ``sums`` are of weights."""
+    before, after = (one.model_dump(mode="json") for one in (old, new))
+    for name in type(new).model_fields:
+        if name == "criteria" or before[name] == after[name]:
+            continue
+        a, b = getattr(old, name), getattr(new, name)
+        match name:
+            case "text":
+                text = f"reworded, “{_cut(a)}” → “{_cut(b)}”"
+            case "key":
+                text = f"renamed, it was {a!r}"
+            case "weight":
+                turned = ", now a pitfall" if b < 0 <= a else ", no longer a pitfall" if a < 0 <= b else ""
+                share = f"{abs(a) / sums[0]:.0%} → {abs(b) / sums[1]:.0%}"
+                text = f"weight {a:g} → {b:g}{turned} (share of all weights {share})"
+            case "examples":
+                first, second = ({one.key: one for one in examples or ()} for examples in (a, b))
+                parts = {
+                    "added": [one for one in second if one not in first],
+                    "removed": [one for one in first if one not in second],
+                    "changed": [one for one in second if one in first and second[one] != first[one]],
+                }
+                named = "; ".join(f"{word} {_cut(', '.join(keys))}" for word, keys in parts.items() if keys)
+                text = f"examples: {named or 'in another order'}"
+            case "required":
+                text = "now required (a veto)" if b else "no longer required"
+            case "check":
+                text = " → ".join(_value(one) if one else "a judge" for one in (a, b))
+                text = f"decided by {text}"
+            case _:
+                text = f"{name.replace('_', ' ')} {_value(a)} → {_value(b)}"
+        yield Change("changed", key, name, before[name], after[name], text)
+
+
+def _value(value: Any) -> str:
+    """Return the value of a field in words."""
+    match value:
+        case Binary():
+            return "met or not met"
+        case Numeric(low=low, high=high):
+            return f"{low:g} to {high:g}"
+        case Ordinal(levels=levels):
+            return "levels " + ", ".join(f"{_cut(level.label)} ({level.value:g})" for level in levels)
+        case Check(name=name, args=args):
+            return f"the check {name} {_cut(strict_json.dump(args))}"
+        case None | ():
+            return "none"
+        case str():
+            return f"“{_cut(value)}”"
+        case float():
+            return f"{value:g}"
+    return _cut(strict_json.dump(TypeAdapter(type(value)).dump_python(value, mode="json")))
+
+
+def _described(criterion: Criterion) -> str:
+    """Return a criterion in words: its text, whether it is a pitfall, its weight, and what decides it."""
+    kind = "pitfall, " if criterion.weight < 0 else ""
+    decided = f", {_value(criterion.check)}" if criterion.check else ""
+    required = ", required" if criterion.required else ""
+    return f"“{_cut(criterion.text)}” ({kind}weight {criterion.weight:g}{decided}{required})"
+
+
+def _cut(text: str) -> str:
+    return cut(" ".join(text.split()), MAX_TEXT)

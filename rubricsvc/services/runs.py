@@ -40,7 +40,7 @@ from rubricsvc.schemas.runs import (
     StoredStep,
     column_of,
 )
-from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, items, judges, prompts, runs
 from rubricsvc.store.evolutions import authored

@@ -48,7 +48,7 @@ def add(
 ) -> RubricRow:
     """Add ``rubric`` as the next version of ``name``, or return the version that has this content already, unchanged.
 
-    ``parent_id`` is the version that it was edited from; `services.editing` looks for conflicting edits.
+    ``parent_id`` is the version that it was edited from; `services.rubrics` looks for conflicting edits.
     """
     name_of("a rubric's name", name)
     if "@" in name or name != name.strip() or name.isdecimal():
@@ -162,10 +162,11 @@ def _no_approved(name: str, versions: Sequence[RubricRow]) -> NotApprovedError:
 
 def approval_hint(row: RubricRow) -> str:
     """Return how to approve this version, or to use it without approval."""
-    submit = f"`rubricsvc rubrics submit {row.ref}`, then " if row.state == DRAFT else ""
+    submit = f"`rubricsvc rubrics review {row.ref} submit`, then " if row.state == DRAFT else ""
     exactly = f"name it exactly: {row.ref}"
     draft = "let jobs and runs use drafts: --allow-drafts, over HTTP allow_drafts"
-    return f"approve it: {submit}`rubricsvc rubrics approve {row.ref}`; or {exactly if row.state == RETIRED else draft}"
+    approve = f"`rubricsvc rubrics review {row.ref} approve`"
+    return f"approve it: {submit}{approve}; or {exactly if row.state == RETIRED else draft}"
 
 
 def reject_drafts(session: Session, ids: Iterable[int]) -> None:

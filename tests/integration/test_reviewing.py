@@ -35,7 +35,9 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
         file = tmp_path / "fridge.yaml"
         file.write_text(f"name: fridge\nprompt: {json.dumps(PROMPT)}\ncriteria: [Says not to use them yet.]\n")
         imported = cli("rubrics", "import", file, "--draft", "--by", "ann", "--json")
-        assert imported.json["not_approved"] == {"fridge@1": "draft"} and "rubrics submit fridge@1" in imported.err
+        assert (
+            imported.json["not_approved"] == {"fridge@1": "draft"} and "rubrics review fridge@1 submit" in imported.err
+        )
         prompt_id = ann.rubrics.get("fridge@1").prompt_id
         assert prompt_id is not None
         (completion,) = ann.completions.add(prompt_id, ["Do not use them before the maker has decided."]).ids
@@ -43,11 +45,11 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
         assert refused.code == 2 and "fridge@1" in refused.err and "--allow-drafts" in refused.err
         with pytest.raises(NotApprovedError):
             ann.jobs.submit(judge="quick", items=[{"completion_id": completion, "rubric": "fridge@1"}])
-        assert cli("rubrics", "submit", "fridge", "--by", "ann", "--json").json["state"] == "in_review"
+        assert cli("rubrics", "review", "fridge", "submit", "--by", "ann", "--json").json["state"] == "in_review"
 
         # Bob rejects it over HTTP, and approves it once Ann has answered.
         assert bob.rubrics.review("fridge@1", "reject", comment="Who decides?").state == "draft"
-        assert cli("rubrics", "comment", "fridge@1", "That is a criterion of its own.", "--by", "ann").code == 0
+        assert cli("rubrics", "review", "fridge@1", "comment", "-m", "That is its own.", "--by", "ann").code == 0
         assert ann.rubrics.review("fridge@1", "submit").state == "in_review"
         assert bob.rubrics.review("fridge", "approve").state == "approved"
         assert cli("jobs", "submit", "--judge", "quick").code == 0
@@ -70,7 +72,7 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
         assert (four.version, four.state, four.parent_id) == (4, "draft", two.id)
         assert ann.rubrics.get("fridge").version == 2
         ann.rubrics.review(four.id, "submit", comment="With Bob's weights.")
-        assert cli("rubrics", "approve", "fridge", "--by", "bob", "-m", "Good.").code == 0
+        assert cli("rubrics", "review", "fridge", "approve", "--by", "bob", "-m", "Good.").code == 0
         with pytest.raises(ConflictError):
             bob.rubrics.review("fridge@3", "approve")
         assert ann.rubrics.get("fridge").version == 4
@@ -78,7 +80,8 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
         assert "fridge@4: state approved, parent fridge@2, added_by ann" in shown.out
 
         steps = [
-            (one["rubric"], one["to_state"], one["by"]) for one in cli("rubrics", "history", "fridge", "--json").lines
+            (one["rubric"], one["to_state"], one["by"])
+            for one in cli("rubrics", "show", "fridge", "--history", "--json").lines
         ]
         assert steps == [
             ("fridge@1", "draft", "ann"),
@@ -95,5 +98,5 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
             ("fridge@4", "approved", "bob"),
         ]
         assert [one.comment for one in bob.iterate(bob.rubrics.history, "fridge@4")] == ["With Bob's weights.", "Good."]
-        assert "who decides" not in cli("rubrics", "history", "fridge@2").out.lower()
+        assert "who decides" not in cli("rubrics", "show", "fridge@2", "--history").out.lower()
     db.close()

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import kendall_tau, ranks
 from rubricsvc.store import completions, jobs, labels, verdicts
-from rubricsvc.store.tables import RubricRow
 from workers.scoring.completions import group_questions
 
 if TYPE_CHECKING:
@@ -62,7 +62,16 @@ class RewardChanges:
     by_completion: Sequence[RewardChange]
 
 
-def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow) -> RewardChanges:
+class RubricVersion(NamedTuple):
+    """A rubric version, stored or not: its ref, the name of all its versions, and the prompt that it belongs to."""
+
+    ref: str
+    name: str
+    rubric: Rubric
+    prompt_id: int | None
+
+
+def reward_changes(session: Session, job_id: int, old: RubricVersion, new: RubricVersion) -> RewardChanges:
     """Compare two rubric versions on a job's completions; no judge is asked, and nothing is written."""
     before, after = _stored_rewards(session, job_id, old, new), _stored_rewards(session, job_id, new, old)
     prompt_ids = {row.prompt_id for row in (old, new)} - {None}
@@ -72,7 +81,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
             by_prompt.setdefault(stored.prompt_id, []).append(id_)
     if not by_prompt:
         raise InvalidError(
-            f"job {job_id} has no completion of the prompt of {old.name}@{old.version} and {new.name}@{new.version}",
+            f"job {job_id} has no completion of the prompt of {old.ref} and {new.ref}",
             hint=f"see `rubricsvc completions show` and `rubricsvc rubrics show {old.name}`",
         )
     rows, pairs = [], []
@@ -120,7 +129,9 @@ class _StoredReward(NamedTuple):
     missing: int
 
 
-def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: RubricRow) -> dict[int, _StoredReward]:
+def _stored_rewards(
+    session: Session, job_id: int, row: RubricVersion, other: RubricVersion
+) -> dict[int, _StoredReward]:
     """Return the rewards under a rubric version by completion id, from the stored verdicts of the job's judge.
 
     Of the completions that `jobs.rescore` would score under it, which are a comparative judge's groups: those that the
@@ -128,7 +139,7 @@ def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: Rubric
     """
     scored = (jobs.completion_ids(session, job_id, rubric=name) for name in (row.name, other.name, None))
     rows = completions.many(session, next(filter(None, scored), ()))
-    job, rubric = jobs.scoring(session, job_id), row.value
+    job, rubric = jobs.scoring(session, job_id), row.rubric
     judge = job.judge.value
     groups: dict[int, list[Completion]] = {}
     for prompt_id, completion in rows.values():

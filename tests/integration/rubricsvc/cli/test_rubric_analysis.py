@@ -52,7 +52,7 @@ def test_fit_prints_weights_and_saves_a_draft(cli: Cli, tmp_path: Path) -> None:
     assert cli("labels", "import", people).code == 0
     options = ("--to", "labels", "--resamples", 0)
     ran = cli("rubrics", "fit", "plain", *options)
-    assert (ran.code, "short" in ran.out, "fitted - current" in ran.out) == (0, True, True), ran.err
+    assert (ran.code, "short" in ran.out, "gain" in ran.out) == (0, True, True), ran.err
     found = cli("rubrics", "fit", "plain", *options, "--save", "--json").json
     assert (found["n"], found["prompts"], found["saved"]) == (40, 20, "plain@2")
     assert cli("rubrics", "show", "plain@2", "--json").json["state"] == "draft"

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricsvc.api.app import create_app, set_state
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.store import jobs, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import Serve

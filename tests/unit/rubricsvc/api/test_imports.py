@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
 

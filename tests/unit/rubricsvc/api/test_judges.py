@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.store.session import Database
 from tests.rows import invalidate
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve

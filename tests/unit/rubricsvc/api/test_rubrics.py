@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from rubricsvc.core.rubric import NumberRange
 from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.store import keys, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve

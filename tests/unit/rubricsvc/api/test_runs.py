@@ -8,8 +8,8 @@ from rubricsvc import Client
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.schemas.runs import RunHeartbeat
+from rubricsvc.services.local import Validators
 from rubricsvc.services.runs import Runs
-from rubricsvc.services.validators import Validators
 from rubricsvc.store.session import Database
 from tests.recorded_run import evaluation_line, new_run, run_evaluation, run_step
 from tests.unit.rubricsvc.api.conftest import Serve

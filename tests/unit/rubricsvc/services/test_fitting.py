@@ -7,8 +7,10 @@ import pytest
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric_analysis import WeightFit
-from rubricsvc.services.analysing import fit, save
-from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.errors import ConflictError
+from rubricsvc.queries import FitQuery
+from rubricsvc.services.analysing import fit
+from rubricsvc.services.rubrics import Edit, Rubrics, add_version
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_analysing import RUBRIC, table, texts
@@ -58,26 +60,29 @@ def test_fit_to_shuffled_scores_predicts_nothing(db: Database) -> None:
     assert held_out["fitted"].value is None or held_out["fitted"].value < 0.25
 
 
-def test_save_stores_a_version_that_says_where_it_is_from(db: Database) -> None:
+def saved(db: Database, **options: object) -> WeightFit:
+    query = FitQuery(to="labels", resamples=30, save=True, **options)  # type: ignore[arg-type]
+    return Rubrics(db, Edit(by="ann")).fit("r", query, lambda done, total, note: None)
+
+
+def test_fit_saves_a_version_that_says_where_it_is_from(db: Database) -> None:
     scored(db)
-    found = fitted(db)
-    with db.write() as session:
-        saved = save(session, found)
+    found = saved(db)
     with db.read() as session:
-        row = rubrics.get(session, saved.row.id)
+        row = rubrics.get(session, found.saved or "")
     assert (row.ref, row.version, row.origin, row.state, row.parent_id) == ("r@2", 2, "fitted", "draft", 1)
     assert [c.weight for c in row.value.criteria] == [one.new for one in found.weights]
     assert [c.question for c in row.value.criteria] == [c.question for c in RUBRIC.criteria]
 
 
-def test_save_refuses_weights_of_a_version_that_was_edited_since(db: Database) -> None:
+def test_fit_refuses_to_save_weights_of_a_version_that_was_edited_since(db: Database) -> None:
     scored(db)
-    found = fitted(db)
     with db.write() as session:
         edited = RUBRIC.model_copy(update={"criteria": RUBRIC.criteria[:2]})
-        add_version(session, edited, Edit(by="bob", parent="r@1"), name="r")
-    with db.write() as session:
-        refused = save(session, found)
-        forced = save(session, found, force=True)
-    assert refused.conflict is not None and (refused.row.ref, refused.row.state) == ("r@3", "draft")
-    assert (forced.conflict, forced.row.ref, forced.row.parent_id) == (None, "r@3", 1)
+        add_version(session, edited, Edit(by="bob", parent="r@1", draft=True), name="r")
+    with pytest.raises(ConflictError):
+        saved(db)
+    with db.read() as session:
+        refused = rubrics.get(session, "r@3")
+    assert (refused.state, refused.parent_id) == ("draft", 1)
+    assert saved(db, force=True).saved == "r@3"

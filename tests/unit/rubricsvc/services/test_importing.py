@@ -8,6 +8,7 @@ import pytest
 
 from rubricsvc.errors import ConflictError
 from rubricsvc.formats import InputFile, InvalidFileError
+from rubricsvc.queries import ImportQuery
 from rubricsvc.services.importing import RECORDS, ImportResult, import_file
 from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import Database
@@ -23,7 +24,8 @@ def path(tmp_path: Path) -> Path:
 def run(db: Database, path: Path, content: str, **arguments: object) -> ImportResult:
     path.write_text(content)
     with db.write() as session:
-        return import_file(session, InputFile(path), **arguments)  # type: ignore[arg-type]
+        kinds = {"kinds": arguments.pop("kinds")} if "kinds" in arguments else {}
+        return import_file(session, InputFile(path), ImportQuery(**arguments), **kinds)  # type: ignore[arg-type]
 
 
 def test_import_file_adds_records_with_labels(db: Database, path: Path) -> None:
@@ -73,7 +75,7 @@ def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> Non
     other = RECORD.replace('"ann": 1', '"ann": 0')
     with pytest.raises(ConflictError):
         run(db, path, other)
-    assert run(db, path, other, replace_labels=True).label_ids == [1]
+    assert run(db, path, other, replace_labels=True).label_ids == (1,)
 
 
 def test_import_file_reports_contradicting_labels_with_all_other_errors(db: Database, path: Path) -> None:

@@ -14,9 +14,8 @@ from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.schemas import NewItem, NewJob
-from rubricsvc.services.editing import Addition, Edit, add_version
 from rubricsvc.services.jobs import Jobs, select, with_rubrics
-from rubricsvc.services.rubrics import Rubrics, review
+from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version, review
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 
@@ -62,7 +61,7 @@ def test_get_resolves_a_name_to_the_newest_approved_version(each_db: Database) -
     add(each_db, "One.", draft=True)
     with each_db.read() as session, pytest.raises(NotApprovedError) as caught:
         rubrics.get(session, "r")
-    assert "r@1 (draft)" in caught.value.message and "rubrics submit r@1" in caught.value.hint
+    assert "r@1 (draft)" in caught.value.message and "rubrics review r@1 submit" in caught.value.hint
     assert resolved(each_db, "r", allow_drafts=True) == resolved(each_db, "r@1") == "r@1"
 
     act(each_db, "r", "submit", "approve")
@@ -194,7 +193,7 @@ def test_jobs_refuse_drafts_unless_allowed(each_db: Database) -> None:
     ):
         with pytest.raises(NotApprovedError, match="r@1") as caught:
             Jobs(each_db).submit(NewJob(judge="j", **fields))
-        assert "rubrics submit r@1" in caught.value.hint
+        assert "rubrics review r@1 submit" in caught.value.hint
     with each_db.write() as session:
         assert with_rubrics(session, [NewItem(completion_id=shop.completion)], allow_drafts=True) == items
         assert select(session, NewJob(judge="j", allow_drafts=True)).pairs == items

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
-from rubricsvc.services.rubric_changes import changes
+from rubricsvc.services.rubrics import changes
 
 A, B = Criterion(key="a", text="Is kind.", weight=3), Criterion(key="b", text="Is brief.")
 OLD = Rubric(criteria=(A, B))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.services.judges import Judges
-from rubricsvc.services.validators import Validators
+from rubricsvc.services.local import Validators
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import AuditRow

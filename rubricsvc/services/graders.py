@@ -1,4 +1,4 @@
-"""Run an OpenAI grader on one sample, as jobs of one completion.
+"""`Graders`: run an OpenAI grader on one sample, as jobs of one completion.
 
 The grader is stored as a rubric and the item as a prompt. All of it is content-addressed, so that the same run is the
 same jobs, and a repeated request retries what failed.
@@ -6,7 +6,7 @@ same jobs, and a repeated request retries what failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +21,6 @@ from rubricsvc.store import completions, items, jobs, judges, leases, prompts, r
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from rubricsvc.formats import RubricCheck
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JudgeRow
@@ -53,43 +51,37 @@ def parse_checked(data: Mapping[str, Any], check: RubricCheck) -> tuple[Grader, 
 def submit(
     db: Database, grader: Mapping[str, Any], item: Mapping[str, Any], sample: str, check: RubricCheck
 ) -> PendingRun:
-    """Store grader, item and sample, and submit one job per judge.
+    """Store grader, item and sample, and submit one job per judge: one per model, the checks with the first of them.
 
     Raises:
         InvalidError: the grader or the item is invalid.
         NotFoundError: no judge has the grader's model.
     """
     run = PendingRun(*parse_checked(grader, check))
-    prompt = parse_prompt(item)
+    prompt, whole = parse_prompt(item), run.rubric
     with db.write() as session:
         prompt_id = prompts.add(session, prompt).id
         (completion_id,) = completions.add_many(session, [(prompt_id, Completion(text=sample))])
-        for judge, rubric in _split_by_judge(session, run.rubric):
-            name = rubric_name(f"grader {run.grader.label}")
+        asked = {
+            criterion.key: judges.of_model(session, criterion.custom_prompt.model or "")
+            for criterion in whole.criteria
+            if criterion.custom_prompt is not None
+        }
+        first = next(iter(asked.values()), None)
+        first = first or judges.find(session, CHECKS.name) or judges.add(session, CHECKS)
+        parts: dict[JudgeRow, list[Criterion]] = {}
+        for criterion in whole.criteria:
+            parts.setdefault(asked.get(criterion.key, first), []).append(criterion)
+        name = rubric_name(f"grader {run.grader.label}")
+        for judge, criteria in parts.items():
+            rubric = whole if len(parts) == 1 else Rubric(criteria=tuple(criteria), formula="mean")
             rubric_id = rubrics.add(session, rubric, name=name, origin="grader").id
             job = jobs.submit(session, judge_id=judge.id, items=[(completion_id, rubric_id)], name=name)
             if job.finished_at is not None and job.status != COMPLETED:
                 jobs.retry(session, job.id)  # scored verdicts are kept
             run.job_ids.append(job.id)
-            asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
-            run.models |= dict.fromkeys(asked, judge.value.model or judge.name)
+        run.models |= {key: judge.value.model or judge.name for key, judge in asked.items()}
     return run
-
-
-def _split_by_judge(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow, Rubric]]:
-    """Yield each judge with its part of the rubric: one per model, the checks with the first of them."""
-    asked = {
-        criterion.key: judges.of_model(session, criterion.custom_prompt.model or "")
-        for criterion in rubric.criteria
-        if criterion.custom_prompt is not None
-    }
-    first = next(iter(asked.values()), None)
-    first = first or judges.find(session, CHECKS.name) or judges.add(session, CHECKS)
-    parts: dict[JudgeRow, list[Criterion]] = {}
-    for criterion in rubric.criteria:
-        parts.setdefault(asked.get(criterion.key, first), []).append(criterion)
-    for judge, criteria in parts.items():
-        yield judge, rubric if len(parts) == 1 else Rubric(criteria=tuple(criteria), formula="mean")
 
 
 def state(db: Database, run: PendingRun) -> Literal["finished", "scoring", "no worker"]:

@@ -1,0 +1,391 @@
+"""`rubricsvc rubrics lint`, `test`, `generate` and `propose`: a rubric before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rubricsvc.cli import output
+from rubricsvc.cli.importing import (
+    By,
+    Format,
+    OfSeveral,
+    RubricTarget,
+    Target,
+    find_stored,
+    input_file,
+    print_notes,
+    targets_of,
+)
+from rubricsvc.cli.jobs import Wait, end
+from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
+from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
+from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, text_of
+from rubricsvc.cli.service import local_service
+from rubricsvc.core.base import storable
+from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Research, Specification
+from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.formats import InvalidFileError, Record, stream
+from rubricsvc.formats.writing import plain, write_text
+from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
+from rubricsvc.schemas import NewGeneration
+from rubricsvc.schemas.methods import request
+from workers import checks
+
+if TYPE_CHECKING:
+    from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
+    from workers.authoring.proposals import Proposal
+
+Names = list[str] | None
+MOST_ROWS = 20
+
+
+def lint_(
+    target: Annotated[
+        str | None, typer.Argument(metavar="FILE|NAME", help="File (- is stdin), or a stored rubric.")
+    ] = None,
+    *,
+    format: Format = None,
+    rule: Annotated[Names, typer.Option(help="Apply this rule only; repeatable.", show_default="all")] = None,
+    ignore: Annotated[Names, typer.Option(help="Leave out this rule; repeatable.")] = None,
+    severity: Annotated[Severity, typer.Option(help="Least severity to print.")] = "info",
+    fail_on: Annotated[
+        Literal["error", "warning", "info", "never"], typer.Option(help="Least severity that exits with 1.")
+    ] = "error",
+    explain: Annotated[str | None, typer.Option(metavar="RULE", help="Explain a rule, or `all`, and exit.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a file or a stored rubric: list all errors, and what is wrong with the rubrics.
+
+    Exits with 2 if the file has errors, and with 1 if there are findings of the severity --fail-on or above. With
+    --json an error is an object with file, line, column, path, code and message, and a finding one with rule,
+    severity, rubric, criterion, message and fix. No model is asked.
+    """
+    if explain is not None:
+        for one in rules_of(() if explain == "all" else [explain]):
+            show(output.fields_of(one, "name", "severity", "summary", "why", "fix", "bad", "good"), as_json)
+        return
+    if target is None:
+        raise InvalidError("no file and no rubric is named", hint="rubricsvc rubrics lint FILE, or - for stdin")
+    rules = rules_of(rule or (), ignore or (), severity)
+    bad, count, failed = False, 0, False
+    if (stored := find_stored(target)) is not None:
+        records = [Record(stored.prompt, stored.rubric, name=stored.name)]
+    else:
+        bad, records = _read_records(target, format, as_json)
+    for record in records:
+        if record.rubric is None:
+            continue
+        found = lint(record.rubric, record.prompt, rules=rules, empty_value=checks.value_of_empty)
+        count += len(found)
+        if fail_on != "never":
+            failed |= any(SEVERITIES.index(one.severity) <= SEVERITIES.index(fail_on) for one in found)
+        if as_json:
+            show([{"rubric": record.name, **one.model_dump()} for one in found], True)
+        elif found:
+            print_data(f"\n{output.clean(record.name)}")
+            for finding in found:
+                print_data(f"  {_finding(finding)}\n{'fix: ':>16}{output.clean(finding.fix)}")
+    if not as_json:
+        more = "; `rubricsvc rubrics lint --explain RULE` says why a rule matters" if count else ""
+        echo(f"{counted(count, 'finding')}{more}" if count else "no findings")
+    raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else output.OK)
+
+
+def _finding(one: Any) -> str:
+    where = f"  {one.criterion}" if one.criterion is not None else ""
+    return output.clean(f"{one.severity:<7}  {one.rule}{where}: {' '.join(one.message.split())}")
+
+
+def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool, list[Record]]:
+    """Print the errors of a file; return whether it has any, and its valid records."""
+    source, records, hint = input_file(target), list[Record](), ""
+    try:
+        records = list(stream(source, format, skip_invalid=True, check=checks.validate))
+    except InvalidFileError as error:  # no record is valid, or the file cannot be read to its end
+        if not source.errors.count:
+            source.errors.add(*error.errors)
+        hint = error.hint
+    errors, rows = source.errors, []
+    for record in records:
+        criteria = record.rubric.criteria if record.rubric else ()
+        row = {"name": record.name, "criteria": len(criteria), "pitfalls": sum(one.weight < 0 for one in criteria)}
+        row |= {"checked": sum(one.kind == "checked" for one in criteria), "completions": len(record.completions)}
+        rows.append(row | {"formula": record.rubric.formula if record.rubric else None})
+    if as_json:
+        show([*map(asdict, errors.errors), *(asdict(one) | {"note": True} for one in errors.notes), *rows], True)
+        return bool(errors.count), records
+    print_notes(errors)
+    for one in errors.errors:
+        echo(f"error: {one}")
+    if errors.count > len(errors.errors):
+        echo(f"… and {errors.count - len(errors.errors)} more errors")
+    if rows:
+        show(rows[:MOST_ROWS])
+    invalid = f"{errors.invalid} invalid: {counted(errors.count, 'error')}" if errors.count else "no errors"
+    echo(f"{counted(len(records), 'valid record')}, {invalid}")
+    if hint:
+        echo(f"hint: {hint}")
+    return bool(errors.count), records
+
+
+_EXIT = {"failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE, "passed": output.OK}
+"""The exit codes, that of the gravest outcome first."""
+_FAULTS = "Plant faults by rule into good examples, and count those that are caught."
+_MIN_CATCH = "Least catch rate of each criterion that passes."
+
+
+def test(
+    target: Target,
+    *,
+    judge: JudgeOption = None,
+    faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
+    min_catch: Annotated[float | None, typer.Option(min=0, max=1, help=_MIN_CATCH, show_default=False)] = None,
+    name: OfSeveral = None,
+    model: Model = None,
+    mode: Annotated[str, typer.Option(help="readout or written.")] = "readout",
+    api_key_env: ApiKeyEnv = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Test a rubric by its examples: whether a judge gives them the verdicts and rewards that they must get.
+
+    Tests each rubric of a file that has examples. Of a stored rubric the result is stored: a version with examples is
+    approved only after it passed. Exits with 1 if anything fails, and with 3 if nothing fails and something could not
+    be measured.
+    """
+    targets = [one for one in targets_of(target, name) if one.rubric.examples]
+    if not targets:
+        raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
+    given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
+    judges = [given or no_judge(found.rubric) for found in targets]
+    from workers.authoring.planted_faults import run_tests
+
+    @contextmanager
+    def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+        with progress_bar(what) as bar:
+            yield bar.counter(total)
+
+    outcomes: set[TestOutcome] = set()
+    with output.ignore_broken_pipe():
+        for found, one in zip(targets, judges, strict=True):
+            asked = one.map_leaves(without_outage)
+            subject: dict[str, Any] = {"judge": asked, "rubric": found.rubric, "prompt": found.prompt}
+            result = ask(asked, partial(run_tests, **subject, progress=progress, faults=faults, min_catch=min_catch))
+            outcomes.add(result.outcome)
+            stored = None
+            if found.stored is not None:
+                with local_service(by) as local:
+                    stored = local.rubrics.add_test(found.stored.id, result)
+            _report_test(found, result, stored, as_json)
+    raise typer.Exit(next(code for outcome, code in _EXIT.items() if outcome in outcomes))
+
+
+def _report_test(found: RubricTarget, result: RubricTest, stored: int | None, as_json: bool) -> None:
+    """Print the result of a test, of planted faults those that were missed, and what to do next."""
+    head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
+    if as_json:
+        show(head | result.model_dump(mode="json"), as_json)
+        return
+    if result.faults is not None:
+        missed = tuple(one for one in result.faults.faults if one.caught is False)
+        result = result.model_copy(update={"faults": result.faults.model_copy(update={"faults": missed})})
+    show(head | result.model_dump(mode="json"))
+    state = found.stored.state if found.stored is not None else None
+    if result.outcome == "failed" and state == APPROVED:
+        echo(f"{found.name} is approved; retire it with `rubricsvc rubrics review {found.name} retire`")
+    elif result.outcome == "passed" and state in (DRAFT, IN_REVIEW):
+        echo(f"next: `rubricsvc rubrics review {found.name} {'approve' if state == IN_REVIEW else 'submit'}`")
+
+
+def specification_of(path: Path) -> Specification:
+    """Return the specification in a file, by the file's name."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    return request(Specification, name=path.name, text=storable(text))
+
+
+MAX_TOKENS, LOCAL_TOKENS = 4096, 512
+"""Maximum tokens of a rubric, of any model and of one that transformers runs in this process, which is slow."""
+_SPECIFICATION = Annotated[
+    Path | None, typer.Option("--specification", help="Principles: file with the specification.")
+]
+_TOKENS = typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.", show_default=str(MAX_TOKENS))
+_TEMPERATURE = typer.Option(min=0, max=100, help="Sampling temperature.")
+
+
+def generate(
+    new: NewGeneration,
+    file: Annotated[str | None, typer.Argument(help="Prompts; - is stdin.", show_default="all stored")] = None,
+    *,
+    format: Format = None,
+    specification_file: _SPECIFICATION = None,
+    collection: Annotated[str | None, typer.Option(help="Grounded: collection of documents to read first.")] = None,
+    temperature: Annotated[float, _TEMPERATURE] = 0.7,
+    top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
+    max_tokens: Annotated[int | None, _TOKENS] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; a redraw has the next one.")] = 0,
+    wait: Wait = False,
+    as_json: Json = False,
+) -> None:
+    """Generate a rubric for each prompt, as a job: of a file, or stored ones.
+
+    Each rubric is tried at once on an empty completion, on another prompt's, and on others that are known to be bad;
+    what speaks against it is stored. It is a draft until it is approved. The same prompts, judge and options give the
+    same job.
+    """
+    if file is not None and new.prompts:
+        raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
+    with local_service() as local:
+        engine = local.judges.value(new.judge).engine
+        most = max_tokens or (LOCAL_TOKENS if engine == "transformers_local" else MAX_TOKENS)
+        fields: dict[str, Any] = {
+            "sampling": Sampling(temperature=temperature, top_p=top_p, max_tokens=most, seed=seed),
+            "specification": specification_of(specification_file) if specification_file else None,
+            "research": Research(collection=collection) if collection is not None else None,
+        }
+        if file is not None:
+            fields["prompts"] = tuple(local.imports.prompts(input_file(file), format))
+        end(local, local.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
+
+
+_METHODS = ("one-shot", "reference-guided", "contrastive", "principles")
+_METHOD = f"{', '.join(_METHODS)}; see docs/generating.md."
+_GOOD = "File with a good completion: a reference for the method, and a text to try the rubrics on."
+_BAD = "File with a bad completion to try the rubrics on."
+
+
+def propose(
+    prompt: Annotated[str, typer.Argument(help="Prompt: a text, or a file with one (- is stdin).", show_default=False)],
+    *,
+    judge: Annotated[str, typer.Option(help="Judge whose model writes: embedded, a server's URL, or a name.")],
+    n: Annotated[int, typer.Option("--candidates", "-n", min=1, max=20, help="Candidates.")] = 3,
+    method: Annotated[str, typer.Option(help=_METHOD, show_default="by what is given")] = "",
+    good: Annotated[str | None, typer.Option(help=_GOOD, show_default=False)] = None,
+    bad: Annotated[str | None, typer.Option(help=_BAD, show_default="a completion of another prompt")] = None,
+    specification: _SPECIFICATION = None,
+    gate_judge: Annotated[
+        str | None, typer.Option(help="Judge that tries the rubrics.", show_default="the one that writes")
+    ] = None,
+    temperature: Annotated[float, _TEMPERATURE] = 1.0,
+    max_tokens: Annotated[int, _TOKENS] = MAX_TOKENS,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; each candidate has others.")] = 0,
+    choose: Annotated[int | None, typer.Option(min=1, help="Candidate to write to --out.", show_default="none")] = None,
+    out: Annotated[Path, typer.Option(help="YAML file to write.")] = Path("rubric.yaml"),
+    force: output.Force = False,
+    model: Model = None,
+    api_key_env: ApiKeyEnv = None,
+    as_json: Json = False,
+) -> None:
+    """Propose rubrics for one prompt: lint each, and show what it gives to a good, a bad and an empty completion.
+
+    Nothing is stored; the chosen one is written as YAML, to be read and edited. Exits with 1 if there is no rubric.
+    """
+    from workers.authoring.gate import judge_of_gate
+
+    task, default = _proposal_task(prompt, good, bad, specification)
+    if (method or default) not in _METHODS:
+        hint = f"choose one of {', '.join(_METHODS)}; others need stored data: `rubrics generate`"
+        raise InvalidError(f"unknown method {method!r}", hint=hint, path="method")
+    sampling = Sampling(temperature=temperature, max_tokens=max_tokens, seed=seed)
+    generation = Generation.model_validate({"method": method or default, "sampling": sampling})
+    author = judge_of(judge, model, "readout", api_key_env).map_leaves(without_outage)
+    given = judge_of(gate_judge, None, "readout", api_key_env) if gate_judge is not None else author
+    tried_by = judge_of_gate(given).map_leaves(without_outage)
+    if choose is not None and out.exists() and not force:
+        raise ConflictError(f"{out} exists", hint="name another file with --out, or overwrite it with --force")
+    proposals = _proposals(author, tried_by, generation, task, n)
+    usable = [number for number, one in enumerate(proposals, start=1) if one.draft is not None]
+    with output.exit_with(output.OK if usable else output.WITH_FAILURES):
+        _print_proposals(proposals, as_json)
+        if usable and choose is None:
+            echo(f"write one to a file with --choose {usable[0]} --out FILE; the same --seed proposes the same")
+        elif usable and choose is not None:
+            draft = proposals[choose - 1].draft if choose <= len(proposals) else None
+            if draft is None:
+                raise InvalidError(f"candidate {choose} is no rubric", hint="choose another one", path="choose")
+            by = f"# Proposed by {' '.join(author.model.split())}, template {draft.template.name}. Read and edit it.\n"
+            name = f"rubric-{sha256(task.prompt.text.encode()).hexdigest()[:8]}"
+            with output.open_output(out) as file:
+                file.write(by)
+                write_text([plain(Record(task.prompt, draft.rubric, name=name))], file, "yaml")
+            echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out} --draft`")
+
+
+def _proposal_task(
+    prompt: str, good: str | None, bad: str | None, specification: Path | None
+) -> tuple[AuthoringTask, str]:
+    """Return what the candidates are written from and tried on, and the method that uses most of it."""
+    from workers.authoring.proposals import OFF_TOPIC
+
+    text = file_or_text(prompt)
+    if not text.strip():
+        raise InvalidError("the prompt is empty", hint="name a text or a file", path="prompt")
+    good_text, bad_text = (text_of(file) if file is not None else None for file in (good, bad))
+    contrast = None
+    if good_text is not None and bad_text is not None:
+        contrast = Contrast(better=(Completion(text=good_text),), worse=(Completion(text=bad_text),))
+    task = AuthoringTask(
+        prompt=Prompt.of(text),
+        references=(good_text,) if good_text is not None else (),
+        other=OFF_TOPIC if bad_text is None else bad_text,
+        contrast=contrast,
+        specification=specification_of(specification) if specification is not None else None,
+    )
+    if specification is not None:
+        return task, "principles"
+    return task, "contrastive" if task.contrast else "reference-guided" if task.references else "one-shot"
+
+
+def _proposals(author: Judge, tried_by: Judge, generation: Generation, task: AuthoringTask, n: int) -> list[Proposal]:
+    """Return candidates that the author's model wrote, and that the other judge tried."""
+    from workers.authoring.proposals import try_proposals, write_proposals
+
+    with progress_bar("candidates") as bar:
+        on_written = bar.counter(n, "written")
+        proposals = ask(
+            author, lambda engine: write_proposals(engine, author, generation, task, n=n, on_done=on_written)
+        )
+        drafts = sum(one.draft is not None for one in proposals)
+        if not drafts:
+            return proposals
+        on_tried = bar.counter(drafts, "tried")
+        return ask(
+            tried_by, lambda engine: try_proposals(engine, tried_by, generation, task, proposals, on_done=on_tried)
+        )
+
+
+def _print_proposals(proposals: Sequence[Proposal], as_json: bool) -> None:
+    """Print each candidate, and what it gives to a good, a bad and an empty completion."""
+    rows: list[dict[str, Any]] = []
+    for number, one in enumerate(proposals, start=1):
+        rubric = one.draft.rubric if one.draft is not None else None
+        probes = {name: probe.reward for name, probe in one.tried.probes.items()} if one.tried else {}
+        row: dict[str, Any] = {"candidate": number, "reason": one.reason}
+        row |= {"good": probes.get("reference", probes.get("better")), "empty": probes.get("empty")}
+        row |= {"bad": probes.get("off_topic", probes.get("worse"))}
+        refused = list(one.tried.refused_by) if one.tried else None
+        if as_json:
+            found = [finding.model_dump() for finding in one.findings]
+            row |= {"findings": found, "refused_by": refused, "probes": probes or None}
+            rows.append(row | {"rubric": rubric.model_dump(mode="json") if rubric else None})
+            continue
+        print_data(f"candidate {number}" + (f": {output.clean(one.reason)}" if one.reason else ""))
+        for criterion in rubric.criteria if rubric else ():
+            check = f" (check {criterion.check.name})" if criterion.check else ""
+            print_data(output.clean(f"  {criterion.key:<4} {criterion.weight:>5g}  {criterion.text}{check}"))
+        for finding in one.findings:
+            print_data(f"  {_finding(finding)}")
+        if rubric is not None:
+            refused_by = "not measured" if refused is None else ", ".join(refused) or "nothing"
+            rows.append(row | {"findings": len(one.findings), "refused_by": refused_by})
+    show(rows, as_json)
