@@ -119,9 +119,9 @@ OVER_BUDGET = {
     "rubricsvc/collections": 1_510,
     "rubricsvc/store": 4_650,
     "rubricsvc/schemas": 1_660,
-    "rubricsvc/services": 6_080,
+    "rubricsvc/services": 5_320,
     "rubricsvc/client": 907,
-    "rubricsvc/cli": 4_980,
+    "rubricsvc/cli": 4_560,
     "rubricsvc": 36_110,
     "workers/engines": 2_725,
     "workers/checks": 2_720,
@@ -135,10 +135,10 @@ MAX_MODULES = 365  # towards 330
 MIN_MEDIAN_FUNCTION_LINES = 7  # towards 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
-MAX_STORE_IMPORTS = 7
+MAX_STORE_IMPORTS = 3
 MAX_PRINTING_CALLS = 2
-MAX_COMMANDS = 76  # towards 60
-MAX_OPTIONS = 350
+MAX_COMMANDS = 70  # towards 60
+MAX_OPTIONS = 337
 
 
 def lines_of(path: Path) -> int:
