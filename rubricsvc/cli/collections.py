@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Json, echo, print_data, show, show_list
+from rubricsvc.cli.output import Json, echo, print_data, show
 from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 from rubricsvc.settings import get_settings
 
@@ -120,8 +120,8 @@ def search(
 
     with open_collection(get_settings().collections_dir, name) as collection:
         hits = collection.search(" ".join(query), limit)
-    rows = (hit._asdict() | ({} if as_json else {"text": output.shorten(hit.text, 80)}) for hit in hits)
-    show_list(rows, as_json, empty="no document has any of these words")
+    rows = [hit._asdict() | ({} if as_json else {"text": output.shorten(hit.text, 80)}) for hit in hits]
+    show(rows, as_json, empty="no document has any of these words")
 
 
 @app.command()

@@ -3,157 +3,39 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli import output
-from rubricsvc.cli.importing import CompletionFormat, File, Format, SkipInvalid, import_and_report, input_file
+from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report, input_file
 from rubricsvc.cli.models import ApiKeyEnv, ask, check_reachable, judge_from_options, served_judge
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     MAX_SEED,
+    WITH_FAILURES,
     Json,
     PromptFilter,
     clean,
+    continue_hint,
     counted,
     echo,
+    fields_of,
     group,
+    ignore_broken_pipe,
     print_data,
     progress_bar,
+    shorten,
     show,
 )
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.queries import CompletionFilters, ImportQuery
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
-from rubricsvc.services.local import LocalService
-from rubricsvc.store import prompts as stored_prompts
-from rubricsvc.store import rubrics
-from rubricsvc.store.session import every
 from workers.authoring.completions import CompletionSampler, SamplingResult
 from workers.engines.local.embedded_model import EMBEDDED
 
-_PROMPTS = "File with prompts, in any format; - is stdin."
-_SEED = "Seed of the first sample of each prompt; the next samples have the next seeds."
-
-
-def generate(
-    *,
-    url: Annotated[str | None, typer.Option(help="Server, like http://host/v1.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
-    embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
-    prompts: Annotated[str | None, typer.Option(help=_PROMPTS, show_default="all stored")] = None,
-    format: Format = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
-    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=10_000, help="Completions of each prompt.")] = 4,
-    temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 1.0,
-    top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum completion tokens.")] = 1024,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help=_SEED)] = 0,
-    policy: Annotated[str | None, typer.Option(help="Policy of the completions.", show_default="the model")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent requests.")] = 64,
-    timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds for one completion.")] = 600.0,
-    api_key_env: ApiKeyEnv = None,
-    as_json: Json = False,
-) -> None:
-    """Sample completions of prompts from a model, and store them.
-
-    Each completion is stored when it arrives. The same command continues after an interrupt: it asks only for samples
-    that are not stored with the same policy, model and sampling options. Exits with 1 if a sample failed, and with 3 if
-    the server stopped answering.
-    """
-    if embedded == (url is not None) or (embedded and model):
-        raise InvalidError("expected --url or --embedded", hint="--model and --api-key-env are for --url")
-    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
-    endpoint = {"concurrency": concurrency, "timeout_s": timeout}
-    judge = _model(url, model, api_key_env, sampling=sampling, endpoint=endpoint)
-    name = policy or judge.model[:MAX_NAME_LENGTH]
-    with local_service() as local:
-        db = local.db
-        sampler = CompletionSampler(db, judge, policy=name, n=samples)
-        ids = _prompt_ids(local, prompts, format, limit)
-        if url is not None:
-            check_reachable(judge.endpoint)
-        with output.continue_hint("the completions so far are stored"):
-            result = _run(sampler, judge, ids)
-        with db.read() as session:
-            rubric = "" if rubrics.exist_for(session, ids) else " --rubric NAME"
-    next_command = f"rubricsvc jobs submit --judge NAME --policy {name}{rubric}"
-    _report(result, name, len(ids), next_command, as_json)
-
-
-def _model(url: str | None, model: str | None, api_key_env: str | None, **fields: dict[str, Any]) -> Judge:
-    """Return the model with these fields as a judge, whose mode is not used."""
-    options = {"name": "policy", "mode": "written", "engine": "transformers_local", "model": EMBEDDED}
-    if url is not None:
-        served = served_judge("policy", url, model, "written", api_key_env)
-        options |= {"engine": served.engine, "model": served.model}
-        fields["endpoint"] |= {"base_url": url, "api_key_env": api_key_env}
-    return judge_from_options(**options, **fields)
-
-
-def _prompt_ids(local: LocalService, file: str | None, format: str | None, limit: int | None) -> list[int]:
-    if file is not None:
-        return local.imports.prompts(input_file(file), format)[:limit]
-    if format is not None:
-        raise InvalidError("--format needs --prompts", hint="name the file with --prompts FILE")
-    with local.db.read() as session:
-        ids = [row.id for row in islice(every(stored_prompts.page, session), limit)]
-    if not ids:
-        raise InvalidError(
-            "no prompts", hint="name a file with --prompts, or import one with `rubricsvc rubrics import`"
-        )
-    return ids
-
-
-def _run(sampler: CompletionSampler, judge: Judge, ids: list[int]) -> SamplingResult:
-    started = time.monotonic()
-    with progress_bar("completions") as bar:
-
-        def update(result: SamplingResult) -> None:
-            failures = f", {result.reasons.total()} failed" if result.reasons else ""
-            speed = result.tokens / max(time.monotonic() - started, 0.1)
-            bar.update(result.done, result.total, f"{speed:.0f} tokens/s{failures}")
-
-        return ask(judge, lambda engine: sampler.run(engine, ids, update))
-
-
-def _report(result: SamplingResult, policy: str, prompt_count: int, next_command: str, as_json: bool) -> None:
-    """Print the counts, and on stderr what failed; exit with 1 if anything did, with 3 if the server went away."""
-    for failed in result.failures:
-        detail = output.shorten(failed.failure.detail, 200)
-        echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")
-    if (more := result.reasons.total() - len(result.failures)) > 0:
-        echo(f"… and {counted(more, 'more failure')}")
-    data = {
-        "policy": policy,
-        "prompts": prompt_count,
-        "stored": result.stored,
-        "existing": result.existing,
-        "failed": {str(reason): count for reason, count in result.reasons.items()},
-        "truncated": result.truncated,
-        "completion_tokens": round(result.tokens),
-    }
-    with output.ignore_broken_pipe():
-        show(data, as_json)
-    if result.truncated:
-        echo(f"{counted(result.truncated, 'completion')} cut off at --max-tokens")
-    if result.stopped is not None:
-        missing = counted(result.total - result.existing - result.stored, "completion")
-        why = f"{result.stopped.reason}: {result.stopped.detail}"
-        raise UnavailableError(f"stopped, {missing} missing: {why}", hint="run the same command again to continue")
-    if result.reasons:
-        echo("hint: run the same command again to ask for what is missing")
-        raise typer.Exit(output.WITH_FAILURES)
-    echo(f"next: {next_command}")
-
-
 app = group("Completions of prompts.")
-app.command()(generate)
 
 _COLUMNS = ("id", "prompt_id", "completion.policy", "completion.step")
 
@@ -190,3 +72,87 @@ def show_(
     show(found, as_json, columns=_COLUMNS)
     if not as_json:
         print_data(f"\n{clean(found.completion.text)}")
+
+
+_PROMPTS = "File with prompts, in any format; - is stdin."
+_SEED = "Seed of the first sample of each prompt; the next samples have the next seeds."
+
+
+@app.command()
+def generate(
+    *,
+    url: Annotated[str | None, typer.Option(help="Server, like http://host/v1.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
+    embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
+    prompts: Annotated[str | None, typer.Option(help=_PROMPTS, show_default="all stored")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=10_000, help="Completions of each prompt.")] = 4,
+    temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 1.0,
+    top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum completion tokens.")] = 1024,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help=_SEED)] = 0,
+    policy: Annotated[str | None, typer.Option(help="Policy of the completions.", show_default="the model")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent requests.")] = 64,
+    timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds for one completion.")] = 600.0,
+    api_key_env: ApiKeyEnv = None,
+    as_json: Json = False,
+) -> None:
+    """Sample completions of prompts from a model, and store them.
+
+    Each completion is stored when it arrives. The same command continues after an interrupt: it asks only for samples
+    that are not stored with the same policy, model and sampling options. Exits with 1 if a sample failed, and with 3 if
+    the server stopped answering.
+    """
+    if embedded == (url is not None) or (embedded and model):
+        raise InvalidError("expected --url or --embedded", hint="--model and --api-key-env are for --url")
+    fields: dict[str, Any] = {"engine": "transformers_local", "model": EMBEDDED}
+    endpoint: dict[str, Any] = {"concurrency": concurrency, "timeout_s": timeout}
+    if url is not None:
+        served = served_judge("policy", url, model, "written", api_key_env)
+        fields = {"engine": served.engine, "model": served.model}
+        endpoint |= {"base_url": url, "api_key_env": api_key_env}
+    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
+    asked = judge_from_options(name="policy", mode="written", sampling=sampling, endpoint=endpoint, **fields)
+    name = policy or asked.model[:MAX_NAME_LENGTH]
+    with local_service() as s:
+        sampler = CompletionSampler(s.db, asked, policy=name, n=samples)
+        ids = s.prompts.ids(limit) if prompts is None else s.imports.prompts(input_file(prompts))[:limit]
+        if not ids:
+            hint = "name a file with --prompts, or import one with `rubricsvc rubrics import`"
+            raise InvalidError("no prompts", hint=hint)
+        if url is not None:
+            check_reachable(asked.endpoint)
+        started = time.monotonic()
+        with continue_hint("the completions so far are stored"), progress_bar("completions") as bar:
+
+            def update(result: SamplingResult) -> None:
+                failures = f", {result.reasons.total()} failed" if result.reasons else ""
+                speed = result.tokens / max(time.monotonic() - started, 0.1)
+                bar.update(result.done, result.total, f"{speed:.0f} tokens/s{failures}")
+
+            result = ask(asked, lambda engine: sampler.run(engine, ids, update))
+    _report(result, name, len(ids), as_json)
+
+
+def _report(result: SamplingResult, policy: str, prompts: int, as_json: bool) -> None:
+    """Print the counts, and on stderr what failed; exit with 1 if anything did, with 3 if the server went away."""
+    for failed in result.failures:
+        detail = shorten(failed.failure.detail, 200)
+        echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")
+    if (more := result.reasons.total() - len(result.failures)) > 0:
+        echo(f"… and {counted(more, 'more failure')}")
+    data = {"policy": policy, "prompts": prompts, **fields_of(result, "stored", "existing", "truncated")}
+    data["failed"] = {str(reason): count for reason, count in result.reasons.items()}
+    data["completion_tokens"] = round(result.tokens)
+    with ignore_broken_pipe():
+        show(data, as_json)
+    if result.truncated:
+        echo(f"{counted(result.truncated, 'completion')} cut off at --max-tokens")
+    if result.stopped is not None:
+        missing = counted(result.total - result.existing - result.stored, "completion")
+        why = f"{result.stopped.reason}: {result.stopped.detail}"
+        raise UnavailableError(f"stopped, {missing} missing: {why}", hint="run the same command again to continue")
+    if result.reasons:
+        echo("hint: run the same command again to ask for what is missing")
+        raise typer.Exit(WITH_FAILURES)
+    echo(f"next: rubricsvc jobs submit --judge NAME --policy {policy}")

@@ -12,32 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli import models, output
 from rubricsvc.cli.judge_training import train
-from rubricsvc.cli.models import (
-    ApiKeyEnv,
-    ask,
-    describe_embedded,
-    embedded_judge,
-    fetch_embedded,
-    judge_from_options,
-    served_judge,
-    served_models,
-)
+from rubricsvc.cli.models import ApiKeyEnv, ask
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import (
-    NOT_PASSED,
-    OK,
-    Json,
-    cell,
-    continue_hint,
-    echo,
-    exit_with,
-    group,
-    open_output,
-    progress_bar,
-    replaced,
-    show,
-)
+from rubricsvc.cli.output import NOT_PASSED, OK, Json, echo, exit_with, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
@@ -59,7 +38,7 @@ if TYPE_CHECKING:
     from workers.audit.repeatability import Probe
     from workers.audit.suites import AuditPlan
 
-app = group("Judges: add, test and compare them.")
+app = output.group("Judges: add, test and compare them.")
 app.command()(train)
 
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
@@ -143,23 +122,30 @@ def add(
         if value and option not in (source, *_FITTING[source]):
             hint = "leave one of them out; `rubricsvc judges merge` writes base and adapter as one model"
             raise InvalidError(f"{source} and {option} exclude each other", hint=hint)
+    known: dict[str, Any] | None = None  # the fields of a stored judge that moves; its address may be invalid
+    if name is not None and source == "--url" and not (model or mode) and (url or api_key_env):
+        with local_service() as s:
+            known = s.judges.content(name)
     if file is not None:
         with local_service() as s:
             added = [with_adapter_fields(judge) for judge in load_judges(file, s.judges.value)]
-        describe_embedded(added)
+        models.describe_embedded(added)
     elif name is None:
         raise InvalidError("no name", hint="give NAME, or a judge file with --file")
     elif embedded:
-        added = [embedded_judge(name, mode, untrained=untrained)]
+        added = [models.embedded_judge(name, mode, untrained=untrained)]
     elif adapter is not None:
         added = [judge_with_adapter(name, adapter, model, mode)]
-    elif (url or api_key_env) and model is None and mode is None and (known := _known(name)):
+    elif known is not None:
+        if known["members"]:
+            hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
+            raise InvalidError(f"judge {name!r} is a {known['mode']}: its members have the endpoints", hint=hint)
         changes = {key: one for key, one in (("base_url", url), ("api_key_env", api_key_env)) if one is not None}
-        added = [judge_from_options(**known | {"endpoint": known["endpoint"] | changes})]
+        added = [models.judge_from_options(**known | {"endpoint": known["endpoint"] | changes})]
     elif url is None and model is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
     else:
-        added = [served_judge(name, url, model, mode or "readout", api_key_env)]
+        added = [models.served_judge(name, url, model, mode or "readout", api_key_env)]
     trained: Passport | None = None
     if len(added) == 1:
         trained = adapter_passport(added[0]) if passport_file is None else load_passport(passport_file)
@@ -183,16 +169,6 @@ def add(
     show(stored, as_json, columns=_COLUMNS)
     if trained is not None:
         echo(f"what it can judge and what it cannot: rubricsvc judges show {added[0].name} --passport")
-
-
-def _known(name: str) -> dict[str, Any] | None:
-    """Return the fields of the stored judge of this name, whose address may be invalid; None if there is none."""
-    with local_service() as s:
-        fields = s.judges.content(name)
-    if fields and fields["members"]:
-        hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
-        raise InvalidError(f"judge {name!r} is a {fields['mode']}: its members have the endpoints", hint=hint)
-    return fields
 
 
 def unused_settings(judge: Judge) -> list[tuple[str, str]]:
@@ -232,8 +208,8 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     from workers.engines.local.models import write_merged
     from workers.engines.local.weights import PASSPORT_FILE, ModelWeights
 
-    fetch_embedded(judge)
-    with replaced(out, folder=True) as part:
+    models.fetch_embedded(judge)
+    with output.replaced(out, folder=True) as part:
         write_merged(part, ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256))
         if trained is not None:
             with (part / PASSPORT_FILE).open("w", encoding="utf-8") as stream:
@@ -329,7 +305,7 @@ def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
         return "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models lack a chat template)"
     if judge.engine == "openai_http" and reason is Reason.REFUSED and not detail.startswith(("HTTP 401", "HTTP 403")):
         with suppress(UnavailableError):  # not every server lists them
-            if judge.model not in (names := served_models(judge.endpoint)):
+            if judge.model not in (names := models.served_models(judge.endpoint)):
                 return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
     return FIXES[reason]
 
@@ -413,8 +389,8 @@ def audit(
     limits = _limits(plan, max_fpr or [])
     plan = plan.only(suite) if suite else plan
     path = get_settings().cache_dir / "audits" / f"{stored.digest[:32]}-{plan.digest[:32]}.jsonl"
-    kept = continue_hint("the completions judged so far are kept")
-    with kept, runner.AuditJournal(path) as journal, progress_bar("audit") as bar:
+    kept = output.continue_hint("the completions judged so far are kept")
+    with kept, runner.AuditJournal(path) as journal, output.progress_bar("audit") as bar:
         if done := len(journal.verdicts):
             echo(f"resuming an interrupted audit: {done} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
@@ -433,7 +409,7 @@ def audit(
     if out is not None:
         from rubricsvc.web.pages import render
 
-        with open_output(out) as stream:
+        with output.open_output(out) as stream:
             stream.write(render("audit.html.j2", judge=stored, audit=result))
     with exit_with(OK if result.passed else NOT_PASSED):
         if as_json:
@@ -494,11 +470,11 @@ def repeatability(
             compares = stored.mode == "comparative"
             groups = group_completions(s.judges.sample_of_job(job, limit, whole_groups=compares))
     options: dict[str, Any] = {"source": f"job {job}" if job else "built-in cases", "repeats": repeats}
-    with progress_bar("repeatability") as bar:
+    with output.progress_bar("repeatability") as bar:
         result = ask(stored, lambda engine: measure(engine, stored, groups, on_progress=bar.update, **options))
     if result.reward.value is None and not any(one.n for one in result.criteria.values()):
         hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
-        raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)
+        raise UnavailableError(f"{stored.name!r} scored no question twice ({output.cell(result.unscored)})", hint=hint)
     with local_service() as s:
         s.judges.measured(stored.name, result)
     echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, lru_cache, partial
+from itertools import islice
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -139,6 +140,11 @@ class Prompts:
         with self.db.read() as session:
             rows = prompts.page(session, after=query.after, limit=query.limit + 1)
             return Page.cut([StoredPrompt.of(row) for row in rows], query.limit)
+
+    def ids(self, limit: int | None = None) -> list[int]:
+        """Return the ids of all prompts, or of the oldest ``limit``."""
+        with self.db.read() as session:
+            return [row.id for row in islice(every(prompts.page, session), limit)]
 
     def get(self, ref: int | str) -> StoredPrompt:
         """Get a prompt by id or external id."""

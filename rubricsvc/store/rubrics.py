@@ -282,15 +282,6 @@ def _only_by_name() -> ColumnElement[bool]:
     return of_run.exists() | candidate
 
 
-def exist_for(session: Session, prompt_ids: Iterable[int]) -> bool:
-    """Return whether any of these prompts has an approved rubric that `for_prompt` returns."""
-    approved = select(RubricRow.id).where(RubricRow.state == APPROVED, ~_only_by_name())
-    return any(
-        session.scalar(approved.where(RubricRow.prompt_id.in_(chunk)).limit(1)) is not None
-        for chunk in batched(sorted(set(prompt_ids)))
-    )
-
-
 def judged_required(session: Session, rubric_ids: Iterable[int]) -> list[str]:
     """Return the required criteria of these rubrics that a judge decides, each as "'key' of name@version"."""
     return [

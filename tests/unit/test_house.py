@@ -121,7 +121,7 @@ OVER_BUDGET = {
     "rubricsvc/schemas": 1_660,
     "rubricsvc/services": 5_320,
     "rubricsvc/client": 907,
-    "rubricsvc/cli": 4_560,
+    "rubricsvc/cli": 4_490,
     "rubricsvc": 36_110,
     "workers/engines": 2_725,
     "workers/checks": 2_720,
@@ -138,7 +138,7 @@ MAX_UNTYPED_FUNCTIONS = 128
 MAX_STORE_IMPORTS = 3
 MAX_PRINTING_CALLS = 2
 MAX_COMMANDS = 70  # towards 60
-MAX_OPTIONS = 337
+MAX_OPTIONS = 336
 
 
 def lines_of(path: Path) -> int:
