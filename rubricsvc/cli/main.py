@@ -53,7 +53,7 @@ _EXTRAS = {
     "redis": {"redis"},
     "charts": {"altair", "vl_convert"},
     "parquet": {"pyarrow"},
-    "judging": {"sklearn", "scipy", "krippendorff", "numpy"},
+    "judging": {"sklearn", "scipy", "numpy"},
     "train": {"torch", "transformers", "safetensors", "gguf", "filelock"},
 }
 """Packages by the extra that installs them."""

@@ -53,7 +53,7 @@ def best_of_n(
         import numpy as np
 
         from rubricsvc.stats.best_of_n import chosen_mean, kl_bound, numbers, slope
-        from rubricsvc.stats.policy_scores import over_prompts, paired_difference
+        from rubricsvc.stats.policy_scores import over_prompts
 
     rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(job_ids)]
     versions, proxies = zip(*(_rewards(session, job.id) for job in rows), strict=True)
@@ -104,7 +104,7 @@ def best_of_n(
                 gain=over_prompts(gains),
                 oracle_share=ratio_estimate(gains, oracle_gain),
                 slope=over_prompts([slope(values, ns) for values in chosen]),
-                difference=paired_difference(last, first) if number else None,
+                difference=over_prompts(last, first) if number else None,
             )
         )
         on_progress(number + 1, len(rows), job.judge.name)

@@ -7,7 +7,7 @@ correlated.
 
 In a report, each label is a pair with the judge's verdict on the same. The mean over criteria comes first: pooled pairs
 favour a judge that only repeats how often each is met. If several people labelled the same, each two of them, both ways
-round, give the inter-annotator metrics (alpha is computed over all of them), the most that can be expected of a judge.
+round, give the inter-annotator metrics, the most that can be expected of a judge.
 Labels without a value and criteria that failed, were abstained on or not judged are counted and excluded.
 
 Metrics are fast enough for thousands of bootstrap draws; tests compare each with scikit-learn or SciPy.
@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from statistics import fmean
 
-import krippendorff
 import numpy as np
 from scipy import stats
 
@@ -183,7 +182,6 @@ def metric(name: str, sample: Sample) -> float:
 
 OVERALL_METRICS = ("pairwise_accuracy", "spearman")
 """Metrics of values without classes."""
-_CONSTANT_LABELS = "all labels are the same"
 
 
 def null_reason(name: str, sample: Sample) -> str | None:
@@ -196,7 +194,7 @@ def null_reason(name: str, sample: Sample) -> str | None:
     if name == "spearman" and two_values and len(np.unique(sample.people)) <= 2:
         return "only for labels of more than two values"
     if name in ("auroc", "weighted_kappa", "spearman") and not np.ptp(sample.people):
-        return _CONSTANT_LABELS
+        return "all labels are the same"
     if name == "weighted_kappa" and not np.ptp(sample.people_class):
         return "all labels are closest to the same level"
     if name == "spearman" and not np.ptp(sample.judge):
@@ -231,32 +229,6 @@ def estimate_metrics(
         reason = null_reason(name, samples[0]) if len(samples) == 1 else "no criterion has an estimate"
         estimates.setdefault(name, Estimate(None, null_reason=reason))
     return {name: estimates[name] for name in names}
-
-
-def inter_annotator_alpha(
-    values: Floats, levels: Sequence[float], clusters: Sequence[int], *, resamples: int = RESAMPLES
-) -> Estimate:
-    """Return Krippendorff's alpha of ``values`` [people, things], NaN where a person did not label a thing.
-
-    It is nominal for two levels, else ordinal. ``clusters`` [things] is the prompt of each. Things with fewer than two
-    labels are left out.
-    """
-    shared = np.flatnonzero((~np.isnan(values)).sum(0) > 1)
-    known, among = values[:, shared], np.asarray(clusters)[shared]
-    classes = np.where(np.isnan(known), np.nan, nearest_level(known, sorted(levels)))
-    if len(shared) < MIN_PAIRS:
-        return Estimate(None, null_reason=f"{len(shared)} labelled by several; an estimate needs {MIN_PAIRS}")
-    if np.nanmin(classes) == np.nanmax(classes):
-        return Estimate(None, null_reason=_CONSTANT_LABELS)
-
-    def alpha(rows: Ints) -> dict[str, float]:
-        drawn, domain = classes[:, rows], list(range(len(levels)))
-        if np.nanmin(drawn) == np.nanmax(drawn):
-            return {}
-        scale = "nominal" if len(levels) == 2 else "ordinal"
-        return {"alpha": float(krippendorff.alpha(drawn, level_of_measurement=scale, value_domain=domain))}
-
-    return bootstrap(alpha, among, resamples=resamples)["alpha"]
 
 
 MAX_DISAGREEMENTS = 20
@@ -457,14 +429,7 @@ def _inter_annotator(
     sample = Sample.of([a for _, a, _ in both], [b for *_, b in both], [prompt for prompt, *_ in both], levels)
     if not shared:
         return sample, {}
-    estimates = estimate_metrics([sample], [name for name in metrics if name in BETWEEN_PEOPLE], resamples=resamples)
-    people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row, _ in each}))}
-    matrix = np.full((len(people), len(shared)), np.nan)
-    for thing, labelled in enumerate(shared):
-        for row, value in labelled:
-            matrix[people[row.label.annotator], thing] = value
-    prompts = [labelled[0][0].prompt_id for labelled in shared]
-    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, resamples=resamples)}
+    return sample, estimate_metrics([sample], [name for name in metrics if name in BETWEEN_PEOPLE], resamples=resamples)
 
 
 def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:

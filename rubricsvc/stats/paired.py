@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -108,34 +107,23 @@ def people_agreement(
     labels: Sequence[tuple[int, str, float]],
     *,
     resamples: int = RESAMPLES,
-) -> list[PairedMetric]:
-    """Return the agreement of two rewards [N] with people's overall scores, ``labels`` as (row, person, score).
+) -> PairedMetric:
+    """Return how far two rewards [N] agree with people's overall scores, ``labels`` as (row, person, score).
 
-    ``spearman`` is over the scores, ``preference_accuracy`` over the pairs of completions of one prompt to which one
-    person gave different scores; equal rewards count half. Where all completions have one prompt, intervals draw
+    ``preference_accuracy`` is the share of the pairs of completions of one prompt to which one person gave different
+    scores that the rewards order alike; equal ones count half. Where all completions have one prompt, intervals draw
     completions.
     """
-    rewards, of = np.column_stack([old, new]).astype(float), np.asarray(prompts)
-    clusters = of if len(of) and np.ptp(of) > 0 else np.arange(len(of))
-    rows, scores = np.array([row for row, _, _ in labels], np.int64), np.array([score for _, _, score in labels])
+    of = np.asarray(prompts)
     pairs = preference_pairs(labels, of)
-    margins = differences(rewards, pairs)
+    margins = differences(np.column_stack([old, new]).astype(float), pairs)
+    units = (of if len(of) and np.ptp(of) > 0 else np.arange(len(of)))[pairs[:, 0]]
 
-    def measure(name: str, drawn: Ints) -> dict[str, float]:
-        """Return the metric of both sides, and the difference."""
-        if name == "spearman":
-            a, b = (correlation("spearman", rewards[rows[drawn], side], scores[drawn]) for side in (0, 1))
-        else:
-            a, b = (ordered_share(margins[drawn, side]) for side in (0, 1))
-        return known(old=a, new=b, difference=b - a)
+    def measure(drawn: Ints) -> dict[str, float]:
+        a, b = (ordered_share(margins[drawn, side]) for side in (0, 1))
+        return {"old": a, "new": b, "difference": b - a}
 
-    found = []
-    for name, units in (("spearman", clusters[rows]), ("preference_accuracy", clusters[pairs[:, 0]])):
-        reason = f"{len(units)} with people's scores; an estimate needs {MIN_PAIRS}"
-        estimates: dict[str, Estimate] = {}
-        if len(units) >= MIN_PAIRS:
-            reason = "all rewards or all scores are the same"
-            estimates = bootstrap(partial(measure, name), units, resamples=resamples)
-        sides = [estimates.get(side, Estimate(None, null_reason=reason)) for side in ("old", "new", "difference")]
-        found.append(PairedMetric(name, len(units), *sides))
-    return found
+    if len(units) < MIN_PAIRS:
+        none = Estimate(None, null_reason=f"{len(units)} pairs with people's scores; an estimate needs {MIN_PAIRS}")
+        return PairedMetric("preference_accuracy", len(units), none, none, none)
+    return PairedMetric("preference_accuracy", len(units), **bootstrap(measure, units, resamples=resamples))

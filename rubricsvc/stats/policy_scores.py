@@ -14,7 +14,6 @@ from statistics import fmean
 import numpy as np
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, no_interval, t_quantile
-from rubricsvc.stats.intervals import Floats
 
 Score = float | None
 """A number, or None where a completion has no score."""
@@ -47,7 +46,8 @@ class PolicyScores:
 
 def prompt_values(samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | None) -> PromptValues:
     """Return the values of each prompt from those of its samples [P][k]; a mean is over those that are scored."""
-    return PromptValues([fmean(known) if (known := _known(scores)) else None for scores in samples], greedy)
+    known = [[one for one in scores if one is not None] for scores in samples]
+    return PromptValues([fmean(scores) if scores else None for scores in known], greedy)
 
 
 def policy_scores(
@@ -61,7 +61,7 @@ def policy_scores(
         before: The values of the policy to compare with, of the same prompts.
     """
     values = prompt_values(samples, greedy)
-    whole = [_known(scores) for scores in samples if all(score is not None for score in scores)]
+    whole = [[one for one in scores if one is not None] for scores in samples if None not in scores]
     every = [*(score for scores in samples for score in scores), *(greedy or ())]
     compared = before.greedy if before is not None else None
     return PolicyScores(
@@ -69,27 +69,20 @@ def policy_scores(
         max_at_k=over_prompts([max(scores) for scores in whole]),
         worst_of_k=over_prompts([min(scores) for scores in whole]),
         greedy=over_prompts(greedy) if greedy is not None else None,
-        mean_difference=paired_difference(values.mean, before.mean) if before is not None else None,
-        greedy_difference=paired_difference(greedy, compared) if greedy is not None and compared is not None else None,
+        mean_difference=over_prompts(values.mean, before.mean) if before is not None else None,
+        greedy_difference=over_prompts(greedy, compared) if greedy is not None and compared is not None else None,
         unscored_fraction=sum(score is None for score in every) / len(every),
     )
 
 
-def over_prompts(values: Sequence[Score]) -> Estimate:
-    """Return the mean of one value for each prompt, with its t interval; prompts without a value are left out."""
-    known = _known(values)
+def over_prompts(values: Sequence[Score], before: Sequence[Score] | None = None) -> Estimate:
+    """Return the mean of one value for each prompt, less that ``before``, with its t interval.
+
+    Prompts without the values are left out.
+    """
+    pairs = zip(values, before if before is not None else [0.0] * len(values), strict=True)
+    known = [a - b for a, b in pairs if a is not None and b is not None]
     return mean_estimate(known, range(len(known)))
-
-
-def paired_difference(values: Sequence[Score], before: Sequence[Score]) -> Estimate:
-    """Return the mean over prompts of value - before, with its t interval; prompts without both are left out."""
-    return over_prompts(
-        [None if a is None or b is None else a - b for a, b in zip(values, before, strict=True)],
-    )
-
-
-def _known(values: Sequence[Score]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable], seeds: Sequence[Hashable]) -> Estimate:
@@ -104,16 +97,12 @@ def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable],
     if len(set(prompts)) < MIN_CLUSTERS:
         return Estimate(float(np.mean(values)), null_reason=no_interval(len(set(prompts))))
     mean = float(np.mean(values))
-    residuals = np.asarray(values, float) - mean
-    by_prompt, by_seed = (_variance(residuals, each) for each in (prompts, seeds))
-    both = _variance(residuals, list(zip(prompts, seeds, strict=True)))
+    residuals, variances = np.asarray(values, float) - mean, list[float]()
+    for clusters in (prompts, seeds, list(zip(prompts, seeds, strict=True))):  # CR1, as of `mean_estimate`
+        names: dict[Hashable, int] = {}
+        sums = np.bincount([names.setdefault(cluster, len(names)) for cluster in clusters], residuals)
+        variances.append(float(len(names) / (len(names) - 1) * (sums**2).sum() / len(residuals) ** 2))
+    by_prompt, by_seed, both = variances
     freedom = min(len(set(prompts)), len(set(seeds))) - 1
     half = t_quantile(freedom) * sqrt(max(by_prompt + by_seed - both, by_prompt, by_seed))
     return Estimate(mean, mean - half, mean + half)
-
-
-def _variance(residuals: Floats, clusters: Sequence[Hashable]) -> float:
-    """Return the variance of the mean of values with these residuals, by clusters (CR1)."""
-    names = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    sums = np.bincount([names[cluster] for cluster in clusters], residuals, len(names))
-    return float(len(names) / (len(names) - 1) * (sums**2).sum() / len(residuals) ** 2)

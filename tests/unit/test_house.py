@@ -77,7 +77,7 @@ def test_functions_are_at_most_100_lines() -> None:
 
 BUDGETS = {
     "rubricsvc/core": 3_300,
-    "rubricsvc/stats": 2_000,
+    "rubricsvc/stats": 2_338,
     "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 700,
@@ -113,7 +113,7 @@ BUDGETS = {
 
 OVER_BUDGET = {
     "rubricsvc/core": 4_288,
-    "rubricsvc/stats": 2_560,
+    "rubricsvc/stats": 2_338,
     "rubricsvc/formats": 2_745,
     "rubricsvc/graders": 480,
     "rubricsvc/collections": 1_510,

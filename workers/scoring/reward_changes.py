@@ -119,7 +119,7 @@ def _people(rows: Sequence[RewardChange], labels: Sequence[tuple[int, str, float
     from rubricsvc.stats.paired import people_agreement
 
     _, prompt_ids, old, new = zip(*paired, strict=True)
-    return people_agreement(old, new, prompt_ids, known)
+    return [people_agreement(old, new, prompt_ids, known)]
 
 
 class _StoredReward(NamedTuple):

@@ -17,7 +17,6 @@ from rubricsvc.stats.agreement import (
     agreement_report,
     estimate_metrics,
     expected_calibration_error,
-    inter_annotator_alpha,
     metric,
 )
 
@@ -47,21 +46,6 @@ def test_metrics_of_an_ordinal_judge() -> None:
     assert estimates["weighted_kappa"] == pytest.approx(12 / 14)  # the one slip is by one level
     assert estimates["spearman"] is not None and 0 < estimates["spearman"] < 1
     assert estimates["auroc"] == 1.0 and estimates["ece"] is None
-
-
-def test_inter_annotator_alpha_has_the_published_value() -> None:
-    """Four people, twelve things, some not labelled by all ("Computing Krippendorff's Alpha-Reliability", 2011, C)."""
-    rows = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
-    values = np.array([[np.nan if x == "." else (int(x) - 1) / 4 for x in row] for row in rows])
-    levels = (0.0, 0.25, 0.5, 0.75, 1.0)
-    estimates = inter_annotator_alpha(values, levels, range(12), resamples=50)
-    assert estimates.value == pytest.approx(
-        0.815, abs=0.0005
-    )  # ordinal; the thing that one person labelled is left out
-    assert estimates.low is not None and estimates.high is not None and estimates.low < estimates.value < estimates.high
-    for too_few in (values[:, :4], np.ones((2, 9))):
-        estimate = inter_annotator_alpha(too_few, levels, range(too_few.shape[1]))
-        assert estimate.value is None and estimate.null_reason
 
 
 def test_calibration_error_and_brier() -> None:
