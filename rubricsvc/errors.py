@@ -18,6 +18,11 @@ def cut(text: str, max_chars: int) -> str:
     return f"{text[:head]}…{text[len(text) - (max_chars - 1 - head) :]}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return the number with the noun, in the plural unless it is one."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 class RubricsvcError(Exception):
     """Base class. ``str()`` is the message, ``hint`` how to fix it, ``path`` where it is.
 

@@ -192,18 +192,13 @@ class DataSource(ConfigSection):
     @property
     def given(self) -> list[str]:
         """The names of the fields that name prompts."""
-        return [name for name in ("path", "store") if getattr(self, name)]
+        return [name for name in ("path", "store", "domains") if getattr(self, name, None)]
 
 
 class DataConfig(DataSource):
     """The prompts to train on: of one source, or of several named ``domains``."""
 
     domains: dict[str, DataSource] = Field(default={})
-
-    @property
-    def given(self) -> list[str]:
-        """The names of the fields that name prompts."""
-        return [*super().given, *(["domains"] if self.domains else [])]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -32,7 +32,7 @@ from rubricsvc.services.run_inputs import agreement_on_record
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview
-from trainer.config import CHECKS, ServiceJudge, TrainConfig
+from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
 from trainer.environments.tools import acting_of
@@ -41,13 +41,13 @@ from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import prompt_ids
 from trainer.recording import replace_text
 from trainer.rewards import (
+    NOT_SCORED,
     CheckRewards,
     RewardSource,
     ScoredRollout,
     of_evaluation,
     require_scored,
     score_sound,
-    validated,
 )
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
@@ -130,28 +130,17 @@ def sample_preview(
         completions = rollouts.completions(policy.name, 0, config.sampling)
         found.sample_seconds += time.perf_counter() - start
         start = time.perf_counter()
-        scored = [_scored(sources[0], task, completions, asked[0])]
-        found.score_seconds += time.perf_counter() - start
-        scored += [_scored(source, task, completions, asked[1]) for source in sources[1:]]
+        scored: list[list[ScoredRollout]] = []
+        for source, known in zip(sources, asked, strict=True):
+            scored.append(score_sound(source, [task] * len(completions), completions))
+            known += [one for one in scored[-1] if one is not NOT_SCORED]
+            found.score_seconds += time.perf_counter() - start if len(scored) == 1 else 0.0
         found.completions += len(completions)
         _add(found, task, completions, scored)
         on_prompt()
     for results, whose in zip(asked, ("judge of the reward", "gold score"), strict=False):
         require_scored(results, config.max_unscored, f"run the preflight again: its {whose} failed")
     return found
-
-
-def _scored(
-    source: RewardSource, task: Task, completions: list[Completion], asked: list[ScoredRollout]
-) -> list[ScoredRollout]:
-    """Return the results of completions; ``asked`` gets those without a leak."""
-
-    def score(tasks: list[Task], sound: list[Completion]) -> list[ScoredRollout]:
-        results = validated(source.score(tasks, sound), sound)
-        asked.extend(results)
-        return results
-
-    return score_sound(score, [task] * len(completions), completions)
 
 
 def _add(
@@ -252,14 +241,10 @@ class Preflight:
         sizes = self._sizes()
         checks = list(self._sampled(prompts, samples)) if sizes.passed else []
         if checks:
-            self.store(checks)
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            found = StoredPreflight(identity=self.identity(), created_at=datetime.now(UTC), checks=tuple(checks))
+            replace_text(self.file, found.model_dump_json(indent=1))
         return [sizes, *checks]
-
-    def store(self, checks: Sequence[PreflightCheck]) -> None:
-        """Store the sampled checks of the run as it is configured now."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        found = StoredPreflight(identity=self._identity(), created_at=datetime.now(UTC), checks=tuple(checks))
-        replace_text(self.file, found.model_dump_json(indent=1))
 
     @property
     def file(self) -> Path:
@@ -275,16 +260,19 @@ class Preflight:
         except ValidationError as error:
             hint = "run `rubricsvc runs preflight` again, or delete the file"
             raise InvalidError(f"{self.file} is damaged: {error.error_count()} invalid fields", hint=hint) from error
-        if found.identity != self._identity():
+        if found.identity != self.identity():
             self.run.progress.message(f"{self.file} is of another configuration: run `rubricsvc runs preflight` again")
             return []
         return list(found.checks)
 
-    def _identity(self) -> str:
+    def identity(self) -> str:
         """Return the digest of what sampled checks hold for."""
         run = self.run.config
-        asked = [_judge_identity(self.run.judge.value), self.noise]
-        gold = [] if run.eval is None else [run.eval.gold_name, _judge_identity(run.gold_judge)]
+        judge, gold_judge = (
+            one.digest if isinstance(one, Judge) else one and [one.service, one.name]
+            for one in (self.run.judge.value, run.gold_judge)
+        )
+        asked, gold = [judge, self.noise], [] if run.eval is None else [run.eval.gold_name, gold_judge]
         included: Any = {"policy": {"model"}, "sampling": True, "environment": True, "demonstrations": True}
         fields = run.model_dump(mode="json", include=included)
         tasks = [[one.prompt.digest, one.rubric.digest] for one in self.run.tasks.train]
@@ -369,10 +357,6 @@ class Preflight:
         yield _check(
             "cost", f"{found.verdicts * scale:.0f} verdicts by {judge.name}, {tokens}: {dollars}", "none", True
         )
-
-
-def _judge_identity(judge: Judge | ServiceJudge | None) -> Any:
-    return judge.digest if isinstance(judge, Judge) else judge and [judge.service, judge.name]
 
 
 def _check(
@@ -532,7 +516,13 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
         message = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
         raise InvalidError(message, hint="choose cpu or cuda, or remove it", path="policy.device") from error
     size = 2 if config.policy.dtype == "bfloat16" else 4
-    memory = Memory(weights * (MASTER_BYTES + size * copies), _memory_of(device), device)
+    available = math.inf  # where it is not known
+    if device.startswith("cuda") and torch.cuda.is_available():
+        available = float(torch.cuda.get_device_properties(device).total_memory)
+    else:
+        with suppress(ValueError, OSError):
+            available = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    memory = Memory(weights * (MASTER_BYTES + size * copies), available, device)
     problems: list[str] = []
     name, new = "sampling.max_new_tokens", config.sampling.max_new_tokens
     if acting is not None:
@@ -557,16 +547,6 @@ def check_sizes(config: TrainConfig, tasks: Sequence[Task], acting: Acting | Non
     if problems:
         raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
     return memory
-
-
-def _memory_of(device: str) -> float:
-    """Return the bytes of memory of a device; infinity where they are unknown."""
-    if device.startswith("cuda") and torch.cuda.is_available():
-        return float(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError):
-        return math.inf
 
 
 def _disk_problems(config: TrainConfig, size: int, out: Path) -> Iterator[str]:

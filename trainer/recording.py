@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.states import RunState
-from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, cut
+from rubricsvc.errors import InvalidError, RubricsvcError, cut
 from rubricsvc.queries import MAX_LIMIT
 from rubricsvc.schemas.runs import (
     STEP,
@@ -452,15 +451,6 @@ EVAL_STEP = "eval/step"
 _MAX_ID_CHARS = 128
 
 Name = Literal["tensorboard", "trackio", "wandb"]
-
-
-def check_installed(names: Sequence[Name]) -> None:
-    """Raise an UnavailableError that names all packages of trackers that are not installed."""
-    missing = [name for name in names if find_spec(name) is None]
-    if missing:
-        packages = f"the package{'s' * (len(missing) > 1)} {', '.join(missing)}"
-        hint = f"pip install 'rubricsvc[{','.join(missing)}]', or remove it from `trackers`"
-        raise UnavailableError(f"trackers: {packages} cannot be imported", hint=hint, path="trackers")
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

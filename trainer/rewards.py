@@ -30,14 +30,14 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward, reward_or_null, rubric_of_checks
 from rubricsvc.core.verdict import TRANSIENT, Verdict
-from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
+from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
-from trainer.data.tasks import Task, counted, names_of
+from trainer.data.tasks import Task, names_of
 from trainer.environments.leaks import LEAK, leaks_of
 from trainer.event_loop import EventLoopThread
 from trainer.recording import Metrics, RunRecorder
@@ -292,15 +292,11 @@ NOT_SCORED = ScoredRollout(Reward(None, coverage=0.0, formula=LEAK, null_reason=
 """The result of a completion with a leak."""
 
 
-def score_sound(
-    score: Callable[[list[Task], list[Completion]], Sequence[ScoredRollout]],
-    tasks: Sequence[Task],
-    completions: Sequence[Completion],
-) -> list[ScoredRollout]:
-    """Return the results of completions; ``score`` is called with those without leaks, if there are any."""
+def score_sound(rewards: RewardSource, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+    """Return the results of completions; the source is asked about those without leaks, if there are any."""
     sound = [place for place, one in enumerate(completions) if not leaks_of(one)]
-    results = [NOT_SCORED] * len(completions)
-    scored = score([tasks[place] for place in sound], [completions[place] for place in sound]) if sound else ()
+    results, asked = [NOT_SCORED] * len(completions), [completions[place] for place in sound]
+    scored = validated(rewards.score([tasks[place] for place in sound], asked), asked) if sound else ()
     for place, result in zip(sound, scored, strict=True):
         results[place] = result
     return results
@@ -481,29 +477,29 @@ class StepScorer:
         """
         how: Metrics = {"scored_by": scored_by(self._rewards), "score_attempts": 0, "paused_time": 0.0}
 
-        def sound(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-            while True:
-                how["score_attempts"] += 1
-                scored = validated(self._rewards.score(tasks, completions), completions)
-                try:
-                    require_scored(scored, self._config.max_unscored)
-                    return scored
-                except UnavailableError as caught:
-                    # may pass: a failed call to the judge, or a job of workers that ended without verdicts
-                    left_out = [result.verdicts for result in scored if result.reward.value is None]
-                    reasons = [verdict.reason for verdicts in left_out for verdict in verdicts]
-                    cut_off = how["scored_by"] == CELERY and not all(left_out)
-                    if not cut_off and not any(reason in TRANSIENT for reason in reasons):
-                        raise
-                    error = caught
-                log.warning("the step is not taken: %s", error)
-                if how["score_attempts"] % self._config.pause_after == 0:
-                    left = self._config.max_pause_s - how["paused_time"]
-                    how["paused_time"] += self._pause(error, tasks, completions, scored, left)
-                if self._stop.is_set():
-                    raise StopRequested
-
-        return score_sound(sound, tasks, completions), how
+        while True:
+            how["score_attempts"] += 1
+            scored = score_sound(self._rewards, tasks, completions)
+            sound = [place for place, result in enumerate(scored) if result is not NOT_SCORED]
+            try:
+                require_scored([scored[place] for place in sound], self._config.max_unscored)
+                break
+            except UnavailableError as caught:
+                # may pass: a failed call to the judge, or a job of workers that ended without verdicts
+                left_out = [scored[place].verdicts for place in sound if scored[place].reward.value is None]
+                reasons = [verdict.reason for verdicts in left_out for verdict in verdicts]
+                cut_off = how["scored_by"] == CELERY and not all(left_out)
+                if not cut_off and not any(reason in TRANSIENT for reason in reasons):
+                    raise
+                error = caught
+            log.warning("the step is not taken: %s", error)
+            if how["score_attempts"] % self._config.pause_after == 0:
+                left = self._config.max_pause_s - how["paused_time"]
+                how["paused_time"] += self._pause(error, tasks, completions, scored, left)
+            if self._stop.is_set():
+                raise StopRequested
+        how["score_attempts"] *= bool(sound)
+        return scored, how
 
     def _pause(
         self,
@@ -515,7 +511,8 @@ class StepScorer:
     ) -> float:
         """Wait until a group with unscored completions is scored; return the seconds."""
         began, wait = time.monotonic(), FIRST_PROBE_SECONDS
-        groups = [at for at in places_by_task(tasks) if any(scored[place].reward.value is None for place in at)]
+        sound = [[place for place in at if scored[place] is not NOT_SCORED] for at in places_by_task(tasks)]
+        groups = [at for at in sound if any(scored[place].reward.value is None for place in at)]
         if max_seconds > 0:
             if self._recorder is not None:
                 self._recorder.set_state("paused", str(error))

@@ -4,7 +4,6 @@
 
     run = prepare("run.toml")   # or prepare(load_config(…), progress=…)
     run.train()                 # what `rubricsvc runs start run.toml` does; resume=True continues
-    run.evaluate()              # the baselines of [eval]
     run.report()                # metrics, evaluations, samples, alarms: from the record in the database
 
 The database, or the service that has the judge, holds the record of a run. Its folder holds checkpoints and a copy of
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -30,7 +30,7 @@ from rubricsvc.client import Client
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
@@ -41,8 +41,8 @@ from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
 from trainer import checkpoint
 from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, judge_name, load_config
-from trainer.data.tasks import RunTasks, Task, counted, find_tasks
-from trainer.recording import History, Metrics, RunRecorder, Tracking, check_installed, read
+from trainer.data.tasks import RunTasks, Task, find_tasks
+from trainer.recording import METRICS, History, Metrics, RunRecorder, Tracking, read
 from trainer.rewards import CheckRewards, JudgeInfo, Rewards, fetch_embedded
 from workers.audit.runner import asking_fingerprint
 from workers.engines import check_addresses, judge_addresses
@@ -87,25 +87,21 @@ class Progress(Protocol):
         """Yield the event that is set when the run should stop after its current step."""
 
 
-class _Silent:
-    def update(self, done: int, total: int, note: str) -> None:
-        pass
-
-    def note(self, note: str) -> None:
-        pass
-
-
 class Logged:
-    """Logs messages, and shows nothing else."""
+    """Logs messages and the parts of the work, and shows nothing else."""
 
-    def message(self, text: str) -> None:
-        """Log a message."""
-        log.info("%s", text)
+    message = staticmethod(log.info)
 
     @contextmanager
     def task(self, name: str) -> Iterator[ProgressTask]:
-        """Yield a task that shows nothing."""
-        yield _Silent()
+        """Yield a task that is logged where it changes."""
+        log.info("%s", name)
+        yield self
+
+    def update(self, done: int, total: int, note: str) -> None:
+        """Log nothing: there are many."""
+
+    note = staticmethod(log.debug)
 
     @contextmanager
     def stopping(self) -> Iterator[Event]:
@@ -383,7 +379,10 @@ class Run:
 
         if self.loaded.demonstrations is not None and (self.out / WARM_UP_FOLDER).is_dir():
             resume = resume and checkpoint.has_run(self.out)  # stopped in its warm-up, it is started again
-        check_installed(self.loaded.trackers)
+        if missing := [name for name in self.loaded.trackers if find_spec(name) is None]:
+            packages = f"the package{'s' * (len(missing) > 1)} {', '.join(missing)}"
+            hint = f"pip install 'rubricsvc[{','.join(missing)}]', or remove it from `trackers`"
+            raise UnavailableError(f"trackers: {packages} cannot be imported", hint=hint, path="trackers")
         checkpoint.check_folder(self.out, resume=resume)
         if resume and self.is_kept():
             record = self._complete_record()
@@ -393,7 +392,7 @@ class Run:
             return TrainedRun(record)
         _ = self.tasks
         if resume:  # its record keeps what the preflight was
-            before = read_config(self.out) if has_metrics(self.out) else {}
+            before = read_config(self.out) if (self.out / METRICS).is_file() else {}
             forced = {FORCED: before[FORCED]} if FORCED in before else {}
         else:
             refused = Preflight(self).require_passed(force=force, sample=preflight)
@@ -403,25 +402,6 @@ class Run:
         record, history = self._train(resume, self.judge.audit.record | forced)
         stopped = history is None or history.stopped
         return TrainedRun(record, history, stopped, round(time.monotonic() - start, 2))
-
-    def evaluate(self) -> list[Metrics] | None:
-        """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.
-
-        A run that lacks steps is continued before.
-
-        Raises:
-            InvalidError: The run has no table ``[eval]``.
-            NotFoundError, ConflictError: As `train` raises them.
-        """
-        from trainer.evaluation import read_baselines
-
-        if self.loaded.eval is None:
-            hint = "name held-out prompts (docs/training.md)"
-            raise InvalidError(f"the run {self.out.name} has no table [eval]", hint=hint, path="eval")
-        settings = self.loaded.eval.model_copy(update={"baselines": self.loaded.eval.baselines or True})
-        config = self.loaded.model_copy(update={"eval": settings})
-        trained = Run(config, allow_drafts=self._allow_drafts, progress=self.progress).train(resume=True)
-        return None if trained.stopped else read_baselines(self.out)
 
     def report(self) -> RunReport:
         """Return what is on record of the run: metrics, evaluations, samples, alarms.
@@ -489,7 +469,7 @@ class Run:
         from trainer.evaluation import LINES, missing_baselines, read_baselines
 
         config, out = self.loaded, self.out
-        if not has_metrics(out) or not (saved := checkpoint.steps(out)):
+        if not all((out / name).is_file() for name in ("config.json", METRICS)) or not (saved := checkpoint.steps(out)):
             return False
         if saved[-1] > config.steps:
             message = f"{out} has {saved[-1]} steps, and `steps` is {config.steps}"
@@ -742,11 +722,6 @@ def _on_record(store: Runs, run_id: int | None) -> StoredRun | None:
     with suppress(RubricsvcError):
         return store.get(run_id) if run_id is not None else None
     return None
-
-
-def has_metrics(out: Path) -> bool:
-    """Return whether a training run has written to this folder."""
-    return (out / "config.json").is_file() and (out / "metrics.jsonl").is_file()
 
 
 def read_config(out: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -38,23 +38,21 @@ class SweepConfig(ConfigSection):
     @field_validator("vary", mode="before")
     @classmethod
     def _by_path(cls, vary: Any) -> Any:
-        return dict(_leaves(vary)) if isinstance(vary, dict) else vary
-
-    @field_validator("vary")
-    @classmethod
-    def _not_of_the_sweep(cls, vary: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Name the fields of inner tables by their paths; seed and folder belong to the sweep."""
+        if not isinstance(vary, dict):
+            return vary
+        leaves: dict[str, Any] = {}
+        tables: list[tuple[str, dict[str, Any]]] = [("", vary)]
+        for path, table in tables:
+            for name, value in table.items():
+                if isinstance(value, dict):
+                    tables.append((f"{path}{name}.", value))
+                else:
+                    leaves[f"{path}{name}"] = value
         for name, own in (("seed", "seeds"), ("out", "out")):
-            if name in vary:
+            if name in leaves:
                 raise ValueError(f"{name} cannot be varied; set `{own}` of the sweep")
-        return vary
-
-
-def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
+        return leaves
 
 
 @dataclass(frozen=True, slots=True)

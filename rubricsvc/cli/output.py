@@ -20,6 +20,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from rubricsvc import errors
 from rubricsvc.errors import ConflictError, NotFoundError
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
@@ -36,6 +37,7 @@ MinCoverage = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
+counted = errors.counted
 LINE_SECONDS = 12.0
 """Seconds between two progress lines where stderr is no terminal."""
 _WIDTH_WITHOUT_TERMINAL = 100_000
@@ -269,11 +271,6 @@ def estimate_cells(estimate: Any, digits: int = 3) -> tuple[str, str]:
 def fields_of(value: object, *names: str) -> dict[str, Any]:
     """Return the attributes of these names."""
     return {name: getattr(value, name) for name in names}
-
-
-def counted(number: int, noun: str) -> str:
-    """Return the number with the noun, in the plural unless it is one."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def shorten(text: str, length: int = 70) -> str:

@@ -232,7 +232,7 @@ class Runs:
         """Return what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
         run = self.get(run_id)
         with self.db.read() as session:
-            steps = [row.metrics for row in runs.steps(session, run.id, last=MOST_ROWS)]
+            steps = [row.metrics for row in runs.steps(session, run.id, limit=MOST_ROWS)]
             stored = runs.evaluations(session, run.id, limit=MOST_ROWS)
             newest = max([one for one in stored if one.name == STEP] or stored, key=lambda one: one.id, default=None)
             setup = newest.line.get("setup") if newest is not None else None

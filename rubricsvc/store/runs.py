@@ -127,13 +127,9 @@ def rollout_counts(session: Session, run_id: int) -> tuple[int, int]:
     return total, total - scored
 
 
-def steps(
-    session: Session, run_id: int, *, after: int = 0, limit: int = 50, last: int | None = None
-) -> list[RunMetricsRow]:
-    """Return up to ``limit`` steps after step ``after``, ascending; or the ``last`` ones, ascending."""
+def steps(session: Session, run_id: int, *, after: int = 0, limit: int = 50) -> list[RunMetricsRow]:
+    """Return up to ``limit`` steps after step ``after``, ascending."""
     query = select(RunMetricsRow).where(RunMetricsRow.run_id == run_id, RunMetricsRow.step > after)
-    if last is not None:
-        return list(session.scalars(query.order_by(RunMetricsRow.step.desc()).limit(last)))[::-1]
     return list(session.scalars(query.order_by(RunMetricsRow.step).limit(limit)))
 
 

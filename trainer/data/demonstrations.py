@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, counted
 from rubricsvc.formats.documents import read_all
 from rubricsvc.formats.input_file import InputFile
 from trainer.config import RunConfig
-from trainer.data.tasks import Task, content_key, counted
+from trainer.data.tasks import Task, content_key
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import Rollouts, transcript
 

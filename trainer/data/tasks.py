@@ -15,7 +15,7 @@ from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.errors import InvalidError, cut
+from rubricsvc.errors import InvalidError, counted, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.record import Record
 from rubricsvc.services.database import open_database
@@ -109,11 +109,6 @@ def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task]
     ordered = sorted(groups, key=lambda key: digest("held out", seed, key))
     held_out = {id(task) for key in ordered[:count] for task in groups[key]}
     return [task for task in tasks if id(task) not in held_out], [task for task in tasks if id(task) in held_out]
-
-
-def counted(number: int, noun: str) -> str:
-    """Return the number with the noun, in the plural unless it is one."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def names_of(tasks: Sequence[Task]) -> str:

@@ -15,7 +15,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.run_inputs import JudgeOnRecord
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
-from trainer.preflight import Preflight, PreflightCheck
+from trainer.preflight import Preflight, PreflightCheck, StoredPreflight
 from trainer.run import AuditStatus, Run, RunJudge, RunTasks
 
 CHECK = PreflightCheck(name="signal", value="v", limit="l", passed=True)
@@ -45,6 +45,11 @@ def preflight(folder: Path, *, noise: float | None = None, **fields: Any) -> Pre
     return Preflight(made)
 
 
+def store(made: Preflight) -> None:
+    found = StoredPreflight(identity=made.identity(), created_at=datetime.now(UTC), checks=(CHECK,))
+    made.file.write_text(found.model_dump_json())
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -58,13 +63,13 @@ def preflight(folder: Path, *, noise: float | None = None, **fields: Any) -> Pre
     ids=["repeatability", "no gold", "gold judge", "gold", "warm-up", "sampling"],
 )
 def test_stored_checks_hold_for_the_same_measurement(tmp_path: Path, changes: dict[str, Any]) -> None:
-    preflight(tmp_path).store([CHECK])
+    store(preflight(tmp_path))
     assert preflight(tmp_path).stored() == [CHECK]
     assert preflight(tmp_path, **changes).stored() == []
 
 
 def test_stored_checks_hold_for_another_address_and_interval(tmp_path: Path) -> None:
-    preflight(tmp_path).store([CHECK])
+    store(preflight(tmp_path))
     endpoint = STRONG.endpoint.model_copy(update={"base_url": "http://127.0.0.1:9"})
     moved = STRONG.model_copy(update={"endpoint": endpoint})
     assert preflight(tmp_path, eval=EVAL | {"judges": [moved], "every": 7}).stored() == [CHECK]
