@@ -35,14 +35,14 @@ from trainer.data.tasks import Task
 from trainer.loop import train
 from trainer.policies.policy import Policy
 from trainer.recording import Metrics
-from trainer.rewards import JudgeInfo, ScoredRollout
+from trainer.rewards import JudgeInfo, RewardSource, ScoredRollout
 
 CRITERIA = [Criterion(key=f"c{n}", text=f"States fact number {n}.") for n in range(10)]
 RATIONALE = "The completion states the fact and names its source, but it leaves the date out, which the criterion asks."
 GROUP = 8
 
 
-class LengthRewards:
+class LengthRewards(RewardSource):
     """Rewards by length, with a verdict and its rationale for each criterion, as a judge gives them."""
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Any]) -> list[ScoredRollout]:
@@ -59,8 +59,8 @@ class Capture:
     def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
         pass
 
-    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
-        self.steps.append((metrics, groups))
+    def send(self, step: RunStep) -> None:
+        self.steps.append((dict(step.metrics), step.groups))
 
     def set_state(self, state: RunState, reason: str | None = None) -> None:
         pass

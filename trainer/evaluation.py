@@ -50,7 +50,7 @@ from trainer.monitors.registry import metrics_by_prompt, observed_of
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.recording import History, Metrics, RunRecorder, line_of, read, replace_text
-from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, items_at, judge_of, of_evaluation
+from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, judge_of
 from workers import checks
 
 TOOL_USE = "tool_use"
@@ -168,11 +168,8 @@ class Evaluator:
         self.tasks = tasks
         self.on_progress = on_progress
         self._config, self._stop = config, stop or Event()
-        self._scorers = {
-            name: StepScorer(of_evaluation(source, name), config, stop) for name, source in scorers.items()
-        }
-        recorded_at = items_at(scorers[REWARD])
-        self._joined = {name for name, source in scorers.items() if items_at(source) == recorded_at}
+        self._scorers = {name: StepScorer(source.of_evaluation(name), config, stop) for name, source in scorers.items()}
+        self._joined = {name for name, source in scorers.items() if source.items_at == scorers[REWARD].items_at}
         self.setup = setup_of(config.eval, config, tasks)
 
     def check(self, policy: Policy) -> None:
@@ -505,23 +502,20 @@ def read_baselines(out: Path) -> list[Metrics]:
     return read(out / FOLDER, FILE)
 
 
-def names_of_baselines(config: TrainConfig) -> list[str]:
-    """Return the baselines of a run: those that are named, or all that it can have."""
+def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str]:
+    """Return the baselines of a run that are not among its evaluations: of those named, or all that it can have."""
     if config.eval is None:
         return []
+    chosen = set[str]()
     if not isinstance(config.eval.baselines, bool):
-        return [name for name in BASELINES if name in config.eval.baselines]
-    tools = OF_TOOLS if config.environment is not None else ()
-    script = config.environment is not None and config.environment.name == "research"
-    chosen = {*EQUAL_COMPUTE, *tools, *(OTHER if config.eval.other else ())} - (set() if script else {SCRIPT})
-    return [name for name in BASELINES if name in chosen]
-
-
-def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str]:
-    """Return the baselines of a run that are not among its evaluations."""
+        chosen |= {*config.eval.baselines}
+    else:
+        chosen |= {*EQUAL_COMPUTE, *(OTHER if config.eval.other else ())}
+        chosen |= {*OF_TOOLS} if config.environment is not None else set()
+        chosen -= set() if config.environment is not None and config.environment.name == "research" else {SCRIPT}
     of_trained = {SUPERVISED, *OF_TOOLS, OTHER_TRAINED}
     done = {line["baseline"] for line in lines if line["baseline"] not in of_trained or line["step"] == config.steps}
-    return [name for name in names_of_baselines(config) if name not in done]
+    return [name for name in BASELINES if name in chosen - done]
 
 
 class _Baselines:

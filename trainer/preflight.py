@@ -45,7 +45,6 @@ from trainer.rewards import (
     CheckRewards,
     RewardSource,
     ScoredRollout,
-    of_evaluation,
     require_scored,
     score_sound,
 )
@@ -121,7 +120,7 @@ def sample_preview(
     """Sample completions of prompts as in training, and score them; prompts with fewer than two scores are left out."""
     found = PreviewSamples(features={name: [] for name in _FEATURES})
     found.criteria = {criterion.key: [] for task in tasks for criterion in task.rubric.criteria}
-    sources = [of_evaluation(rewards, PREFLIGHT), *([of_evaluation(gold, PREFLIGHT)] if gold is not None else [])]
+    sources = [one.of_evaluation(PREFLIGHT) for one in (rewards, gold) if one is not None]
     asked = [list[ScoredRollout]() for _ in sources]
     for place, task in enumerate(tasks):
         start = time.perf_counter()

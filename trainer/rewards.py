@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Real
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
@@ -81,13 +81,16 @@ class JudgeInfo:
         return cls(stored.judge.name, stored.judge.calibrated, stored.repeatability, stored.judge.digest)
 
 
-class RewardSource(Protocol):
-    """Scores completions.
+class RewardSource:
+    """Scores completions: the base of everything that rewards come from.
 
-    A source with a method ``judge_info()`` has a judge, whose properties the run records. An attribute ``scored_by`` of
-    `CELERY` says that workers score, ``items_at`` in which database or service the items of its jobs are, and a method
-    ``of_evaluation(score)`` returns the source that scores evaluations, by jobs with other names.
+    ``judge`` is the judge behind the rewards, whose properties the run records, if there is one. ``scored_by`` is
+    `CELERY` where workers score; ``items_at`` is the address of the database or service that has the items of its jobs.
     """
+
+    judge: JudgeInfo | None = None
+    scored_by: str = IN_PROCESS
+    items_at: str | None = None
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Return one result for each completion, in order.
@@ -98,31 +101,16 @@ class RewardSource(Protocol):
             tasks: the task of each completion.
             completions: the completions of one step.
         """
-        ...
+        raise NotImplementedError
 
-
-def scored_by(rewards: RewardSource) -> str:
-    """Return `CELERY` if workers score, else `IN_PROCESS`."""
-    return str(getattr(rewards, "scored_by", IN_PROCESS))
-
-
-def items_at(rewards: RewardSource) -> str | None:
-    """Return the address of the database or service whose jobs score; None if no job does."""
-    address: str | None = getattr(rewards, "items_at", None)
-    return address
-
-
-def of_evaluation(rewards: RewardSource, score: str) -> RewardSource:
-    """Return the source that scores completions of evaluations."""
-    named: Callable[[str], RewardSource] | None = getattr(rewards, "of_evaluation", None)
-    return named(score) if named else rewards
+    def of_evaluation(self, score: str) -> RewardSource:
+        """Return the source of this score of evaluations, whose jobs are not named like those of training steps."""
+        return self
 
 
 def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
     """Return the judge behind the rewards; None where no criterion is judged or the source has no judge."""
-    judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
-    info: Callable[[], JudgeInfo] | None = getattr(rewards, "judge_info", None)
-    return info() if judged and info else None
+    return rewards.judge if any(one.check is None for task in tasks for one in task.rubric.criteria) else None
 
 
 def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion]) -> list[ScoredRollout]:
@@ -166,7 +154,7 @@ def require_scored(scored: Sequence[ScoredRollout], max_unscored: float, then: s
         )
 
 
-class CallableRewards:
+class CallableRewards(RewardSource):
     """Rewards of ``function(prompt, text)``, which returns None where it cannot tell."""
 
     def __init__(self, function: Callable[[Prompt, str], float | None]) -> None:
@@ -186,7 +174,7 @@ def places_by_task(tasks: Sequence[Task]) -> list[list[int]]:
     return list(places.values())
 
 
-class JudgeRewards(AbstractContextManager["JudgeRewards"]):
+class JudgeRewards(RewardSource, AbstractContextManager["JudgeRewards"]):
     """Rewards of a judge in this process, scored as the workers do. ``engine`` is closed on exit.
 
     ``repeatability`` is the judge's measured one: the default floor of GRPO's standard deviation.
@@ -195,14 +183,10 @@ class JudgeRewards(AbstractContextManager["JudgeRewards"]):
     def __init__(
         self, judge: Judge, engine: Engine | None = None, *, repeatability: Repeatability | None = None
     ) -> None:
-        self._judge = judge
-        self._repeatability = repeatability
+        self._asked = judge
+        self.judge = JudgeInfo(judge.name, judge.calibrated, repeatability, judge.digest)
         self._engine = engine or make_engine(judge)
         self._loop = EventLoopThread("rewards")
-
-    def judge_info(self) -> JudgeInfo:
-        """Return the judge's properties."""
-        return JudgeInfo(self._judge.name, self._judge.calibrated, self._repeatability, self._judge.digest)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score all prompts of the step concurrently. A comparative judge is shown a prompt's completions together."""
@@ -211,7 +195,7 @@ class JudgeRewards(AbstractContextManager["JudgeRewards"]):
         async def scored() -> list[Sequence[Sequence[Verdict]]]:
             asked = [(tasks[at[0]], [completions[place] for place in at]) for at in groups]
             return await asyncio.gather(
-                *(score_group(self._engine, self._judge, task.rubric, task.prompt, some) for task, some in asked)
+                *(score_group(self._engine, self._asked, task.rubric, task.prompt, some) for task, some in asked)
             )
 
         verdicts: dict[int, Sequence[Verdict]] = {}
@@ -245,13 +229,14 @@ class CheckRewards(JudgeRewards):
                 path="eval.checks",
             )
         super().__init__(Judge(name=CHECKS, engine="none", model="none"))
+        self.judge = None
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score by the checks."""
         return super().score([replace(task, rubric=self._rubrics[task.rubric.digest]) for task in tasks], completions)
 
 
-class ControlRewards:
+class ControlRewards(RewardSource):
     """Rewards that say nothing about completions, in place of those of a source.
 
     ``random``    a number drawn for each completion, uniform in [0, 1]; no judge is asked
@@ -270,7 +255,7 @@ class ControlRewards:
     def __init__(self, rewards: RewardSource, name: ControlName, seed: int) -> None:
         self._rewards, self._name, self._seed = rewards, name, seed
         if name == "shuffled":
-            self.scored_by, self.items_at = scored_by(rewards), items_at(rewards)
+            self.scored_by, self.items_at = rewards.scored_by, rewards.items_at
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Return a reward for each completion, as `RewardSource.score` does."""
@@ -311,7 +296,7 @@ class _NoWorkerError(Exception):
     pass
 
 
-class JobRewards:
+class JobRewards(RewardSource):
     """Scores each step by one job, in one request that stores what is new, and waits for it through outages.
 
     A rubric that is stored already is used under its name, so that rewards are joined to what people authored. The job
@@ -328,6 +313,7 @@ class JobRewards:
         allow_drafts: Use rubrics that are stored as drafts.
     """
 
+    judge: JudgeInfo
     scored_by = CELERY
 
     def __init__(
@@ -339,17 +325,13 @@ class JobRewards:
         timeout: float = 1800.0,
         allow_drafts: bool = False,
     ) -> None:
-        self._service, self._judge = service, judge
+        self._service, self.judge = service, judge
         self._run, self._timeout, self._allow_drafts = run, timeout, allow_drafts
         self.items_at = service.address
         self._evaluated: str | None = None
 
-    def judge_info(self) -> JudgeInfo:
-        """Return the judge's properties."""
-        return self._judge
-
-    def of_evaluation(self, score: str) -> Self:
-        """Return the source of this score of evaluations, whose jobs are not named like those of training steps."""
+    def of_evaluation(self, score: str) -> JobRewards:
+        """Return a copy that names its jobs by this score of evaluations."""
         other = copy.copy(self)
         other._evaluated = score
         return other
@@ -384,14 +366,14 @@ class JobRewards:
         pairs = zip(tasks, completions, strict=True)
         asked = sorted({(task.prompt.digest, task.rubric.digest, one.digest) for task, one in pairs})
         new = NewRewards(
-            judge=self._judge.name,
-            judge_digest=self._judge.digest,
+            judge=self.judge.name,
+            judge_digest=self.judge.digest,
             prompts=tuple(tasks[at[0]].prompt for at in groups),
             completions=tuple(tuple(completions[place] for place in at) for at in groups),
             rubrics=tuple(tasks[at[0]].rubric for at in groups),
             timeout=0.0,
             name=name,
-            key=digest(self._run, step, self._judge.digest or self._judge.name, asked, self._evaluated),
+            key=digest(self._run, step, self.judge.digest or self.judge.name, asked, self._evaluated),
             allow_drafts=self._allow_drafts,
         )
         reason, served_at = None, time.monotonic()
@@ -475,7 +457,7 @@ class StepScorer:
 
         A completion to which a tool leaked the answer is not scored: its reward is null.
         """
-        how: Metrics = {"scored_by": scored_by(self._rewards), "score_attempts": 0, "paused_time": 0.0}
+        how: Metrics = {"scored_by": self._rewards.scored_by, "score_attempts": 0, "paused_time": 0.0}
 
         while True:
             how["score_attempts"] += 1

@@ -385,11 +385,16 @@ class Run:
             raise UnavailableError(f"trackers: {packages} cannot be imported", hint=hint, path="trackers")
         checkpoint.check_folder(self.out, resume=resume)
         if resume and self.is_kept():
-            record = self._complete_record()
-            self.progress.message(
-                f"{self.out} has all {counted(self.loaded.steps, 'step')} already; to continue, raise `steps`"
-            )
-            return TrainedRun(record)
+            steps = counted(self.loaded.steps, "step")
+            self.progress.message(f"{self.out} has all {steps} already; to continue, raise `steps`")
+            if (key := run_key(self.out)) is None:
+                return TrainedRun(None)
+            config = read_config(self.out)  # of a process that could not deliver all steps, or its end
+            with checkpoint.locked(self.out), run_store(self.config) as store:
+                with RunRecorder(store, key, self.out, Event()) as recorder:
+                    recorder.begin(config, JudgeInfo(config["judge"]["name"]), read(self.out))
+                    recorder.set_state("finished")
+                return TrainedRun(_on_record(store, recorder.run_id))
         _ = self.tasks
         if resume:  # its record keeps what the preflight was
             before = read_config(self.out) if (self.out / METRICS).is_file() else {}
@@ -692,17 +697,6 @@ class Run:
         checkpoint.check_identity(checkpoint.folder(self.out, step), before, now)
         if config.eval is not None:
             check_setup(self.out, read(self.out, LINES), setup_of(config.eval, config, tasks.held_out))
-
-    def _complete_record(self) -> StoredRun | None:
-        """Record that a finished run is finished, with the steps that its process could not deliver."""
-        if (key := run_key(self.out)) is None:
-            return None
-        config = read_config(self.out)
-        with checkpoint.locked(self.out), run_store(self.config) as store:
-            with RunRecorder(store, key, self.out, Event()) as recorder:
-                recorder.begin(config, JudgeInfo(config["judge"]["name"]), read(self.out))
-                recorder.set_state("finished")
-            return _on_record(store, recorder.run_id)
 
 
 @contextmanager

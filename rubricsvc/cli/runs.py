@@ -35,7 +35,7 @@ from rubricsvc.cli.service import service
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
-from rubricsvc.schemas.runs import StoredRun, column_of, in_order, measure_rows
+from rubricsvc.schemas.runs import StoredRun, measures_beside
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
@@ -341,10 +341,10 @@ def evaluations(run: RunRef, as_json: Json = False) -> None:
             for line in lines
             for score, found in line["scores"].items()
         )
-        ordered = in_order(lines)
-        if measures := measure_rows(ordered):
+        columns, measures = measures_beside(lines)
+        if measures:
             print_data("")
-            print_table(("mean", *map(column_of, ordered)), [[name, *row] for name, row in measures])
+            print_table(("mean", *columns), [[name, *row] for name, row in measures])
         if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
             echo(f"leak_hits: {sum(guarded)}")
     if (folder := Path(str(report.config.get("out", "")))).is_dir():

@@ -190,15 +190,15 @@ def column_of(line: Mapping[str, Any]) -> str:
     return str(line.get("baseline") or f"step {line['step']}").replace("_", " ")
 
 
-def in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return evaluations with that of the untouched policy first, then those of the run, then its other baselines."""
-    return sorted(lines, key=lambda line: ("baseline" in line) - 2 * (line.get("baseline") == BEFORE))
+def measures_beside(lines: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[tuple[str, list[Any]]]]:
+    """Return what evaluations are called, and their measures by name, with the estimate in each or None.
 
-
-def measure_rows(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """Return the measures by name, each with its estimate in each evaluation, None where there is none."""
-    names = dict.fromkeys((kind, name) for kind in MEASURES for line in lines for name in line.get(kind, {}))
-    return [(name, [line.get(kind, {}).get(name) for line in lines]) for kind, name in names]
+    That of the untouched policy is the first one, then come those of the run, then its other baselines.
+    """
+    ordered = sorted(lines, key=lambda line: ("baseline" in line) - 2 * (line.get("baseline") == BEFORE))
+    names = dict.fromkeys((kind, name) for kind in MEASURES for line in ordered for name in line.get(kind, {}))
+    rows = [(name, [line.get(kind, {}).get(name) for line in ordered]) for kind, name in names]
+    return [column_of(line) for line in ordered], rows
 
 
 class EvaluationReward(Rewarded):

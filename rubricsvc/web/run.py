@@ -12,16 +12,12 @@ from rubricsvc.schemas.runs import (
     REWARD,
     RunReport,
     Sample,
-    column_of,
     flat,
-    in_order,
-    measure_rows,
+    measures_beside,
 )
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.run_charts import (
-    band_note,
-    criterion_names,
-    criterion_points,
+    criterion_curves,
     curves,
     drawn,
     score_points,
@@ -42,10 +38,8 @@ MAX_CRITERIA = 24
 
 def render_run(report: RunReport) -> str:
     """Return the page as HTML. Texts are escaped, and the page loads nothing."""
-    names = criterion_names(report.steps)[:MAX_CRITERIA]
-    parts = [names[at : at + CRITERIA_A_CHART] for at in range(0, len(names), CRITERIA_A_CHART)]
     scores = score_points(report.evaluations)
-    evaluations = in_order([*report.evaluations, *report.baselines])
+    columns, behaviour = measures_beside([*report.evaluations, *report.baselines])
     return render(
         "run.html.j2",
         report=report,
@@ -55,11 +49,12 @@ def render_run(report: RunReport) -> str:
         scores=drawn("mean score", scores) if scores else None,
         curves=[(one.heading, one.note, drawn(one.heading.lower(), one.points)) for one in curves(report.steps)],
         criteria=[
-            (band_note(report.steps, part), drawn("mean value", criterion_points(report.steps, part))) for part in parts
+            (note, drawn("mean value", points))
+            for note, points in criterion_curves(report.steps, MAX_CRITERIA, CRITERIA_A_CHART)
         ],
         figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
-        columns=[column_of(line) for line in evaluations],
-        behaviour=measure_rows(evaluations),
+        columns=columns,
+        behaviour=behaviour,
         measures=MEASURES,
         config=list(flat(report.config)),
         reward=REWARD,

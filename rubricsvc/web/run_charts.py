@@ -175,16 +175,15 @@ def score_points(lines: Iterable[Mapping[str, Any]]) -> list[Point]:
     return found
 
 
-def criterion_names(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics that are means of criteria."""
-    names = {name for step in steps for name in step if name.startswith(_PREFIX) and name.endswith(_SUFFIX)}
-    return sorted(names)
-
-
-def criterion_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Point]:
-    """Return the mean values of criteria over steps, by key."""
-    points = metric_points(steps, names)
-    return [replace(point, series=point.series[len(_PREFIX) : -len(_SUFFIX)]) for point in points]
+def criterion_curves(steps: Sequence[Mapping[str, Any]], most: int, a_chart: int) -> list[tuple[str, list[Point]]]:
+    """Return the mean values of up to ``most`` criteria over steps, by key, in charts with their notes."""
+    found = {name for step in steps for name in step if name.startswith(_PREFIX) and name.endswith(_SUFFIX)}
+    names, charts = sorted(found)[:most], []
+    for at in range(0, len(names), a_chart):
+        part = names[at : at + a_chart]
+        points = [replace(one, series=one.series[len(_PREFIX) : -len(_SUFFIX)]) for one in metric_points(steps, part)]
+        charts.append((band_note(steps, part), points))
+    return charts
 
 
 def _whole_steps(points: Sequence[Point]) -> list[int]:

@@ -27,7 +27,7 @@ from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.recording import History, Metrics
 from trainer.recording import read as read_metrics
-from trainer.rewards import CallableRewards, ScoredRollout
+from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 TIMES = {"step_time", "sample_time", "score_time", "train_time", "monitor_time"}
@@ -65,7 +65,7 @@ def test_train_resumed_equals_uninterrupted(tmp_path: Path, dtype: torch.dtype, 
                for a, b in [(whole, cut)] for n in names)  # fmt: skip
 
 
-class FailingRewards:
+class FailingRewards(RewardSource):
     """Rewards that raise at one call."""
 
     def __init__(self, at: int, error: BaseException) -> None:
@@ -152,7 +152,7 @@ def test_update_ignores_unscored_completions() -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights(policy), weights(other), strict=True))
 
 
-class PartlyFailingRewards:
+class PartlyFailingRewards(RewardSource):
     """A judge that times out for three of the completions."""
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
@@ -189,7 +189,7 @@ def test_train_std_floor_shrinks_updates_of_noise() -> None:
     assert norm(0.1) < 0.1 * norm(0.0)
 
 
-class MiscountingRewards:
+class MiscountingRewards(RewardSource):
     """A reward source that returns another number of rewards than there are completions."""
 
     def __init__(self, count: int) -> None:

@@ -19,7 +19,7 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop
 from trainer.data.tasks import Task
 from trainer.recording import Metrics
-from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout
+from trainer.rewards import CallableRewards, JudgeInfo, RewardSource, ScoredRollout
 
 WORKING = CallableRewards(share_of_a)
 
@@ -43,16 +43,13 @@ class Pauses:
             self.repair()
 
 
-class Judge:
+class Judge(RewardSource):
     """A judge that fails for ``reason`` in the calls ``down``, counted from 0."""
 
     def __init__(self, down: range, reason: Reason = Reason.UNAVAILABLE, stop: Event | None = None) -> None:
         self.down, self.reason, self.stop = down, reason, stop
         self.sizes: list[int] = []
-        self.digest = "a" * 64
-
-    def judge_info(self) -> JudgeInfo:
-        return JudgeInfo("judge", digest=self.digest)
+        self.judge = JudgeInfo("judge", digest="a" * 64)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         self.sizes.append(len(completions))

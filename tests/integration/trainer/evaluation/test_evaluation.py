@@ -34,7 +34,7 @@ from trainer.loop import sample_tasks, train
 from trainer.policies.policy import Policy
 from trainer.recording import History, Metrics
 from trainer.recording import read as read_metrics
-from trainer.rewards import CallableRewards, ScoredRollout
+from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 
@@ -112,7 +112,7 @@ def test_train_stops_where_the_evaluation_has_too_few_scores(tmp_path: Path) -> 
     assert [line["step"] for line in run(config, resume=True).evaluations] == [0, 2, 4, 6]
 
 
-class GoldBySteps:
+class GoldBySteps(RewardSource):
     """A judge whose scores depend on the step of the policy alone."""
 
     def __init__(self, **by_step: float) -> None:
@@ -195,7 +195,7 @@ def test_supervised_baseline_learns_the_best_samples_of_the_starting_policy() ->
     config = tiny_config(steps=2, algorithm="best_of_n_supervised", optim={"lr": 1e-3, "updates_per_batch": 3})
     seen: list[list[str]] = []
 
-    class Recording:
+    class Recording(RewardSource):
         def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
             seen.append([one.text for one in completions])
             return REWARDS.score(tasks, completions)

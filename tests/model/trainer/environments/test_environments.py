@@ -25,7 +25,7 @@ from trainer.loop import warm_up, warmed_up_model
 from trainer.metrics import rollout_metrics
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.rewards import CallableRewards, ScoredRollout, StepScorer
+from trainer.rewards import CallableRewards, RewardSource, ScoredRollout, StepScorer
 
 RESULT = "evil"
 
@@ -37,7 +37,7 @@ class Guarded(Reversing):
         return LeakGuard("page", frozenset({"page"}), ((RESULT, shingles(RESULT)),))
 
 
-class Counting:
+class Counting(RewardSource):
     """A reward source that gives each completion 1 and keeps how many it was asked for."""
 
     def __init__(self) -> None:

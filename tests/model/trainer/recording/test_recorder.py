@@ -21,7 +21,7 @@ from tests.recorded_run import run_step
 from trainer.loop import train
 from trainer.recording import REFUSED, UNDELIVERED, History, Metrics, RunRecorder
 from trainer.recording import read as read_metrics
-from trainer.rewards import CallableRewards, ScoredRollout
+from trainer.rewards import CallableRewards, RewardSource, ScoredRollout
 
 REWARDS = CallableRewards(share_of_a)
 
@@ -79,7 +79,7 @@ def test_train_records_steps_with_rollouts(db: Database, tmp_path: Path) -> None
 
 
 def test_train_records_failure_and_interrupt(db: Database, tmp_path: Path) -> None:
-    class Down:
+    class Down(RewardSource):
         error: BaseException = UnavailableError("the judge is down")
 
         def score(self, *_: object) -> list[ScoredRollout]:
