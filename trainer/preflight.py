@@ -28,7 +28,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.database import open_database
-from rubricsvc.services.run_inputs import agreement_on_record
+from rubricsvc.services.runs import agreement_on_record
 from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
 from rubricsvc.stats.preflight import Preview, preview

@@ -34,8 +34,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Rubrics
 from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
-from rubricsvc.services.run_inputs import JudgeOnRecord, check_references, judge_on_record, reject_drafts
-from rubricsvc.services.runs import Runs
+from rubricsvc.services.runs import JudgeOnRecord, Runs, check_references, judge_on_record, reject_drafts
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms

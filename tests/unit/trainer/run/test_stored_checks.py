@@ -12,7 +12,7 @@ from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.run_inputs import JudgeOnRecord
+from rubricsvc.services.runs import JudgeOnRecord
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
 from trainer.preflight import Preflight, PreflightCheck, StoredPreflight
