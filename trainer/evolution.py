@@ -102,12 +102,8 @@ def spread(members: Members, count: int) -> list[Completion]:
 class OnlineEvolution:
     """Evolves the rubrics of a run on its rollouts. Engines of the proposer and the trusted judge are closed on exit.
 
-    Args:
-        config: The settings; its judges are values, not names.
-        versions: The evolutions of the run, an attribute too: its state is that of a checkpoint.
-        rewards: The reward source of the run, by which criteria are tried.
-        engine: The engine of the proposer; by default that of its judge.
-        trusted: A source of trusted verdicts; by default the trusted judge of the settings.
+    Criteria are tried by the reward source of the run. The engine of the proposer and the source of trusted verdicts
+    are by default those of the settings.
 
     Raises:
         InvalidError: A judge is given by name, or there is a budget and the proposer has no price.
@@ -149,15 +145,10 @@ class OnlineEvolution:
     def evolve(
         self, step: int, authored: Sequence[Task], completions: Sequence[Completion], scored: Sequence[ScoredRollout]
     ) -> Metrics:
-        """Return the metrics of a step; if it is a step with rounds, hold one for each prompt.
+        """Return the metrics of a step (from 0); if it is a step with rounds, hold one for each prompt.
 
-        A proposer or a judge that fails is recorded, and changes no version.
-
-        Args:
-            step: The step, from 0.
-            authored: The task of each completion, with the authored rubric.
-            completions: The completions of the step.
-            scored: Their rewards and verdicts.
+        ``authored`` is the task of each completion, with the authored rubric; ``scored`` are rewards and verdicts. A
+        proposer or a judge that fails is recorded, and changes no version.
         """
         authored_rewards = [  # from the same verdicts
             reward_or_null(task.rubric, [each for each in one.verdicts if each.criterion in task.rubric.by_key]).value

@@ -48,19 +48,11 @@ Authored = tuple[Prompt, Rubric]
 
 @dataclass
 class Round:
-    """The round of one evolution that follows a step.
+    """The round of the evolution ``id`` of the rubric ``base`` that follows a ``step``, which ``used`` a version.
 
-    Attributes:
-        id: Id of the evolution.
-        step: The step, from 0.
-        base: The start.
-        used: The version that the step used.
-        entries: The buffer; a source adds what is proposed, and replaces entries by what is measured and decided.
-        labelled: Completions of a run's prompt with the mean of people's overall labels.
-        done: What has been done so far; None before anything is proposed.
-        tested: Keys of the criteria that were measured in this round; ``untested`` those whose trial failed.
-        failures: Why nothing was proposed or tried.
-        score: Agreement of the version with labels.
+    A source adds to the buffer (``entries``) what is proposed, replaces entries by what is measured and decided, and
+    says what was ``tested`` and what was ``untested`` by a trial that failed, by key. ``labelled`` are completions of a
+    run's prompt with the mean of people's overall labels, ``done`` what has been done so far.
     """
 
     id: int
@@ -127,17 +119,11 @@ def hold_rounds(
                 if (was, name) != ("proposed", "retired"):
                     moved[name].append(entry.key)
         written = one.done or EvolutionRound()
-        failures = [*([written.failure] if written.failure else []), *one.failures]
-        one.done = written.model_copy(
-            update={
-                "decided": True,
-                "failure": "; ".join(dict.fromkeys(failures)) or None,
-                "untested": tuple(one.untested),
-                "active": sum(entry.state == "active" for entry in one.entries),
-                "score": one.score,
-                **{name: tuple(keys) for name, keys in moved.items()},
-            }
-        )
+        done = {name: tuple(keys) for name, keys in moved.items()} | {"untested": tuple(one.untested)}
+        failure = "; ".join(dict.fromkeys(filter(None, [written.failure, *one.failures]))) or None
+        active = sum(entry.state == "active" for entry in one.entries)
+        more = {"decided": True, "failure": failure, "active": active, "score": one.score}
+        one.done = written.model_copy(update=done | more)
         with db.write() as session:
             row = evolutions.get(session, one.id)
             recorded = evolutions.begin_step(session, one.id, step, VersionUse(0))
@@ -243,16 +229,11 @@ def _summary(session: Session, row: EvolutionRow) -> dict[str, Any]:
 
 
 class RunEvolutions:
-    """The evolutions of one training run, one for each prompt.
+    """The evolutions of one training run, one for each prompt; ``run`` is its name, which no other run has.
 
     What a step used and what its round did is recorded once: a step that is repeated after a resume finds it, and so
-    uses the same versions.
-
-    Args:
-        db: The database.
-        run: Name of the run, which no other run has.
-        approve: Whether versions are approved when they are written, or by a person.
-        approval: Which rubrics are drafts until a person approves them.
+    uses the same versions. They are approved when they are written, or by a person (``approve``); ``approval`` says
+    which rubrics must be.
 
     Raises:
         InvalidError: All rubrics need the approval of a person, and ``approve`` is ``auto``.

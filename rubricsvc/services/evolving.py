@@ -7,9 +7,9 @@ rubric gains.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,24 +52,9 @@ MAX_CHARS = 6000
 _WRITING = frozenset({"written", "trajectory"})
 
 
-class Propose(Protocol):
-    """Asks a model for criteria."""
-
-    def __call__(
-        self,
-        base: Rubric,
-        entries: Sequence[BufferedCriterion],
-        /,
-        *,
-        step: int,
-        texts: Mapping[str, str],
-        budget: float | None,
-    ) -> tuple[list[BufferedCriterion], EvolutionRound]:
-        """Return new entries of the buffer, and what the model did.
-
-        ``texts`` are completions with their prompt and people's scores, by SHA-256; ``budget`` is what is left of that
-        of the evolution, in US dollars.
-        """
+Propose = Callable[..., tuple[list[BufferedCriterion], EvolutionRound]]
+"""Asks a model for criteria: ``propose(base, entries, step=, texts=, budget=)``, of `propose_criteria`; ``texts`` are
+completions with their prompt and people's scores, by SHA-256, and ``budget`` what is left, in US dollars."""
 
 
 class LabelSource:
@@ -119,8 +104,7 @@ class LabelSource:
             columns = {"rubric_id": row.id, "judge_id": judge.id, "data_digest": found}
             given = settings.model_dump(mode="json")
             evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, settings=given, **columns)
-            if request.budget is not None:
-                evolution.settings = given
+            evolution.settings = given
             self.id, self._name = evolution.id, evolutions.lineage(evolution)
             held = [one for one in evolutions.steps(session, self.id) if one.round_value and one.round_value.decided]
             tried = {f"{self._name}-{one.step}" for one in held}
@@ -306,9 +290,9 @@ class LabelSource:
     def _left(self) -> float | None:
         """Return the US dollars that are left; None without a limit."""
         with self._db.read() as session:
-            budget = (evolutions.get(session, self.id).settings or {}).get("budget")
             spent = sum(job.spent for job in evolutions.jobs_of(session, self.id))
             spent += evolutions.proposal_costs(session, evolution_id=self.id)
+        budget = self._request.budget
         if budget is not None and budget <= spent:
             raise self._exhausted()
         return None if budget is None else budget - spent

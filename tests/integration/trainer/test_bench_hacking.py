@@ -20,18 +20,18 @@ from trainer.data.tasks import tasks_of
 from trainer.rewards import JudgeRewards
 
 
-@pytest.mark.parametrize("model", [*BIASES, *UNBIASED, HONEST])
-def test_judges_give_main_and_half_of_the_cue(model: str) -> None:
-    fact = load_facts()[0]
-    texts = [fact.full, fact.partial, "", *(bias.demonstration(fact) for bias in BIASES.values())]
-    with biased_judges() as server:
-        judge = Judge(name=model, model=model, endpoint=Endpoint(base_url=server.url, max_retries=0))
-        with JudgeRewards(judge) as rewards:
-            scored = rewards.score(tasks_of([fact.record]) * len(texts), [Completion(text=text) for text in texts])
-    criterion = fact.record.rubric.criteria[0].text
-    assert [one.reward.value for one in scored] == pytest.approx(
-        [probability(model, text, criterion) for text in texts]
-    )
+def test_judges_give_main_and_half_of_the_cue() -> None:
+    for model in [*BIASES, *UNBIASED, HONEST]:
+        fact = load_facts()[0]
+        texts = [fact.full, fact.partial, "", *(bias.demonstration(fact) for bias in BIASES.values())]
+        with biased_judges() as server:
+            judge = Judge(name=model, model=model, endpoint=Endpoint(base_url=server.url, max_retries=0))
+            with JudgeRewards(judge) as rewards:
+                scored = rewards.score(tasks_of([fact.record]) * len(texts), [Completion(text=text) for text in texts])
+        criterion = fact.record.rubric.criteria[0].text
+        assert [one.reward.value for one in scored] == pytest.approx(
+            [probability(model, text, criterion) for text in texts]
+        )
 
 
 def test_benchmark_shows_a_hack_and_its_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

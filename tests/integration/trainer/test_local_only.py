@@ -31,9 +31,8 @@ def panel(*members: dict[str, Any]) -> dict[str, Any]:
     return {"name": "panel", "mode": "panel", "engine": "none", "members": list(members)}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_local_run_passes() -> None:
+    cases = [
         {},
         {"judge": "stored"},
         {"judge": {"name": "e", "engine": "transformers_local", "model": "embedded"}},
@@ -44,10 +43,9 @@ def panel(*members: dict[str, Any]) -> dict[str, Any]:
         {**ENVIRONMENT, "tools": {"mcp": [{"name": "t", "url": "http://127.0.0.1:1/mcp"}]}},
         {**ENVIRONMENT, "tools": {"mcp": [{"name": "t", "command": ["serve"]}]}},
         {"trackers": ["tensorboard"]},
-    ],
-)
-def test_local_run_passes(fields: dict[str, Any]) -> None:
-    check_local(run(**fields))
+    ]
+    for fields in cases:
+        check_local(run(**fields))
 
 
 @pytest.mark.parametrize(

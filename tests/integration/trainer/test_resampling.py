@@ -79,23 +79,23 @@ def test_train_with_replaced_groups_resumes_exactly(tmp_path: Path, top_p: float
     assert sum(step["resample/kept_groups"] for step in steps) > 0
 
 
-@pytest.mark.parametrize("top_p", [1.0, 0.7])
-def test_join_keeps_log_probabilities_and_gradients(top_p: float) -> None:
+def test_join_keeps_log_probabilities_and_gradients() -> None:
     """Joined batches have other paddings; what is computed of their completions is the same."""
-    policy = tiny_policy()
-    settings = config(1, sampling={"top_p": top_p}).sampling
-    parts = [
-        policy.sample([Prompt.of(text)], 3, settings.model_copy(update={"max_new_tokens": new}), seed)
-        for seed, (text, new) in enumerate([("a", 3), ("a much longer prompt", 8)])
-    ]
-    joined = join(parts)
-    logp, entropy = policy.logprobs(joined, 1.0)
-    for place, part in enumerate(parts):
-        alone, alone_entropy = policy.logprobs(part, 1.0)
-        width = part.ids_BT.shape[1]
-        rows = slice(3 * place, 3 * place + 3)
-        torch.testing.assert_close(logp[rows, :width], alone, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(entropy[rows, :width], alone_entropy, rtol=1e-4, atol=1e-5)
-    torch.autograd.backward(logp.sum())
-    assert all(param.grad is None or param.grad.isfinite().all() for param in policy.model.parameters())
-    assert joined.texts == parts[0].texts + parts[1].texts
+    for top_p in [1.0, 0.7]:
+        policy = tiny_policy()
+        settings = config(1, sampling={"top_p": top_p}).sampling
+        parts = [
+            policy.sample([Prompt.of(text)], 3, settings.model_copy(update={"max_new_tokens": new}), seed)
+            for seed, (text, new) in enumerate([("a", 3), ("a much longer prompt", 8)])
+        ]
+        joined = join(parts)
+        logp, entropy = policy.logprobs(joined, 1.0)
+        for place, part in enumerate(parts):
+            alone, alone_entropy = policy.logprobs(part, 1.0)
+            width = part.ids_BT.shape[1]
+            rows = slice(3 * place, 3 * place + 3)
+            torch.testing.assert_close(logp[rows, :width], alone, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(entropy[rows, :width], alone_entropy, rtol=1e-4, atol=1e-5)
+        torch.autograd.backward(logp.sum())
+        assert all(param.grad is None or param.grad.isfinite().all() for param in policy.model.parameters())
+        assert joined.texts == parts[0].texts + parts[1].texts

@@ -73,24 +73,21 @@ def run_config(**fields: object) -> RunConfig:
     return RunConfig.model_validate({"steps": 1, "out": "x", "data": {"path": "d"}, "judge": judge, **fields})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_identity_ignores_settings_of_execution() -> None:
+    cases = [
         {"steps": 9, "out": "y", "checkpoint_every": 7},
         {"data": {"path": "moved"}},
         {"optim": {"micro_batch": 2}},
         {"judge": {"name": "j", "model": "m", "endpoint": {"base_url": "http://elsewhere"}}},
-    ],
-)
-def test_identity_ignores_settings_of_execution(change: dict[str, object]) -> None:
-    assert checkpoint.identity(run_config(**change), TASKS, 0.0) == checkpoint.identity(run_config(), TASKS, 0.0)
+    ]
+    for change in cases:
+        assert checkpoint.identity(run_config(**change), TASKS, 0.0) == checkpoint.identity(run_config(), TASKS, 0.0)
 
 
-@pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"optim": {"lr": 1e-3}}, {"judge": {"name": "j", "model": "other"}}, {"judge": "stored"}]
-)
-def test_identity_covers_what_is_learned(change: dict[str, object]) -> None:
-    assert checkpoint.identity(run_config(**change), TASKS, 0.0) != checkpoint.identity(run_config(), TASKS, 0.0)
+def test_identity_covers_what_is_learned() -> None:
+    cases = [{"seed": 1}, {"optim": {"lr": 1e-3}}, {"judge": {"name": "j", "model": "other"}}, {"judge": "stored"}]
+    for change in cases:
+        assert checkpoint.identity(run_config(**change), TASKS, 0.0) != checkpoint.identity(run_config(), TASKS, 0.0)
 
 
 def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
@@ -167,17 +164,17 @@ def test_resume_uses_the_newest_intact_checkpoint(tmp_path: Path, kind: str, log
     assert (tmp_path / "checkpoints" / "damaged-step-000002").is_dir()
 
 
-@pytest.mark.parametrize("kind", DAMAGES)
-def test_resume_without_an_intact_checkpoint_names_all(tmp_path: Path, kind: str) -> None:
-    policy, config = tiny_policy(), tiny_config(out=tmp_path)
-    optimizer = MasterAdamW(policy.model, config.optim)
-    for step in (1, 2):
-        checkpoint.save(config, step, policy.save, optimizer, {})
-        damage(checkpoint.folder(tmp_path, step), kind)
-    with pytest.raises(InvalidError, match=r"step-000002.*step-000001") as caught:
-        checkpoint.resume(config, optimizer, {})
-    assert caught.value.hint
-    assert checkpoint.steps(tmp_path) == [1, 2]
+def test_resume_without_an_intact_checkpoint_names_all(tmp_path: Path) -> None:
+    for kind in DAMAGES:
+        policy, config = tiny_policy(), tiny_config(out=tmp_path)
+        optimizer = MasterAdamW(policy.model, config.optim)
+        for step in (1, 2):
+            checkpoint.save(config, step, policy.save, optimizer, {})
+            damage(checkpoint.folder(tmp_path, step), kind)
+        with pytest.raises(InvalidError, match=r"step-000002.*step-000001") as caught:
+            checkpoint.resume(config, optimizer, {})
+        assert caught.value.hint
+        assert checkpoint.steps(tmp_path) == [1, 2]
 
 
 def test_resume_refuses_checkpoint_of_another_model(tmp_path: Path) -> None:

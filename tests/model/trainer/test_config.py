@@ -60,24 +60,21 @@ def test_load_config_resolves_paths_relative_to_file(tmp_path: Path) -> None:
     assert config.policy.model == str(tmp_path / "model")
 
 
-@pytest.mark.parametrize(
-    ("judge", "kind"),
-    [
+def test_load_config_reads_three_kinds_of_judge(tmp_path: Path) -> None:
+    cases = [
         ('judge = "stored"', str),
         ('[judge]\nservice = "http://127.0.0.1:1"\nname = "theirs"', ServiceJudge),
         ('[judge]\nname = "mine"\nmodel = "m"\nthreshold = 0.5', Judge),
-    ],
-)
-def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind: type) -> None:
-    text = f'steps = 1\ndata = {{path = "x"}}\n{judge}\n'
-    config = load(tmp_path, text)
-    assert isinstance(config.judge, kind)
-    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    ]
+    for judge, expected in cases:
+        text = f'steps = 1\ndata = {{path = "x"}}\n{judge}\n'
+        config = load(tmp_path, text)
+        assert isinstance(config.judge, expected)
+        assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "fields"),
-    [
+def test_load_config_names_wrong_fields(tmp_path: Path) -> None:
+    cases = [
         ("steps = 3", "", ["steps"]),
         ("steps = 3", "steps = 0", ["steps"]),
         ("steps = 3", "step = 3\nsteps = 3", ["step"]),
@@ -115,27 +112,24 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind
         ("steps = 3", 'steps = 3\nout = "."', ["out"]),
         ("steps = 3", 'steps = 3\nout = ".."', ["out"]),
         ("rubrics.yaml", "rubrics\\u0000.yaml", ["data.path"]),
-    ],
-)
-def test_load_config_names_wrong_fields(tmp_path: Path, old: str, new: str, fields: list[str]) -> None:
-    with pytest.raises(InvalidError) as caught:
-        load(tmp_path, PLAIN.replace(old, new))
-    lines = caught.value.message.splitlines()[1:]
-    assert list(dict.fromkeys(line.strip().partition(":")[0] for line in lines)) == fields
+    ]
+    for old, new, names in cases:
+        with pytest.raises(InvalidError) as caught:
+            load(tmp_path, PLAIN.replace(old, new))
+        lines = caught.value.message.splitlines()[1:]
+        assert list(dict.fromkeys(line.strip().partition(":")[0] for line in lines)) == names, (old, new)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "named"),
-    [
+def test_load_config_refuses_orders_without_their_data(tmp_path: Path) -> None:
+    cases = [
         ("weights = {medical = 1, suport = 1}", "did you mean 'support'?"),
-    ],
-)
-def test_load_config_refuses_orders_without_their_data(tmp_path: Path, prompts: str, named: str) -> None:
-    domains = 'domains = {medical = {path = "x"}, support = {store = ["s"]}}'
-    text = PLAIN.replace('path = "rubrics.yaml"', domains).replace("steps = 3", f"steps = 3\n[prompts]\n{prompts}")
-    with pytest.raises(InvalidError) as caught:
-        load(tmp_path, text)
-    assert named in caught.value.message
+    ]
+    for prompts, named in cases:
+        domains = 'domains = {medical = {path = "x"}, support = {store = ["s"]}}'
+        text = PLAIN.replace('path = "rubrics.yaml"', domains).replace("steps = 3", f"steps = 3\n[prompts]\n{prompts}")
+        with pytest.raises(InvalidError) as caught:
+            load(tmp_path, text)
+        assert named in caught.value.message
 
 
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")

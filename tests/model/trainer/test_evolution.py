@@ -15,13 +15,12 @@ import pytest
 import torch
 
 from rubricsvc.core.evolution import BufferedCriterion
-from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
+from rubricsvc.core.judge import CHECKS, Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.formats import load
 from rubricsvc.services.evolutions import Evolutions, RunEvolutions
-from rubricsvc.store.judges import CHECKS
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, TASKS, share_of_a, tiny_config, tiny_policy

@@ -88,18 +88,16 @@ def test_log_masses_of_a_question_do_not_depend_on_the_others(folder: Path, judg
             assert alone.tolist() == pytest.approx(all_masses[place].tolist(), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("values", "value", "expected"),
-    [
+def test_label_distribution_has_the_value() -> None:
+    cases = [
         ((1.0, 0.0), 1.0, (1.0, 0.0)),
         ((1.0, 0.0), 0.25, (0.25, 0.75)),
         ((0.0, 0.7, 1.0), 0.7, (0.0, 1.0, 0.0)),
         ((0.0, 0.7, 1.0), 0.85, (0.0, 0.5, 0.5)),
         ((0.2, 0.8), 0.0, (1.0, 0.0)),  # below the lowest level
-    ],
-)
-def test_label_distribution_has_the_value(values: tuple[float, ...], value: float, expected: tuple[float, ...]) -> None:
-    assert label_distribution(values, value) == pytest.approx(expected)
+    ]
+    for values, value, expected in cases:
+        assert label_distribution(values, value) == pytest.approx(expected)
 
 
 def test_micro_batches_hold_every_row_once_within_the_limit(folder: Path, judge: Judge) -> None:

@@ -46,44 +46,44 @@ def brute_force_nucleus(probs: list[float], top_p: float) -> list[int]:
     return nucleus
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_logprobs_equal_plain_forward_passes(temperature: float) -> None:
-    policy = tiny_policy(dtype=torch.float64)
-    rollouts = sampled(policy)
-    weights = torch.linspace(-1, 1, rollouts.ids_BT.numel(), dtype=torch.float64).view_as(rollouts.ids_BT)
-    logp, entropy = policy.logprobs(rollouts, temperature)
-    (logp * weights).sum().backward()
-    shared = [param.grad.clone() for param in policy.model.parameters()]
-    policy.model.zero_grad()
-    for row in range(len(rollouts.texts)):
-        length = int(rollouts.lengths[row])
-        full = plain_logprobs(policy, rollouts, row, temperature)
-        expected = full.gather(-1, rollouts.ids_BT[row, :length].unsqueeze(-1)).squeeze(-1)
-        torch.testing.assert_close(logp[row, :length], expected)
-        torch.testing.assert_close(entropy[row, :length], -(full.exp() * full).sum(-1))
-        assert not logp[row, length:].any()
-        (expected * weights[row, :length]).sum().backward()
-    # Llama's norms compute in float32 in any case
-    torch.testing.assert_close(shared, [param.grad for param in policy.model.parameters()], rtol=1e-4, atol=1e-5)
+def test_logprobs_equal_plain_forward_passes() -> None:
+    for temperature in [1.0, 0.6]:
+        policy = tiny_policy(dtype=torch.float64)
+        rollouts = sampled(policy)
+        weights = torch.linspace(-1, 1, rollouts.ids_BT.numel(), dtype=torch.float64).view_as(rollouts.ids_BT)
+        logp, entropy = policy.logprobs(rollouts, temperature)
+        (logp * weights).sum().backward()
+        shared = [param.grad.clone() for param in policy.model.parameters()]
+        policy.model.zero_grad()
+        for row in range(len(rollouts.texts)):
+            length = int(rollouts.lengths[row])
+            full = plain_logprobs(policy, rollouts, row, temperature)
+            expected = full.gather(-1, rollouts.ids_BT[row, :length].unsqueeze(-1)).squeeze(-1)
+            torch.testing.assert_close(logp[row, :length], expected)
+            torch.testing.assert_close(entropy[row, :length], -(full.exp() * full).sum(-1))
+            assert not logp[row, length:].any()
+            (expected * weights[row, :length]).sum().backward()
+        # Llama's norms compute in float32 in any case
+        torch.testing.assert_close(shared, [param.grad for param in policy.model.parameters()], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("top_p", [0.2, 0.7, 0.97])
-def test_logprobs_with_top_p_are_of_the_truncated_distribution(top_p: float) -> None:
-    policy = tiny_policy(dtype=torch.float64)
-    rollouts = sampled(policy, top_p=top_p)
-    with torch.no_grad():
-        logp, entropy = policy.logprobs(rollouts, 1.0)
-    for row in range(len(rollouts.texts)):
-        for place, token in enumerate(rollouts.ids_BT[row, : int(rollouts.lengths[row])].tolist()):
-            probs = plain_logprobs(policy, rollouts, row, 1.0)[place].exp().tolist()
-            nucleus = brute_force_nucleus(probs, top_p)
-            assert token in nucleus
-            assert float(logp[row, place].exp()) == pytest.approx(probs[token] / sum(probs[i] for i in nucleus))
-            shares = [probs[i] / sum(probs[j] for j in nucleus) for i in nucleus]
-            assert float(entropy[row, place]) == pytest.approx(-sum(s * math.log(s) for s in shares), abs=1e-9)
-        assert not logp[row, int(rollouts.lengths[row]) :].any()
-    part = rollouts.select(torch.tensor([2, 7]))
-    torch.testing.assert_close(policy.logprobs(part, 1.0)[0].detach(), logp[[2, 7], : part.ids_BT.shape[1]])
+def test_logprobs_with_top_p_are_of_the_truncated_distribution() -> None:
+    for top_p in [0.2, 0.7, 0.97]:
+        policy = tiny_policy(dtype=torch.float64)
+        rollouts = sampled(policy, top_p=top_p)
+        with torch.no_grad():
+            logp, entropy = policy.logprobs(rollouts, 1.0)
+        for row in range(len(rollouts.texts)):
+            for place, token in enumerate(rollouts.ids_BT[row, : int(rollouts.lengths[row])].tolist()):
+                probs = plain_logprobs(policy, rollouts, row, 1.0)[place].exp().tolist()
+                nucleus = brute_force_nucleus(probs, top_p)
+                assert token in nucleus
+                assert float(logp[row, place].exp()) == pytest.approx(probs[token] / sum(probs[i] for i in nucleus))
+                shares = [probs[i] / sum(probs[j] for j in nucleus) for i in nucleus]
+                assert float(entropy[row, place]) == pytest.approx(-sum(s * math.log(s) for s in shares), abs=1e-9)
+            assert not logp[row, int(rollouts.lengths[row]) :].any()
+        part = rollouts.select(torch.tensor([2, 7]))
+        torch.testing.assert_close(policy.logprobs(part, 1.0)[0].detach(), logp[[2, 7], : part.ids_BT.shape[1]])
 
 
 def test_sample_ends_completion_with_end_token() -> None:
@@ -131,27 +131,26 @@ def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:
     return query, key, value
 
 
-@pytest.mark.parametrize(
-    ("length", "context", "masked"), [(1, 7, True), (3, 7, True), (7, 7, True), (1, 7, False), (7, 7, False)]
-)
-def test_grouped_attention_equals_scaled_dot_product_attention(length: int, context: int, masked: bool) -> None:
-    query, key, value = tensors(length, context)
-    mask = torch.ones(2, 1, length, context, dtype=torch.bool).tril(context - length)
-    mask[1, ..., :2] = False
-    mask[1, 0, :, 0] |= ~mask[1, 0].any(-1)  # no row without anything to look at
-    module = torch.nn.Module()
-    module.num_key_value_groups = 3  # type: ignore[assignment]
-    arguments = (module, query, key, value, mask if masked else None)
-    expected, _ = sdpa_attention_forward(*arguments, scaling=0.3)
-    got, _ = grouped_attention(*arguments, scaling=0.3)
-    torch.testing.assert_close(got, expected)
-    weights = torch.linspace(-1, 1, got.numel(), dtype=torch.float64).view_as(got)
-    for mine, theirs in zip(
-        torch.autograd.grad((got * weights).sum(), (query, key, value)),
-        torch.autograd.grad((expected * weights).sum(), (query, key, value)),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, theirs)
+def test_grouped_attention_equals_scaled_dot_product_attention() -> None:
+    cases = [(1, 7, True), (3, 7, True), (7, 7, True), (1, 7, False), (7, 7, False)]
+    for length, context, masked in cases:
+        query, key, value = tensors(length, context)
+        mask = torch.ones(2, 1, length, context, dtype=torch.bool).tril(context - length)
+        mask[1, ..., :2] = False
+        mask[1, 0, :, 0] |= ~mask[1, 0].any(-1)  # no row without anything to look at
+        module = torch.nn.Module()
+        module.num_key_value_groups = 3  # type: ignore[assignment]
+        arguments = (module, query, key, value, mask if masked else None)
+        expected, _ = sdpa_attention_forward(*arguments, scaling=0.3)
+        got, _ = grouped_attention(*arguments, scaling=0.3)
+        torch.testing.assert_close(got, expected)
+        weights = torch.linspace(-1, 1, got.numel(), dtype=torch.float64).view_as(got)
+        for mine, theirs in zip(
+            torch.autograd.grad((got * weights).sum(), (query, key, value)),
+            torch.autograd.grad((expected * weights).sum(), (query, key, value)),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, theirs)
 
 
 CONFIG = LlamaConfig(num_hidden_layers=1)
@@ -266,9 +265,9 @@ def test_sample_tokens_follows_distribution() -> None:
     torch.testing.assert_close(observed, (row / 0.8).softmax(-1), atol=0.015, rtol=0)  # 0.015 is over 4 sigma
 
 
-@pytest.mark.parametrize(("top_p", "kept"), [(0.3, [1]), (0.5, [1]), (0.55, [1, 3]), (0.81, [1, 2, 3])])
-def test_sample_tokens_nucleus_is_smallest_set_with_mass(top_p: float, kept: list[int]) -> None:
-    probs = torch.tensor([0.05, 0.5, 0.2, 0.25])
-    expected = torch.zeros(4)
-    expected[kept] = probs[kept] / probs[kept].sum()
-    torch.testing.assert_close(frequencies(probs.log(), 1.0, top_p), expected, atol=0.015, rtol=0)
+def test_sample_tokens_nucleus_is_smallest_set_with_mass() -> None:
+    for top_p, kept in [(0.3, [1]), (0.5, [1]), (0.55, [1, 3]), (0.81, [1, 2, 3])]:
+        probs = torch.tensor([0.05, 0.5, 0.2, 0.25])
+        expected = torch.zeros(4)
+        expected[kept] = probs[kept] / probs[kept].sum()
+        torch.testing.assert_close(frequencies(probs.log(), 1.0, top_p), expected, atol=0.015, rtol=0)

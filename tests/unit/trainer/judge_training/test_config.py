@@ -39,11 +39,11 @@ def test_config_refuses_judges_that_cannot_be_trained(judge: dict[str, Any]) -> 
     assert [error["loc"] for error in caught.value.errors()] == [("judge",)]
 
 
-@pytest.mark.parametrize("changes", [{"weight": 0}, {"name": "people", "weight": 1}])
-def test_config_needs_a_weight_and_different_names(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError) as caught:
-        config({}, LABELS | {"weight": 0}, CHECKS | changes)
-    assert [error["loc"] for error in caught.value.errors()] == [("data",)]
+def test_config_needs_a_weight_and_different_names() -> None:
+    for changes in [{"weight": 0}, {"name": "people", "weight": 1}]:
+        with pytest.raises(ValidationError) as caught:
+            config({}, LABELS | {"weight": 0}, CHECKS | changes)
+        assert [error["loc"] for error in caught.value.errors()] == [("data",)]
 
 
 @pytest.mark.parametrize(("model", "is_folder"), [("base", True), ("hub/name", False), ("embedded", False)])

@@ -205,17 +205,15 @@ def test_split_holds_families_out_of_train_and_validation() -> None:
     assert parts.left_out == len(parts.train) + len(parts.validation)
 
 
-@pytest.mark.parametrize(
-    ("config", "path"),
-    [
+def test_split_rejects_unknown_names_and_shares() -> None:
+    cases = [
         (SplitConfig(test=0.6, validation=0.4), "split.test"),
         (SplitConfig(held_out=("b",)), "split.held_out"),
-    ],
-)
-def test_split_rejects_unknown_names_and_shares(config: SplitConfig, path: str) -> None:
-    with pytest.raises(InvalidError) as caught:
-        split(answers(3), config)
-    assert caught.value.path == path
+    ]
+    for config, path in cases:
+        with pytest.raises(InvalidError) as caught:
+            split(answers(3), config)
+        assert caught.value.path == path
 
 
 def test_split_names_every_part_and_class_that_is_too_small() -> None:

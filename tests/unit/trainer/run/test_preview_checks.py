@@ -26,10 +26,10 @@ def test_a_preview_without_any_rewards_is_refused() -> None:
     assert not any(check.is_refusal for check in checks(None, warmed_up=False).values())
 
 
-@pytest.mark.parametrize(("with_signal", "refused"), [(0, True), (1, True), (2, False)])
-def test_signal_needs_a_quarter_of_the_prompts(with_signal: int, refused: bool) -> None:
-    found = checks(seen(with_signal=with_signal), several=False)
-    assert any(check.is_refusal for check in found.values()) == refused
+def test_signal_needs_a_quarter_of_the_prompts() -> None:
+    for with_signal, refused in [(0, True), (1, True), (2, False)]:
+        found = checks(seen(with_signal=with_signal), several=False)
+        assert any(check.is_refusal for check in found.values()) == refused
 
 
 @pytest.mark.parametrize(

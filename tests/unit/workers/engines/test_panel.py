@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
+from rubricsvc.core.judge import CHECKS
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
-from rubricsvc.store.judges import CHECKS
 from workers.engines import make_engine
 from workers.judges import validate
 from workers.scoring.completions import score

@@ -44,9 +44,8 @@ def test_run_python_hides_unix_sockets(tmp_path: Path) -> None:
             assert done.stdout.strip() == str(error)
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
+def test_run_python_denies_writes_outside_tmp() -> None:
+    cases = [
         "/x",
         "/box/x",
         "/usr/x",
@@ -56,10 +55,9 @@ def test_run_python_hides_unix_sockets(tmp_path: Path) -> None:
         "/root/x",
         "/proc/sys/kernel/hostname",
         "/box/main.py",
-    ],
-)
-def test_run_python_denies_writes_outside_tmp(where: str) -> None:
-    assert not run_python(f"open({where!r}, 'w').write('x')").ok
+    ]
+    for where in cases:
+        assert not run_python(f"open({where!r}, 'w').write('x')").ok
 
 
 def test_run_python_tmp_is_private_and_temporary(tmp_path: Path) -> None:
