@@ -28,7 +28,7 @@ from rubricsvc.client.nouns import (
     Verdicts,
     several,
 )
-from rubricsvc.client.transport import C, Method, Noun
+from rubricsvc.client.transport import C, Noun, method
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -61,8 +61,14 @@ class _Client(Noun[C]):
         if outage_seconds is None:
             outage_seconds = get_settings().outage_seconds
         _check_url(base_url)
-        _check_seconds("outage_seconds", outage_seconds)
-        _check_seconds("timeout", timeout, zero=False)
+        for name, value, least in (
+            ("outage_seconds", outage_seconds, "0 or more"),
+            ("timeout", timeout, "more than 0"),
+        ):
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not number or value < 0 or (value == 0 and name == "timeout"):
+                message = f"{name}: expected a number of seconds, {least}; got {cut(repr(value), 80)}"
+                raise InvalidError(message, path=name)
         self.outage_seconds = outage_seconds
         self._arguments = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "transport": transport}
         key = api_key or secret("RUBRICSVC_API_KEY")
@@ -86,7 +92,7 @@ class _Client(Noun[C]):
         """Pickle the arguments: a process that is started with a client connects by itself."""
         return partial(type(self), **self._arguments, outage_seconds=self.outage_seconds), ()
 
-    @Method
+    @method
     async def score(
         self,
         prompt: Prompt | str,
@@ -107,6 +113,7 @@ class _Client(Noun[C]):
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
+        items: list[Item]
         (items,) = await _Client.score_many(
             self,
             [prompt],
@@ -120,7 +127,7 @@ class _Client(Noun[C]):
         )
         return items
 
-    @Method
+    @method
     async def score_many(
         self,
         prompts: Sequence[Prompt | int | str],
@@ -174,12 +181,17 @@ class _Client(Noun[C]):
             allow_drafts=allow_drafts,
         )
         submitted = await Rewards.submit(self.rewards, new)
-        await _wait_or_cancel(self, submitted.job_id, timeout, on_progress, cancel_late)
+        try:
+            await Jobs.wait(self.jobs, submitted.job_id, timeout, on_progress)
+        except TimeoutError:
+            if not cancel_late:
+                raise
+            await Jobs.cancel(self.jobs, submitted.job_id)
         by_key = {(item.completion_id, item.rubric_id): item for item in await _items(self, submitted.job_id, verdicts)}
         scored = iter([by_key[one.completion_id, one.rubric_id] for one in submitted.rewards])
         return [list(islice(scored, len(group))) for group in completions]
 
-    @Method
+    @method
     async def generate(
         self,
         prompts: Sequence[Prompt | str],
@@ -210,17 +222,6 @@ class _Client(Noun[C]):
         return [made[id_] for id_ in ids]
 
 
-async def _wait_or_cancel(
-    client: Any, job_id: int, timeout: float | None, on_progress: OnProgress | None, cancel: bool
-) -> None:
-    try:
-        await Jobs.wait(client.jobs, job_id, timeout, on_progress)
-    except TimeoutError:
-        if not cancel:
-            raise
-        await Jobs.cancel(client.jobs, job_id)
-
-
 async def _items(client: Any, job_id: int, verdicts: bool = True) -> list[Item]:
     items: list[Item] = []
     after: int | None = 0
@@ -241,13 +242,6 @@ def _check_url(url: str) -> None:
         given = cut(repr(str(url).rpartition("@")[2]), 80)  # before it may be a password
         hint = f"write http:// or https:// and a host, for example {DEFAULT_URL}"
         raise InvalidError(f"base_url: {given} is not an http(s) URL with a host", hint=hint, path="base_url")
-
-
-def _check_seconds(name: str, value: float, *, zero: bool = True) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value < 0 or (value == 0 and not zero):
-        least = "0 or more" if zero else "more than 0"
-        raise InvalidError(f"{name}: expected a number of seconds, {least}; got {cut(repr(value), 80)}", path=name)
 
 
 class Client(_Client["Client"], AbstractContextManager["Client"]):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, TypeVar
 
 from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
-from rubricsvc.client.transport import C, Method, Noun, P, action, adder, lister, reader
+from rubricsvc.client.transport import Bound, C, Noun, P, action, adder, lister, method, reader
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Generation, Provenance
@@ -59,7 +59,7 @@ class Rubrics(Noun[C]):
     tests = reader(schemas.Page[schemas.StoredRubricTest], "rubrics/{}/tests", queries.Paging)
     provenance = reader(Provenance, "rubrics/{}/provenance", object)
 
-    @Method
+    @method
     async def generate(
         self,
         judge: int | str,
@@ -86,7 +86,7 @@ class Rubrics(Noun[C]):
     add = adder(schemas.StoredRubric, "rubrics", schemas.NewRubric)
     review = action(schemas.StoredRubric, "rubrics/{}/review", schemas.NewReview)
 
-    @Method
+    @method
     async def lint(
         self,
         rubric: Rubric,
@@ -120,7 +120,7 @@ class Completions(Noun[C]):
     get = reader(schemas.StoredCompletion, "completions/{}", object)
     page = lister(schemas.StoredCompletion, "completions", queries.CompletionFilters)
 
-    @Method
+    @method
     async def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:
         """Store completions of one prompt; the response has their ids in order.
 
@@ -156,7 +156,7 @@ class Jobs(Noun[C]):
     rescore = action(schemas.StoredJob, "jobs/{}/rescore", queries.RescoreQuery, body=False)
     retry = action(schemas.RetriedJob, "jobs/{}/retry", schemas.RetryRequest, body=False)
 
-    @Method
+    @method
     async def wait(
         self,
         job_id: int,
@@ -179,7 +179,7 @@ class Jobs(Noun[C]):
             except StopIteration:
                 return job
 
-    @Method
+    @method
     async def report(self, job_id: int, *, completions: int | None = None) -> str:
         """Return the report of a job of up to 2,000 items: an HTML page.
 
@@ -188,7 +188,7 @@ class Jobs(Noun[C]):
         params = {"completions": completions}
         return (await self.request("GET", f"jobs/{job_id}/report", params=params)).text
 
-    @Method
+    @method
     async def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         return await self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
@@ -220,6 +220,7 @@ class Runs(Noun[C]):
 
     get = reader(StoredRun, "runs/{}", object)
     page = lister(StoredRun, "runs", queries.RunFilters)
+    report = reader(RunReport, "runs/{}/report", object)
     steps = reader(schemas.Page[StoredStep], "runs/{}/steps", queries.Paging)
     rollouts = reader(schemas.Page[StoredRollout], "runs/{}/rollouts", queries.RolloutFilters)
     evaluations = reader(schemas.Page[StoredEvaluation], "runs/{}/evaluations", queries.EvaluationFilters)
@@ -233,12 +234,7 @@ class Runs(Noun[C]):
     heartbeat = action(StoredRun, "runs/{}/heartbeat", RunHeartbeat)
     stop = action(StoredRun, "runs/{}/stop", object)
 
-    @Method
-    async def report(self, run_id: int) -> RunReport:
-        """Get what is known of a run: metrics, evaluations, samples with their verdicts, alarms with examples."""
-        return await self.send(RunReport, "GET", f"runs/{run_id}/report")
-
-    @Method
+    @method
     async def record(self, run_id: int, step: RunStep) -> StoredRun:
         """Record a step with its rollouts, in place of what is on record of it.
 
@@ -247,7 +243,7 @@ class Runs(Noun[C]):
         """
         return await self.send(StoredRun, "POST", f"runs/{run_id}/steps", body=_compact(step), headers=_JSON)
 
-    @Method
+    @method
     async def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
         """Record an evaluation with its completions, in place of the one of its step or of its baseline.
 
@@ -257,7 +253,7 @@ class Runs(Noun[C]):
         body = _compact(evaluation)
         return await self.send(StoredRun, "POST", f"runs/{run_id}/evaluations", body=body, headers=_JSON)
 
-    @Method
+    @method
     async def delete(self, run_id: int) -> None:
         """Delete the record of a run; its prompts, rubrics, completions, jobs and folder stay.
 
@@ -282,7 +278,12 @@ def _compact(report: RunStep | RunEvaluation) -> bytes:
     return to_json(data, inf_nan_mode="null")
 
 
-def _importer(fields: Callable[P, object]) -> Method[Concatenate[str | Path, P], schemas.ImportedFile]:
+def _importer(
+    fields: Callable[P, object],
+) -> Bound[
+    Callable[Concatenate[str | Path, P], schemas.ImportedFile],
+    Callable[Concatenate[str | Path, P], Coroutine[Any, Any, schemas.ImportedFile]],
+]:
     async def create(self: Noun[Any], path: str | Path, /, *_: P.args, **params: P.kwargs) -> schemas.ImportedFile:
         """Import a file of any format of docs/formats.md (but no folder), whole or not at all.
 
@@ -292,7 +293,7 @@ def _importer(fields: Callable[P, object]) -> Method[Concatenate[str | Path, P],
         content, query = Path(path).read_bytes(), {"name": Path(path).name, **params}
         return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=query)
 
-    return Method(create)
+    return Bound(create)
 
 
 class Imports(Noun[C]):
@@ -310,7 +311,7 @@ class Rewards(Noun[C]):
 
     get = reader(schemas.Rewards, "rewards/{}", queries.RewardsQuery)
 
-    @Method
+    @method
     async def submit(self, new: NewRewards | None = None, /, **fields: Any) -> schemas.Rewards:
         """Submit completions of stored and new prompts as one job, and wait ``timeout`` seconds (at most 50) for it.
 

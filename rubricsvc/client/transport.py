@@ -24,8 +24,7 @@ from pydantic import BaseModel, ValidationError
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import ErrorBody, Page
-from rubricsvc.schemas.methods import Method as PlainMethod
-from rubricsvc.schemas.methods import MethodOf, complete
+from rubricsvc.schemas.methods import Method, MethodOf, complete
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
@@ -42,7 +41,8 @@ M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
 T = TypeVar("T")
 Q = TypeVar("Q")
-K = TypeVar("K")
+Blocking = TypeVar("Blocking")
+Awaitable_ = TypeVar("Awaitable_")
 
 
 class Noun(Generic[C]):
@@ -53,7 +53,15 @@ class Noun(Generic[C]):
 
     async def send(self, returns: type[M], method: str, path: str, **options: Any) -> M:
         """Send a `request`, and return its response as a ``returns``."""
-        return _value(returns, await self.request(method, path, **options))
+        response = await self.request(method, path, **options)
+        try:
+            return returns.model_validate_json(response.content, extra="ignore")  # newer services may send more fields
+        except ValidationError as error:
+            place, message = first_error(error)
+            raise RubricsvcError(
+                f"unexpected response of {response.url}: {place}: {message}",
+                hint="check that the URL leads to rubricsvc, of the client's version",
+            ) from None
 
     async def request(
         self,
@@ -77,7 +85,7 @@ class Noun(Generic[C]):
             retry_after = ""
             try:
                 request = self.client.http.request(method, path, params=query, headers=headers, content=body)
-                response: httpx2.Response = await _result(request)
+                response: httpx2.Response = await request if isawaitable(request) else request
             except httpx2.TransportError as lost:
                 message = f"no service answers at {self.client.http.base_url}: {lost}"
                 error: RubricsvcError = UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL")
@@ -99,34 +107,18 @@ class Noun(Generic[C]):
             attempt += 1
 
 
-def _value(returns: type[M], response: httpx2.Response) -> M:
-    try:
-        return returns.model_validate_json(response.content, extra="ignore")  # a newer service may send more fields
-    except ValidationError as error:
-        path, message = first_error(error)
-        raise RubricsvcError(
-            f"unexpected response of {response.url}: {path}: {message}",
-            hint="check that the URL leads to rubricsvc, of the client's version",
-        ) from None
+class Bound(Generic[Blocking, Awaitable_]):
+    """Descriptor of a coroutine function as a method: blocking on a `Client`, a coroutine on an `AsyncClient`."""
 
-
-async def _result(value: Any) -> Any:
-    """Return the result of a call: that of a blocking client is the value, that of the other an awaitable."""
-    return await value if isawaitable(value) else value
-
-
-class Method(Generic[P, T]):
-    """Descriptor that makes a coroutine function a method: blocking on a `Client`, a coroutine on an `AsyncClient`."""
-
-    def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> None:
         self.function = function
 
     @overload
-    def __get__(self, noun: None, owner: object = None) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]: ...
+    def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, Any]]: ...
     @overload
-    def __get__(self, noun: Noun[Client], owner: object = None) -> Callable[P, T]: ...
+    def __get__(self, noun: Noun[Client], owner: object = None) -> Blocking: ...
     @overload
-    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Awaitable_: ...
 
     def __get__(self, noun: Any, owner: object = None) -> Any:
         if noun is None:
@@ -134,74 +126,60 @@ class Method(Generic[P, T]):
         return wraps(self.function)(lambda *args, **kwargs: noun.client.run(self.function(noun, *args, **kwargs)))
 
 
-class Endpoint(Generic[K, P, Q, T]):
-    """Descriptor of a method that sends a request by the ids or names in its path; see `MethodOf` for its arguments.
+def method(
+    function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Bound[Callable[P, T], Callable[P, Coroutine[Any, Any, T]]]:
+    """Make a coroutine function a method."""
+    return Bound(function)
 
-    A new job gets an idempotency key, so that a request that is sent twice makes one job.
+
+def endpoint(
+    returns: type[BaseModel], verb: str, path: str, model: Callable[..., Any], *, body: bool
+) -> Bound[Any, Any]:
+    """Make the method that sends a request by the ids or names in its path; see `complete` for its other arguments.
+
+    The model is the body, or else the query; the model `object` has no fields. A new job gets an idempotency key, so
+    that a request that is sent twice makes one job.
     """
+    count = path.count("{}")
 
-    def __init__(self, returns: type[BaseModel], method: str, path: str, model: Callable[P, Q], *, body: bool) -> None:
-        self.returns, self.method, self.path, self.model, self.body = returns, method, path, model, body
-
-    @overload
-    def __get__(self, noun: Noun[Client], owner: object = None) -> MethodOf[K, P, Q, T]: ...
-    @overload
-    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> MethodOf[K, P, Q, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, T]]: ...
-
-    def __get__(self, noun: Any, owner: object = None) -> Any:
-        """Bind the method."""
-        if noun is None:
-            return self._send
-        return lambda *args, **fields: noun.client.run(self._send(noun, *args, **fields))
-
-    async def _send(self, noun: Noun[Any], *args: Any, **fields: Any) -> Any:
-        count = self.path.count("{}")
-        path = self.path.format(*(quote(str(ref), safe="@/") for ref in args[:count]))
-        if self.model is object:
-            return await noun.send(self.returns, self.method, path)
-        made = complete(self.model, *args[count:], **fields)
-        if not self.body:
-            return await noun.send(self.returns, self.method, path, params=made.model_dump(exclude_unset=True))
+    async def send(noun: Noun[Any], *args: Any, **fields: Any) -> Any:
+        url = path.format(*(quote(str(ref), safe="@/") for ref in args[:count]))
+        if model is object:
+            return await noun.send(returns, verb, url)
+        made = complete(model, *args[count:], **fields)
+        if not body:
+            return await noun.send(returns, verb, url, params=made.model_dump(exclude_unset=True))
         if "key" in type(made).model_fields and made.key is None:
             made = made.model_copy(update={"key": uuid.uuid4().hex})
-        return await noun.send(self.returns, self.method, path, body=made)
+        return await noun.send(returns, verb, url, body=made)
+
+    return Bound(send)
 
 
-class Whole(Endpoint[Any, P, Q, T]):
-    """`Endpoint` without an id; see `Method` for its arguments."""
-
-    @overload  # type: ignore[override]
-    def __get__(self, noun: Noun[Client], owner: object = None) -> PlainMethod[P, Q, T]: ...
-    @overload
-    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> PlainMethod[P, Q, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, T]]: ...
-
-    def __get__(self, noun: Any, owner: object = None) -> Any:
-        """Bind the method."""
-        return super().__get__(noun, owner)
+One = Bound[MethodOf[int | str, P, Q, M], MethodOf[int | str, P, Q, Coroutine[Any, Any, M]]]
+"""A method about what an id or name refers to."""
+All = Bound[Method[P, Q, M], Method[P, Q, Coroutine[Any, Any, M]]]
 
 
-def reader(returns: type[M], path: str, query: Callable[P, Q]) -> Endpoint[int | str, P, Q, M]:
-    """Make a method that reads something by an id or name, the ``{}`` of the path; a query `object` has no fields."""
-    return Endpoint(returns, "GET", path, query, body=False)
+def reader(returns: type[M], path: str, query: Callable[P, Q]) -> One[P, Q, M]:
+    """Make a method that reads something by an id or name, the ``{}`` of the path."""
+    return endpoint(returns, "GET", path, query, body=False)
 
 
-def lister(row: type[M], path: str, query: Callable[P, Q]) -> Whole[P, Q, Page[M]]:
+def lister(row: type[M], path: str, query: Callable[P, Q]) -> All[P, Q, Page[M]]:
     """Make the method that lists rows."""
-    return Whole(Page[row], "GET", path, query, body=False)  # type: ignore[valid-type]
+    return endpoint(Page[row], "GET", path, query, body=False)  # type: ignore[valid-type]
 
 
-def adder(returns: type[M], path: str, new: Callable[P, Q]) -> Whole[P, Q, M]:
+def adder(returns: type[M], path: str, new: Callable[P, Q]) -> All[P, Q, M]:
     """Make a method that stores something."""
-    return Whole(returns, "POST", path, new, body=True)
+    return endpoint(returns, "POST", path, new, body=True)
 
 
-def action(returns: type[M], path: str, given: Callable[P, Q], *, body: bool = True) -> Endpoint[int | str, P, Q, M]:
+def action(returns: type[M], path: str, given: Callable[P, Q], *, body: bool = True) -> One[P, Q, M]:
     """Make a method that does something by an id or name; what is given is the body, or else the query."""
-    return Endpoint(returns, "POST", path, given, body=body)
+    return endpoint(returns, "POST", path, given, body=body)
 
 
 def error_of(response: httpx2.Response) -> RubricsvcError:

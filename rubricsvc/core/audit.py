@@ -33,9 +33,9 @@ class Rate(Value):
 
     n: int = Field(ge=0, description="Findings.")
     hits: int = Field(ge=0, description="Findings that count.")
-    value: UnitInterval | None = Field(default=None, description="Share that counts; null without findings.")
-    low: UnitInterval | None = Field(default=None, description="Lower end of the 95 % interval.")
-    high: UnitInterval | None = Field(default=None, description="Upper end of the interval.")
+    value: UnitInterval | None = Field(None, description="Share that counts; null without findings.")
+    low: UnitInterval | None = Field(None, description="Lower end of the 95 % interval.")
+    high: UnitInterval | None = Field(None, description="Upper end of the interval.")
 
 
 class Hit(Value):
@@ -133,11 +133,9 @@ class Deviation(Value):
     """
 
     n: int = Field(ge=0, description="Questions that were scored at least twice.")
-    value: float | None = Field(
-        default=None, ge=0.0, description="Pooled standard deviation; null without such a question."
-    )
-    low: float | None = Field(default=None, ge=0.0, description="Lower end of the 95 % interval.")
-    high: float | None = Field(default=None, ge=0.0, description="Upper end of the 95 % interval.")
+    value: float | None = Field(None, ge=0.0, description="Pooled standard deviation; null without such a question.")
+    low: float | None = Field(None, ge=0.0, description="Lower end of the 95 % interval.")
+    high: float | None = Field(None, ge=0.0, description="Upper end of the 95 % interval.")
 
 
 class Repeatability(Value):
@@ -160,7 +158,7 @@ class Repeatability(Value):
         default_factory=dict, description="Verdicts without a value, by outcome or reason."
     )
     vetoed: int = Field(
-        default=0,
+        0,
         ge=0,
         description="Completions that were vetoed in every repeat; they are not in the deviation of rewards.",
     )

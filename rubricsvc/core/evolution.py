@@ -45,15 +45,15 @@ class BufferedCriterion(Value):
 
     criterion: Criterion = Field(description="The criterion; its weight is the proposed one.")
     state: BufferState = Field(description="proposed: not tried yet; active; retired: tried again later; frozen.")
-    reason: RetirementReason | None = Field(default=None, description="Why it is retired.")
-    source: ProposalSource | None = Field(default=None, description="Where it comes from; null if it was authored.")
-    trials: int = Field(default=0, description="Groups of completions that it was tried on.")
-    tested_step: int | None = Field(default=None, description="Step of the newest of them, from 0.")
-    separation: float | None = Field(default=None, description="Standard deviation of its values within that group.")
-    mean: UnitInterval | None = Field(default=None, description="Mean of its values in that group.")
-    agreeing: float = Field(default=0.0, description="Pairs that are ordered as the reference orders them.")
-    pairs: int = Field(default=0, description="Pairs that the reference does not tie.")
-    reactivations: int = Field(default=0, description="Times that it was active again after it was retired.")
+    reason: RetirementReason | None = Field(None, description="Why it is retired.")
+    source: ProposalSource | None = Field(None, description="Where it comes from; null if it was authored.")
+    trials: int = Field(0, description="Groups of completions that it was tried on.")
+    tested_step: int | None = Field(None, description="Step of the newest of them, from 0.")
+    separation: float | None = Field(None, description="Standard deviation of its values within that group.")
+    mean: UnitInterval | None = Field(None, description="Mean of its values in that group.")
+    agreeing: float = Field(0.0, description="Pairs that are ordered as the reference orders them.")
+    pairs: int = Field(0, description="Pairs that the reference does not tie.")
+    reactivations: int = Field(0, description="Times that it was active again after it was retired.")
 
     @property
     def key(self) -> str:
@@ -81,35 +81,33 @@ class RefusedProposal(Value):
 class EvolutionRound(Value):
     """What one round did, with criteria by key: stored when it has proposed, and again when it has decided."""
 
-    decided: bool = Field(default=True, description="Whether its criteria have been measured and decided on.")
-    failure: str | None = Field(default=None, description="Why nothing was proposed or tried; null if all went well.")
-    proposed: tuple[str, ...] = Field(default=(), description="Criteria that are new in the buffer.")
-    refused: tuple[RefusedProposal, ...] = Field(default=(), description="Proposals that are not tried.")
-    untested: tuple[str, ...] = Field(default=(), description="Criteria whose trial failed; they are tried again.")
-    activated: tuple[str, ...] = Field(default=(), description="Criteria that are active for the first time.")
-    reactivated: tuple[str, ...] = Field(default=(), description="Retired criteria that are active again.")
-    retired: tuple[str, ...] = Field(default=(), description="Active criteria that are retired.")
-    active: int = Field(default=0, description="Active criteria after the round.")
-    raw_reply: str = Field(default="", description="The proposer's reply, as it came.")
-    cost: float = Field(default=0.0, description="US dollars of the proposer's replies; 0 without a price.")
-    score: float | None = Field(default=None, description="Share of people's pairs that the rubric orders as they do.")
+    decided: bool = Field(True, description="Whether its criteria have been measured and decided on.")
+    failure: str | None = Field(None, description="Why nothing was proposed or tried; null if all went well.")
+    proposed: tuple[str, ...] = Field((), description="Criteria that are new in the buffer.")
+    refused: tuple[RefusedProposal, ...] = Field((), description="Proposals that are not tried.")
+    untested: tuple[str, ...] = Field((), description="Criteria whose trial failed; they are tried again.")
+    activated: tuple[str, ...] = Field((), description="Criteria that are active for the first time.")
+    reactivated: tuple[str, ...] = Field((), description="Retired criteria that are active again.")
+    retired: tuple[str, ...] = Field((), description="Active criteria that are retired.")
+    active: int = Field(0, description="Active criteria after the round.")
+    raw_reply: str = Field("", description="The proposer's reply, as it came.")
+    cost: float = Field(0.0, description="US dollars of the proposer's replies; 0 without a price.")
+    score: float | None = Field(None, description="Share of people's pairs that the rubric orders as they do.")
 
 
 class EvolutionRequest(Value):
     """How a rubric is evolved against people's labels."""
 
-    judge: Name | None = Field(default=None, description="Judge that scored the rubric; by default, the most often.")
-    proposer: Name | None = Field(default=None, description="Judge whose model proposes criteria.")
-    rounds: int = Field(default=8, ge=1, le=1000, description="Rounds.")
-    max_proposals: int = Field(default=4, ge=1, le=20, description="Criteria taken from a reply of the proposer.")
-    weight: float = Field(default=0.1, gt=0.0, le=1.0, description="Weight of a new criterion, as a share of the sum.")
-    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Random seed.")
-    held_out: float = Field(default=0.4, gt=0.0, lt=1.0, description="Share of the prompts that are held out.")
-    job_id: int | None = Field(default=None, description="Only what this job scored.")
-    budget: float | None = Field(default=None, gt=0.0, description="US dollars that judge and proposer may cost.")
-    sampling: Sampling = Field(
-        default=Sampling(temperature=0.7, max_tokens=2048), description="How proposals are sampled."
-    )
+    judge: Name | None = Field(None, description="Judge that scored the rubric; by default, the most often.")
+    proposer: Name | None = Field(None, description="Judge whose model proposes criteria.")
+    rounds: int = Field(8, ge=1, le=1000, description="Rounds.")
+    max_proposals: int = Field(4, ge=1, le=20, description="Criteria taken from a reply of the proposer.")
+    weight: float = Field(0.1, gt=0.0, le=1.0, description="Weight of a new criterion, as a share of the sum.")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed.")
+    held_out: float = Field(0.4, gt=0.0, lt=1.0, description="Share of the prompts that are held out.")
+    job_id: int | None = Field(None, description="Only what this job scored.")
+    budget: float | None = Field(None, gt=0.0, description="US dollars that judge and proposer may cost.")
+    sampling: Sampling = Field(Sampling(temperature=0.7, max_tokens=2048), description="How proposals are sampled.")
 
 
 class HeldOutResult(Value):

@@ -28,11 +28,9 @@ class Specification(Value):
 
     name: Annotated[Name, Field(min_length=1)] = Field(description="Name by which criteria cite it.")
     text: Annotated[Text, Field(min_length=1, max_length=1_000_000)] | None = Field(
-        default=None, description="The document; Markdown headings and numbers at the start of a line begin clauses."
+        None, description="The document; Markdown headings and numbers at the start of a line begin clauses."
     )
-    digest: str | None = Field(
-        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256 of a text that is stored already."
-    )
+    digest: str | None = Field(None, pattern="^[0-9a-f]{64}$", description="SHA-256 of a text that is stored already.")
 
     @model_validator(mode="after")
     def _has_text(self) -> Specification:
@@ -46,43 +44,41 @@ class Research(Value):
 
     collection: Annotated[Name, Field(min_length=1)] = Field(description="Name of the collection of documents.")
     digest: str | None = Field(
-        default=None, description="SHA-256 of the collection's content; by default that of the collection as it is."
+        None, description="SHA-256 of the collection's content; by default that of the collection as it is."
     )
-    queries: int = Field(default=4, ge=1, le=20, description="Maximum number of queries.")
-    documents: int = Field(default=6, ge=1, le=20, description="Maximum number of documents that are opened.")
+    queries: int = Field(4, ge=1, le=20, description="Maximum number of queries.")
+    documents: int = Field(6, ge=1, le=20, description="Maximum number of documents that are opened.")
     characters: int = Field(
-        default=24_000, ge=4_000, le=1_000_000, description="Maximum characters of documents that are shown."
+        24_000, ge=4_000, le=1_000_000, description="Maximum characters of documents that are shown."
     )
 
 
 class Generation(Value):
     """How rubrics are generated: the settings of a job."""
 
-    method: Method = Field(default="one-shot", description="Way of writing a rubric.")
-    sampling: Sampling = Field(
-        default=Sampling(temperature=0.7, max_tokens=4096), description="How rubrics are sampled."
-    )
-    repairs: int = Field(default=2, ge=0, le=2, description="Times that a reply is sent back with its error.")
+    method: Method = Field("one-shot", description="Way of writing a rubric.")
+    sampling: Sampling = Field(Sampling(temperature=0.7, max_tokens=4096), description="How rubrics are sampled.")
+    repairs: int = Field(2, ge=0, le=2, description="Times that a reply is sent back with its error.")
     redraws: int = Field(
-        default=3, ge=0, le=MAX_REDRAWS, description="Further samples, with the next seeds, if a reply is no rubric."
+        3, ge=0, le=MAX_REDRAWS, description="Further samples, with the next seeds, if a reply is no rubric."
     )
     references: Name | None = Field(
-        default=None, description="Policy whose completions are references, beside the prompt's own reference."
+        None, description="Policy whose completions are references, beside the prompt's own reference."
     )
-    better: Name | None = Field(default=None, description="Contrastive: policy whose completions are the better ones.")
-    worse: Name | None = Field(default=None, description="Contrastive: policy whose completions are the worse ones.")
-    specification: Specification | None = Field(default=None, description="Principles: the specification.")
-    research: Research | None = Field(default=None, description="Grounded: the collection to read first.")
-    gate: bool = Field(default=True, description="Try each rubric on completions that are known to be bad.")
-    gate_judge: Name | None = Field(default=None, description="Judge of the gate; by default the one that generates.")
-    empty_max: UnitInterval = Field(default=0.1, description="Maximum reward of an empty completion.")
+    better: Name | None = Field(None, description="Contrastive: policy whose completions are the better ones.")
+    worse: Name | None = Field(None, description="Contrastive: policy whose completions are the worse ones.")
+    specification: Specification | None = Field(None, description="Principles: the specification.")
+    research: Research | None = Field(None, description="Grounded: the collection to read first.")
+    gate: bool = Field(True, description="Try each rubric on completions that are known to be bad.")
+    gate_judge: Name | None = Field(None, description="Judge of the gate; by default the one that generates.")
+    empty_max: UnitInterval = Field(0.1, description="Maximum reward of an empty completion.")
 
 
 class ProbeReward(Value):
     """The reward of a completion on which a rubric was tried; null with the reason where there is none."""
 
     reward: float | None = Field(description="Reward by the rubric's formula.")
-    null_reason: str | None = Field(default=None, description="Why there is no reward.")
+    null_reason: str | None = Field(None, description="Why there is no reward.")
 
 
 class PreferenceAgreement(Value):
@@ -93,7 +89,7 @@ class PreferenceAgreement(Value):
     agreement: float = Field(description="Share of the pairs that the rewards order in the same way.")
     low: float | None = Field(description="Lower end of the interval; null with too few completions.")
     high: float | None = Field(description="Upper end of the interval.")
-    shown: int = Field(default=0, description="Completions among them that the generator was shown.")
+    shown: int = Field(0, description="Completions among them that the generator was shown.")
 
 
 class GateFindings(Value):
@@ -104,10 +100,10 @@ class GateFindings(Value):
         description="Rewards by probe: empty, praise, reference, shuffled, truncated, own, better, worse, off_topic."
     )
     preferences: PreferenceAgreement | None = Field(
-        default=None, description="Agreement with labels of the prompt's completions; null: not measured."
+        None, description="Agreement with labels of the prompt's completions; null: not measured."
     )
     refused_by: tuple[str, ...] = Field(
-        default=(),
+        (),
         description="Reasons against it: empty, praise, off_topic, contrast, preferences, unmeasured.",
     )
 
@@ -117,7 +113,7 @@ class SourceText(Value):
 
     name: str = Field(description="Name by which criteria cite it.")
     digest: str = Field(description="SHA-256 of the text.")
-    omitted: int | None = Field(default=None, description="Characters of it that were not shown; null: none.")
+    omitted: int | None = Field(None, description="Characters of it that were not shown; null: none.")
 
 
 class ResearchNotes(Value):
@@ -126,9 +122,9 @@ class ResearchNotes(Value):
     collection: str = Field(description="Name of the collection.")
     digest: str = Field(description="SHA-256 of its content.")
     queries: tuple[str, ...] = Field(description="Queries.")
-    left_out: tuple[str, ...] = Field(default=(), description="Opened documents of which nothing was shown.")
+    left_out: tuple[str, ...] = Field((), description="Opened documents of which nothing was shown.")
     withheld: int = Field(
-        default=0, description="Characters that were not shown because they address a model: see docs/generating.md."
+        0, description="Characters that were not shown because they address a model: see docs/generating.md."
     )
 
 
@@ -144,13 +140,11 @@ class Provenance(Value):
     sampling: Sampling = Field(description="Sampling of the reply.")
     redraws: int = Field(description="Samples before this one that were no rubric.")
     repairs: int = Field(description="Times that this sample was sent back.")
-    sources: tuple[SourceText, ...] = Field(default=(), description="Texts that the generator was shown.")
-    research: ResearchNotes | None = Field(default=None, description="What the generator read first.")
+    sources: tuple[SourceText, ...] = Field((), description="Texts that the generator was shown.")
+    research: ResearchNotes | None = Field(None, description="What the generator read first.")
     raw_reply: str = Field(description="The reply, as it came; empty where the model was not needed.")
-    cleaned: str | None = Field(
-        default=None, description="What was removed from the reply or disarmed in it; null: nothing."
-    )
-    gate: GateFindings | None = Field(default=None, description="Findings of the gate; null without one.")
+    cleaned: str | None = Field(None, description="What was removed from the reply or disarmed in it; null: nothing.")
+    gate: GateFindings | None = Field(None, description="Findings of the gate; null without one.")
 
 
 @dataclass(frozen=True)

@@ -69,4 +69,4 @@ class JobSummary(Value):
     quotes_not_found: int | None = Field(description="Quotes that are not in the completion.")
     voting: dict[str, float] = Field(description="Figures of panels, cascades and pairwise judges, by name.")
     reserved: ReservedBudget = Field(description="Budget that is reserved.")
-    generation: GenerationSummary | None = Field(default=None, description="Results of a job that generates rubrics.")
+    generation: GenerationSummary | None = Field(None, description="Results of a job that generates rubrics.")

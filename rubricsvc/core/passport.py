@@ -27,9 +27,9 @@ Count = Annotated[int, Field(ge=0)]
 class Figure(Value):
     """A measured number with its 95 % interval. Without a value there was too little to measure."""
 
-    value: float | None = Field(default=None, description="Measured number; null if there was too little.")
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval.")
-    high: float | None = Field(default=None, description="Upper end of the 95 % interval.")
+    value: float | None = Field(None, description="Measured number; null if there was too little.")
+    low: float | None = Field(None, description="Lower end of the 95 % interval.")
+    high: float | None = Field(None, description="Upper end of the 95 % interval.")
 
 
 class Row(Value):
@@ -39,7 +39,7 @@ class Row(Value):
     """
 
     scorer: Title = Field(description="Baseline or judge that gave the scores.")
-    part: Text = Field(default="", description="Part of the set, such as a source or a variant; empty for all of it.")
+    part: Text = Field("", description="Part of the set, such as a source or a variant; empty for all of it.")
     n: Count = Field(description="Questions.")
     positives: Count = Field(description="Questions with a label of 0.5 or more.")
     figures: dict[Measure, Figure] = Field(description="Figures by measure.")
@@ -53,8 +53,8 @@ class Table(Value):
     """The figures of baselines, the untrained and the trained judge on one test set, or on its parts only."""
 
     name: Text = Field(min_length=1, description="Name of the test set.")
-    description: Text = Field(default="", description="What is in the test set, and what of it was not trained on.")
-    measure: Measure = Field(default="auroc", description="Measure that sums the table up.")
+    description: Text = Field("", description="What is in the test set, and what of it was not trained on.")
+    measure: Measure = Field("auroc", description="Measure that sums the table up.")
     rows: tuple[Row, ...] = Field(description="A row for each scorer; baselines first.")
 
     @property
@@ -91,7 +91,7 @@ class BaseWeights(Value):
     """The model that was trained."""
 
     name: Text = Field(description="Name of the base model.")
-    revision: Text | None = Field(default=None, description="Revision of the base model.")
+    revision: Text | None = Field(None, description="Revision of the base model.")
     license: Title = Field(description="License of the base model, as an SPDX identifier where there is one.")
     sha256: Sha256 = Field(description="Digest of the base model's weights, as in the adapter's base.json.")
 
@@ -99,24 +99,22 @@ class BaseWeights(Value):
 class Form(Value):
     """How the judge was asked in training. Its figures hold for this form only."""
 
-    mode: Mode = Field(default="readout", description="Way of judging.")
-    template: Title | None = Field(default=None, description="Name of the prompt template.")
-    template_digest: Sha256 | None = Field(default=None, description="SHA-256 of the prompt template.")
-    scales: tuple[Literal["binary", "ordinal", "numeric"], ...] = Field(
-        default=("binary",), description="Kinds of scale."
-    )
+    mode: Mode = Field("readout", description="Way of judging.")
+    template: Title | None = Field(None, description="Name of the prompt template.")
+    template_digest: Sha256 | None = Field(None, description="SHA-256 of the prompt template.")
+    scales: tuple[Literal["binary", "ordinal", "numeric"], ...] = Field(("binary",), description="Kinds of scale.")
 
 
 class Training(Value):
     """How the judge was trained. With the same data, method, ``seed`` and ``options`` it can be trained again."""
 
     method: Literal["lora", "full"] = Field(description="Low-rank adapter, or all weights.")
-    rank: int | None = Field(default=None, ge=1, description="Rank of the adapter.")
+    rank: int | None = Field(None, ge=1, description="Rank of the adapter.")
     seed: int = Field(description="Random seed.")
     steps: Count = Field(description="Optimiser steps up to these weights.")
     tokens: Count = Field(description="Tokens that were trained on, repeated ones included.")
     seconds: float = Field(ge=0.0, description="Duration of the steps, up to the one whose weights were kept.")
-    machine: Title = Field(default="", description="Kind of machine in general words.")
+    machine: Title = Field("", description="Kind of machine in general words.")
     versions: dict[Title, Title] = Field(default_factory=dict, description="Versions of the software, by name.")
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Further settings.")
 
@@ -129,14 +127,14 @@ class DataSource(Value):
     license: Text = Field(description="License of the set; that of the texts for questions made by construction.")
     completions: Count = Field(description="Completions.")
     questions: Count = Field(description="Questions with a label, without duplicates.")
-    pairs: Count = Field(default=0, description="Pairs of completions of which one is better.")
-    duplicates: Count = Field(default=0, description="Repeated labels that were left out.")
-    contradictions: Count = Field(default=0, description="Questions with different labels, whose mean was used.")
+    pairs: Count = Field(0, description="Pairs of completions of which one is better.")
+    duplicates: Count = Field(0, description="Repeated labels that were left out.")
+    contradictions: Count = Field(0, description="Questions with different labels, whose mean was used.")
     left_out: dict[Title, Count] = Field(
         default_factory=dict, description="Labels that could not be trained on, by reason."
     )
     share: UnitInterval = Field(description="Share of the completions that were trained on.")
-    absent: Text = Field(default="", description="Why the set was not there; empty if it was.")
+    absent: Text = Field("", description="Why the set was not there; empty if it was.")
 
 
 class DataSplit(Value):
@@ -144,7 +142,7 @@ class DataSplit(Value):
 
     by: Title = Field(description="What was kept on one side: prompt, completion, criterion or source.")
     sizes: dict[Title, Count] = Field(description="Questions by part.")
-    held_out: tuple[Text, ...] = Field(default=(), description="Criteria or sources that were not trained on.")
+    held_out: tuple[Text, ...] = Field((), description="Criteria or sources that were not trained on.")
 
 
 class Bin(Value):
@@ -159,11 +157,11 @@ class CalibrationReport(Value):
     """The calibration of the judge, on a part that was not trained on."""
 
     part: Text = Field(description="Part of the data that the curves were fitted to, and the one that was measured.")
-    calibration: Calibration | None = Field(default=None, description="Fitted curves.")
+    calibration: Calibration | None = Field(None, description="Fitted curves.")
     before: Figure = Field(description="Expected calibration error without the curves.")
     after: Figure = Field(default_factory=Figure, description="Expected calibration error with them.")
-    bins_before: tuple[Bin, ...] = Field(default=(), description="Reliability diagram without the curves.")
-    bins_after: tuple[Bin, ...] = Field(default=(), description="Reliability diagram with them.")
+    bins_before: tuple[Bin, ...] = Field((), description="Reliability diagram without the curves.")
+    bins_after: tuple[Bin, ...] = Field((), description="Reliability diagram with them.")
 
 
 class Agreement(Value):
@@ -179,7 +177,7 @@ class Ablation(Value):
 
     left_out: Title = Field(description="Part of the data that was left out.")
     table: Title = Field(description="Test set.")
-    measure: Measure = Field(default="auroc", description="What was measured.")
+    measure: Measure = Field("auroc", description="What was measured.")
     complete: Figure = Field(description="Figure with all data.")
     without: Figure = Field(description="Figure without the part.")
 
@@ -187,9 +185,9 @@ class Ablation(Value):
 class Passport(Value):
     """What a trained judge was made from, what it reaches, and what it must not be used for."""
 
-    version: Literal[1] = Field(default=1, description="Version of this format.")
+    version: Literal[1] = Field(1, description="Version of this format.")
     created_at: datetime = Field(description="Time at which the passport was written.")
-    description: Text = Field(default="", description="What the judge is for, in a sentence or two.")
+    description: Text = Field("", description="What the judge is for, in a sentence or two.")
     not_for: tuple[Text, ...] = Field(description="What the judge must not be used for, in sentences.")
     base: BaseWeights = Field(description="Model that was trained.")
     weights_sha256: Sha256 = Field(description="Digest of the adapter or of all weights, as in the judge's own field.")
@@ -197,13 +195,13 @@ class Passport(Value):
     training: Training = Field(description="How it was trained.")
     data: tuple[DataSource, ...] = Field(description="What it was trained on.")
     split: DataSplit = Field(description="How training and test data were kept apart.")
-    tables: tuple[Table, ...] = Field(default=(), description="Figures beside those of baselines, the main one first.")
-    ablations: tuple[Ablation, ...] = Field(default=(), description="What each part of the data adds.")
-    calibration: CalibrationReport | None = Field(default=None, description="Calibration.")
-    repeatability: Repeatability | None = Field(default=None, description="Deviation when asked again.")
-    agreement: Agreement | None = Field(default=None, description="Agreement with the labels of the test.")
-    audit: Audit | None = Field(default=None, description="Attacks on the trained judge.")
-    audit_untrained: Audit | None = Field(default=None, description="The same attacks on its base.")
+    tables: tuple[Table, ...] = Field((), description="Figures beside those of baselines, the main one first.")
+    ablations: tuple[Ablation, ...] = Field((), description="What each part of the data adds.")
+    calibration: CalibrationReport | None = Field(None, description="Calibration.")
+    repeatability: Repeatability | None = Field(None, description="Deviation when asked again.")
+    agreement: Agreement | None = Field(None, description="Agreement with the labels of the test.")
+    audit: Audit | None = Field(None, description="Attacks on the trained judge.")
+    audit_untrained: Audit | None = Field(None, description="The same attacks on its base.")
 
     def check_judge(self, judge: Judge) -> None:
         """Raise an InvalidError if this is not the passport of ``judge``."""

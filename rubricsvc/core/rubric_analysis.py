@@ -41,9 +41,9 @@ class CriterionStatistics(Value):
     varying_groups: float | None = Field(description="Share of the groups in which the value varies.")
     variance_share: float | None = Field(description="Share of the reward's variance within groups; they sum to 1.")
     length_correlation: float | None = Field(description="Correlation with the logarithm of the length, within groups.")
-    labels: int = Field(default=0, description="Labels beside a verdict.")
+    labels: int = Field(0, description="Labels beside a verdict.")
     agreement: dict[str, Estimate] = Field(default_factory=dict, description="Agreement with the labels, by metric.")
-    edge: Estimate | None = Field(default=None, description="Mean difference, preferred less other completion.")
+    edge: Estimate | None = Field(None, description="Mean difference, preferred less other completion.")
 
 
 class RedundantPair(Value):
@@ -130,7 +130,7 @@ class WeightFit(Value):
     weights: tuple[FittedWeight, ...]
     held_out: tuple[HeldOut, ...]
     gain: dict[str, Estimate] = Field(description="Fitted less current, on the same held-out rows.")
-    saved: str | None = Field(default=None, description="The new version, if it was stored.")
+    saved: str | None = Field(None, description="The new version, if it was stored.")
 
 
 TestOutcome = Literal["passed", "failed", "unmeasured"]
@@ -141,20 +141,20 @@ class VerdictTest(Value):
 
     criterion: str = Field(description="Key of the criterion.")
     expected: NumberRange = Field(description="Values that pass.")
-    found: UnitInterval | None = Field(default=None, description="Value of the verdict; null if there is none.")
+    found: UnitInterval | None = Field(None, description="Value of the verdict; null if there is none.")
     passed: bool | None = Field(description="Whether it is as expected; null if it was not measured.")
-    reason: StorableText | None = Field(default=None, description="Why there is no value.")
+    reason: StorableText | None = Field(None, description="Why there is no value.")
 
 
 class ExampleTest(Value):
     """One example: its verdicts and its reward beside the expected ones."""
 
     example: str = Field(description="Key of the example.")
-    verdicts: tuple[VerdictTest, ...] = Field(default=(), description="Expected verdicts, beside those found.")
-    expected_reward: NumberRange | None = Field(default=None, description="Rewards that pass; null: any.")
-    reward: float | None = Field(default=None, description="Reward; null if there is none, or none is expected.")
-    null_reason: StorableText | None = Field(default=None, description="Why there is no reward.")
-    reward_passed: bool | None = Field(default=None, description="Whether it is as expected; null if not measured.")
+    verdicts: tuple[VerdictTest, ...] = Field((), description="Expected verdicts, beside those found.")
+    expected_reward: NumberRange | None = Field(None, description="Rewards that pass; null: any.")
+    reward: float | None = Field(None, description="Reward; null if there is none, or none is expected.")
+    null_reason: StorableText | None = Field(None, description="Why there is no reward.")
+    reward_passed: bool | None = Field(None, description="Whether it is as expected; null if not measured.")
 
     @property
     def passed(self) -> bool | None:
@@ -170,9 +170,9 @@ class FaultTest(Value):
     criterion: str = Field(description="Key of the criterion.")
     kind: str = Field(description="How it was made: deleted, negated, number, name, …, planted, check, written.")
     text: StorableText = Field(description="Text with the fault.")
-    found: UnitInterval | None = Field(default=None, description="Value of the verdict; null if there is none.")
+    found: UnitInterval | None = Field(None, description="Value of the verdict; null if there is none.")
     caught: bool | None = Field(description="Whether the verdict is worse than expected; null if not measured.")
-    reason: StorableText | None = Field(default=None, description="Why there is no value.")
+    reason: StorableText | None = Field(None, description="Why there is no value.")
 
 
 class CriterionFaults(Value):
@@ -182,8 +182,8 @@ class CriterionFaults(Value):
     caught: Rate = Field(description="Faults that were caught.")
     noticed: Rate = Field(description="Of those planted where the judge saw no fault before, the caught ones.")
     false_alarms: Rate = Field(description="Good completions without a fault in which the judge saw one.")
-    unmeasured: int = Field(default=0, description="Verdicts that failed.")
-    skipped: str | None = Field(default=None, description="Why no fault was planted.")
+    unmeasured: int = Field(0, description="Verdicts that failed.")
+    skipped: str | None = Field(None, description="Why no fault was planted.")
 
 
 class FaultReport(Value):
@@ -194,7 +194,7 @@ class FaultReport(Value):
     noticed: Rate = Field(description="Of those planted where the judge saw no fault before, the caught ones.")
     false_alarms: Rate = Field(description="False alarms, of all criteria.")
     faults: tuple[FaultTest, ...] = Field(description="Every fault.")
-    min_catch: UnitInterval | None = Field(default=None, description="Least catch rate of each criterion that passes.")
+    min_catch: UnitInterval | None = Field(None, description="Least catch rate of each criterion that passes.")
 
     @property
     def passed(self) -> bool | None:
@@ -214,7 +214,7 @@ class RubricTest(Value):
     judge_digest: str = Field(description="SHA-256 of the judge.")
     rubric_digest: str = Field(description="SHA-256 of the rubric.")
     examples: tuple[ExampleTest, ...] = Field(description="Examples, in their order.")
-    faults: FaultReport | None = Field(default=None, description="Planted faults; null: none were planted.")
+    faults: FaultReport | None = Field(None, description="Planted faults; null: none were planted.")
 
     @property
     def outcome(self) -> TestOutcome:

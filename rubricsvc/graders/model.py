@@ -119,7 +119,7 @@ class OpenAISamplingParams(SamplingParams):
     """OpenAI's sampling parameters; ``reasoning_effort`` is ignored."""
 
     max_tokens: int | None = Field(
-        default=None,
+        None,
         ge=1,
         le=1_000_000,
         validation_alias=AliasChoices("max_completion_tokens", "max_completions_tokens", "max_tokens"),

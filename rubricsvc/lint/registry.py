@@ -29,7 +29,7 @@ class Finding(Value):
 
     rule: str = Field(description="Name of the rule.")
     severity: Severity = Field(description="How grave it is.")
-    criterion: str | None = Field(default=None, description="Key of the criterion; null if it is about the rubric.")
+    criterion: str | None = Field(None, description="Key of the criterion; null if it is about the rubric.")
     message: str = Field(description="What is wrong.")
     fix: str = Field(description="What to write instead.")
 

@@ -10,7 +10,7 @@ import pytest
 
 from rubricsvc.cli.main import COMMANDS, load
 from rubricsvc.client import Client
-from rubricsvc.client.transport import Endpoint, Method, Noun
+from rubricsvc.client.transport import Bound, Noun
 from rubricsvc.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def test_client_page_lists_every_method() -> None:
 
 
 def _methods(noun: type) -> list[str]:
-    return [name for base in noun.__mro__ for name, value in vars(base).items() if isinstance(value, Method | Endpoint)]
+    return [name for base in noun.__mro__ for name, value in vars(base).items() if isinstance(value, Bound)]
 
 
 def test_settings_page_lists_every_setting_with_its_default() -> None:
