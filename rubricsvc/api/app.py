@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -62,32 +61,24 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     for router in (*known, routes.router()):
         app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
-    _name_operations(app)
-    app.openapi = partial(_openapi, app)  # type: ignore[method-assign]
+    for route in app.routes:  # named by function and tag: submit_reward, run_grader
+        if isinstance(route, APIRoute) and route.tags and route.include_in_schema:
+            verb, _, what = route.name.partition("_")
+            tag = str(route.tags[0])
+            words = [route.name] if tag == "health" else [verb, tag.removesuffix("s"), what]
+            route.operation_id = route.operation_id or "_".join(filter(None, words))
+            route.summary = route.operation_id.replace("_", " ").capitalize()
+
+    def openapi() -> dict[str, Any]:  # its texts are Markdown: docstrings have double backticks
+        if app.openapi_schema is None:
+            app.openapi_schema = json.loads(json.dumps(FastAPI.openapi(app)).replace("``", "`"))
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext)
     return app
-
-
-def _name_operations(app: FastAPI) -> None:
-    """Name each operation by its function and its tag: ``list_jobs``, ``submit_job``, ``list_job_items``."""
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.tags and route.include_in_schema:
-            verb, _, what = route.name.partition("_")
-            tag = str(route.tags[0])
-            noun = tag if verb == "page" and not what else tag.removesuffix("s")
-            words = [route.name] if tag == "health" else ["list" if verb == "page" else verb, noun, what]
-            route.operation_id = route.operation_id or "_".join(filter(None, words))
-            route.summary = route.operation_id.replace("_", " ").capitalize()
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, whose texts are Markdown: docstrings have double backticks."""
-    if app.openapi_schema is None:
-        document = json.dumps(FastAPI.openapi(app))
-        app.openapi_schema = json.loads(document.replace("``", "`"))
-    return app.openapi_schema
 
 
 def set_state(app: FastAPI, settings: Settings, db: Database, validators: Validators | None = None) -> None:

@@ -42,13 +42,9 @@ def needs_key(settings: Settings, peer: str | None = None) -> bool:
     return not is_loopback(settings.host) or (peer is not None and not is_loopback(peer))
 
 
-def _asks_for_key(request: Request) -> bool:
-    return needs_key(request.app.state.settings, request.client.host if request.client else None)
-
-
 async def reject_cross_site(request: Request) -> None:
     """Raise ForbiddenError for a request that a foreign web page may have sent."""
-    if _asks_for_key(request):
+    if needs_key(request.app.state.settings, request.client.host if request.client else None):
         return
     if not is_loopback(re.sub(r":\d*$", "", request.headers.get("host", ""))):
         raise ForbiddenError(
@@ -68,7 +64,7 @@ def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
     """Set the caller to the name of the API key."""
-    required = _asks_for_key(request)
+    required = needs_key(request.app.state.settings, request.client.host if request.client else None)
     request.state.caller = ANONYMOUS
     if credentials is None:
         if required:
@@ -87,12 +83,3 @@ def authenticate(
     if required and (key.last_used_at is None or utcnow() - key.last_used_at > timedelta(minutes=1)):
         with db.write() as session:
             keys.touch(session, key.id)
-
-
-def _caller(request: Request) -> str:
-    caller: str = request.state.caller
-    return caller
-
-
-Caller = Annotated[str, Depends(_caller)]
-"""The name of the API key of a request."""

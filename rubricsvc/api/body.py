@@ -21,7 +21,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.validation_messages import MAX_ERRORS, FieldPath, field_messages
+from rubricsvc.core.validation_messages import MAX_ERRORS, field_messages
 from rubricsvc.errors import InvalidError, TooLargeError
 
 T = TypeVar("T", bound=BaseModel)
@@ -111,7 +111,9 @@ def _validate(content: bytes, model: type[BaseModel]) -> BaseModel:
         if error.code == "too_many_values":
             raise TooLargeError(f"the request body {error}", hint="split the request into smaller ones") from None
         if error.code == "unstorable":
-            raise _error(error.path, str(error)) from None
+            unstorable = PydanticCustomError("not_storable", str(error))
+            details = pydantic_core.InitErrorDetails(type=unstorable, loc=error.path, input=None)
+            raise ValidationError.from_exception_data("body", [details]) from None
         raise PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)}) from None
     except UnicodeDecodeError:
         raise PydanticCustomError("json_invalid", "not JSON: not UTF-8") from None
@@ -120,8 +122,3 @@ def _validate(content: bytes, model: type[BaseModel]) -> BaseModel:
             hint = "validate a smaller request first; see /docs for fields, types and limits"
             raise InvalidError(field_messages(error)[0].message, hint=hint, path="body") from None
         raise
-
-
-def _error(path: FieldPath, message: str) -> ValidationError:
-    error = pydantic_core.InitErrorDetails(type=PydanticCustomError("not_storable", message), loc=path, input=None)
-    return ValidationError.from_exception_data("body", [error])

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from rubricsvc.core.validation_messages import FieldPath, field_messages
+from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
 from rubricsvc.schemas import ErrorBody, Problem
 from rubricsvc.store.session import AWAY
@@ -45,8 +45,14 @@ def from_exception(error: Exception) -> RubricsvcError:
             return error
         case RequestValidationError():
             return _of_validation(error.errors())
-        case HTTPException():
-            return _of_http(error)
+        case HTTPException(status_code=413):
+            return body_too_large(str(error.detail))
+        case HTTPException(status_code=400):
+            return MalformedError(str(error.detail), hint=_SEE_DOCS)
+        case HTTPException(status_code=status):  # of the framework: unknown route, wrong method
+            made = RubricsvcError(str(error.detail), hint=_SEE_DOCS)
+            made.status, made.code = status, HTTPStatus(status).name.lower()
+            return made
         case _ if isinstance(error, AWAY):
             log.error("database_unavailable", error=str(error))
             return UnavailableError("the database is unavailable", hint="check it with `rubricsvc doctor`")
@@ -63,30 +69,27 @@ def install(app: FastAPI) -> None:
 
     def handle(request: Request, error: Exception) -> JSONResponse:
         response = error_response(from_exception(error))
-        if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            response.headers["Allow"] = ", ".join(_allowed(request))
+        if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names the methods of the first route
+            routes: list[BaseRoute] = request.app.routes
+            matching = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+            methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+            response.headers["Allow"] = ", ".join(sorted(methods))
         return response
 
     for kind in (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError):
         app.add_exception_handler(kind, handle)
 
 
-def _allowed(request: Request) -> list[str]:
-    """Return the methods of all routes with the path of a request; the framework names those of the first."""
-    routes: list[BaseRoute] = request.app.routes
-    matching = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
-    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
-
-
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:
     messages = field_messages(raised)
-    first = messages[0]
-    path = _dotted(first.path)
+    # a part in brackets is the name of a validator
+    paths = [".".join(part for part in map(str, one.path) if "[" not in part) for one in messages]
+    first, path = messages[0], paths[0]
     if first.code == "json_invalid":
         hint = "send one JSON value with Content-Type: application/json"
         return MalformedError(raised[0]["msg"], hint=hint, path=path)
     hint = f"{_HINTS.get(first.code, 'correct the value')}; see /docs for fields, types and limits"
-    listed = [f"{_dotted(one.path)}: {one.message}" for one in messages[:_MAX_LISTED]]
+    listed = [f"{at}: {one.message}" for at, one in zip(paths[:_MAX_LISTED], messages, strict=False)]
     more = [f"and {len(messages) - _MAX_LISTED} more"] if len(messages) > _MAX_LISTED else []
     return InvalidError("; ".join(listed + more), hint=hint, path=path)
 
@@ -98,24 +101,6 @@ _HINTS = {
     "string_too_long": "shorten the text",
     "too_long": "send fewer items",
 }
-
-
-def _dotted(path: FieldPath) -> str:
-    return ".".join(part for part in map(str, path) if "[" not in part)  # in brackets: the name of a validator
-
-
-def _of_http(error: HTTPException) -> RubricsvcError:
-    """Convert an error of the framework: unknown route, wrong method, body too large."""
-    message = str(error.detail)
-    match error.status_code:
-        case 413:
-            return body_too_large(message)
-        case 400:
-            return MalformedError(message, hint=_SEE_DOCS)
-        case status:
-            made = RubricsvcError(message, hint=_SEE_DOCS)
-            made.status, made.code = status, HTTPStatus(status).name.lower()
-            return made
 
 
 def body_too_large(message: str) -> TooLargeError:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, JsonValue
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.request import Db, SettingsDep, ValidatorsDep
 from rubricsvc.errors import UnavailableError
 from rubricsvc.graders.results import GraderRun
 from rubricsvc.schemas import Wire
@@ -44,15 +43,15 @@ class GraderBody(Wire):
 
 @router.post("/graders/validate", responses=error_responses())
 @router.post(f"{_ALIAS}/validate", include_in_schema=False)
-def validate(validators: ValidatorsDep, new: Json[GraderBody]) -> GraderBody:
+def validate(request: Request, new: Json[GraderBody]) -> GraderBody:
     """Validate a grader. 422 with the path of the error."""
-    grading.parse_checked(new.grader, validators.rubric)
+    grading.parse_checked(new.grader, request.app.state.validators.rubric)
     return new
 
 
 @router.post("/graders/run", responses=error_responses(404, 409))
 @router.post(f"{_ALIAS}/run", include_in_schema=False)
-async def run(db: Db, validators: ValidatorsDep, settings: SettingsDep, new: Json[NewRun]) -> GraderRun:
+async def run(request: Request, new: Json[NewRun]) -> GraderRun:
     """Run a grader on one sample and wait for the reward.
 
     A grader's `model` is the name of a judge, or else the model of the newest judge that has it. If the grader gives no
@@ -60,9 +59,10 @@ async def run(db: Db, validators: ValidatorsDep, settings: SettingsDep, new: Jso
     same run is a job with a budget. 503: no worker in time; repeat the same
     request to continue.
     """
-    began = time.monotonic()
-    pending = await run_in_threadpool(grading.submit, db, new.grader, new.item, new.model_sample, validators.rubric)
-    await _wait(db, pending, began, settings.grader_seconds)
+    began, state = time.monotonic(), request.app.state
+    db, check = state.db, state.validators.rubric
+    pending = await run_in_threadpool(grading.submit, db, new.grader, new.item, new.model_sample, check)
+    await _wait(db, pending, began, state.settings.grader_seconds)
     return await run_in_threadpool(grading.result, db, pending, time.monotonic() - began)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
 
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.request import Service
@@ -16,17 +17,11 @@ router = APIRouter(prefix="/imports", tags=["imports"])
 _BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
-async def _body(request: Request) -> bytes:
-    return await request.body()
-
-
 @router.post("", status_code=201, responses=error_responses(404, 409), openapi_extra=_BODY)
-def create(
-    service: Service, content: Annotated[bytes, Depends(_body)], query: Annotated[ImportQuery, Query()]
-) -> ImportedFile:
+async def create(service: Service, request: Request, query: Annotated[ImportQuery, Query()]) -> ImportedFile:
     """Import a file, whole or not at all. The request body is the file's content.
 
     Importing a file again changes nothing. 422: the file is invalid; `errors` lists what is wrong with it. 409 with a
     `parent` that has been edited already: the rubric is kept as a draft.
     """
-    return service.imports.content(content, query)
+    return await run_in_threadpool(service.imports.content, await request.body(), query)

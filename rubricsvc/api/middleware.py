@@ -52,14 +52,11 @@ class RequestContext:
                     raise  # the response has started and can only be aborted
                 await errors.error_response(errors.from_exception(error))(scope, receive, send_with_id)
             finally:
-                self._record(scope, status, time.perf_counter() - start)
-
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in _METHODS else "other"
-        route = getattr(scope.get("route"), "path", "unmatched")
-        scope["app"].state.metrics.request(method, route, status, seconds)
-        log_line = log.debug if route in _QUIET else log.info
-        log_line("request", method=method, path=scope["path"], route=route, status=status, ms=round(1000 * seconds, 2))
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                route, seconds = getattr(scope.get("route"), "path", "unmatched"), time.perf_counter() - start
+                scope["app"].state.metrics.request(method, route, status, seconds)
+                write, ms = log.debug if route in _QUIET else log.info, round(1000 * seconds, 2)
+                write("request", method=method, path=scope["path"], route=route, status=status, ms=ms)
 
 
 class BodyLimit:

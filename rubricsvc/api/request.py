@@ -1,25 +1,14 @@
-"""Dependencies of endpoints: the service, database, settings, validators, path parameters."""
+"""Dependencies of endpoints: the service, and path parameters."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Path, Request
 from pydantic import PlainValidator
 
-from rubricsvc.services.local import LocalService, Validators
-from rubricsvc.settings import Settings
-from rubricsvc.store.session import Database
-
-
-def _state(name: str) -> Any:
-    """Return the dependency on an attribute of ``app.state``."""
-
-    async def read(request: Request) -> Any:
-        return getattr(request.app.state, name)
-
-    return Depends(read)
+from rubricsvc.services.local import LocalService
 
 
 async def _service(request: Request) -> LocalService:
@@ -34,9 +23,6 @@ ANONYMOUS = "anonymous"
 
 Service = Annotated[LocalService, Depends(_service)]
 """The service, for the caller of a request."""
-Db = Annotated[Database, _state("db")]
-SettingsDep = Annotated[Settings, _state("settings")]
-ValidatorsDep = Annotated[Validators, _state("validators")]
 
 
 def _number(text: object) -> object:

@@ -94,38 +94,33 @@ def router() -> APIRouter:
         hints = get_type_hints(function, include_extras=True)
         returns = hints["return"]
         responses = error_responses(404, *([409] if method != "GET" or noun == "rubrics" else []))
-        if _makes_job(returns):
+        makes_job = isclass(returns) and issubclass(returns, BaseModel) and "is_new" in returns.model_fields
+        if makes_job:
             responses |= {OK: {"model": returns}}
+        single = noun.removesuffix("s")  # names of operations: list_jobs, submit_job, list_job_items
+        if getattr(returns, "__pydantic_generic_metadata__", {}).get("origin") is Page:
+            operation = f"list_{noun}" if name == "page" else f"list_{single}_{name}"
+        elif method == "GET":
+            operation = f"get_{single}" if name == "get" else f"get_{single}_{name}"
+        else:
+            verb, _, what = name.partition("_")
+            operation = "_".join(filter(None, (verb, single, what)))
+        in_query = not method.isalpha() or method == "GET"
         made.add_api_route(
             f"/{noun}{path}",
-            _endpoint(noun, name, function, hints, in_query=not method.isalpha() or method == "GET"),
+            _endpoint(noun, name, function, hints, in_query=in_query, makes_job=makes_job),
             methods=[method.rstrip("?")],
             status_code=status,
             response_model=None if returns is type(None) else returns,
             responses=responses,
             tags=[noun],
-            operation_id=_operation(noun, name, method, returns),
+            operation_id=operation,
         )
     return made
 
 
-def _makes_job(returns: Any) -> bool:
-    return isclass(returns) and issubclass(returns, BaseModel) and "is_new" in returns.model_fields
-
-
-def _operation(noun: str, name: str, method: str, returns: Any) -> str:
-    """Return the name of an operation: ``list_jobs``, ``submit_job``, ``list_job_items``."""
-    single = noun.removesuffix("s")
-    if getattr(returns, "__pydantic_generic_metadata__", {}).get("origin") is Page:
-        return f"list_{noun}" if name == "page" else f"list_{single}_{name}"
-    if method == "GET":
-        return f"get_{single}" if name == "get" else f"get_{single}_{name}"
-    verb, _, what = name.partition("_")
-    return "_".join(filter(None, (verb, single, what)))
-
-
 def _endpoint(
-    noun: str, name: str, function: Callable[..., Any], hints: dict[str, Any], *, in_query: bool
+    noun: str, name: str, function: Callable[..., Any], hints: dict[str, Any], *, in_query: bool, makes_job: bool
 ) -> Callable[..., Any]:
     """Return the function that FastAPI calls: it passes what the path, query and body have to the method."""
     parameters, given = [Parameter("service", Parameter.KEYWORD_ONLY, annotation=Service)], []
@@ -140,7 +135,6 @@ def _endpoint(
             kind = IdInPath if kind is int else RefInPath
         parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, annotation=kind, default=default))
         given.append((one.name, one.kind is Parameter.KEYWORD_ONLY))
-    makes_job = _makes_job(hints["return"])
     if makes_job:
         parameters.append(Parameter("response", Parameter.KEYWORD_ONLY, annotation=Response))
         if not in_query and "key" in getattr(hints[given[-1][0]], "model_fields", ()):

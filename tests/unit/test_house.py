@@ -111,7 +111,7 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 4_288,
+    "rubricsvc/core": 4_244,
     "rubricsvc/stats": 2_338,
     "rubricsvc/formats": 2_745,
     "rubricsvc/graders": 480,
@@ -119,7 +119,6 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_650,
     "rubricsvc/schemas": 1_660,
     "rubricsvc/services": 5_320,
-    "rubricsvc/client": 907,
     "rubricsvc/cli": 4_490,
     "rubricsvc": 36_110,
     "workers/engines": 2_725,
