@@ -122,7 +122,7 @@ OVER_BUDGET = {
     "rubricsvc/cli": 4_490,
     "rubricsvc": 36_110,
     "workers/engines": 2_725,
-    "workers/checks": 2_720,
+    "workers/checks": 2_655,
     "workers": 12_320,
     "trainer/judge_training": 1_715,
     "rubricsvc workers trainer migrations": 60_810,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pydantic import Field
 
-from rubricsvc.core.prompt import Completion, Prompt, ToolCall
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.trajectory import is_error, json_of, tool_results
 from workers.checks.citations import sources
 from workers.checks.markdown import INLINE_CODE, QUOTATION, QUOTED, WORD, paragraphs, sentences
 from workers.checks.registry import Args, CheckResult
-
-Answered = tuple[ToolCall | None, str, bool]
-"""A call (None where it is malformed), its result, and whether that is an error."""
 
 
 class ValidCalls(Args):
@@ -31,7 +28,8 @@ def valid_calls(completion: Completion, prompt: Prompt, args: ValidCalls) -> Che
     result.
     """
     seen, errors, repeats, every = set[tuple[str, str]](), 0, 0, 0
-    for call, result, failed in _answered(completion):
+    for call, message in tool_results(completion.messages):
+        result, failed = message.content, is_error(json_of(message.content))
         named = (call.name if call else "", result)
         every += 1
         errors += failed
@@ -40,11 +38,6 @@ def valid_calls(completion: Completion, prompt: Prompt, args: ValidCalls) -> Che
     valid = every - errors - repeats
     rationale = f"{valid} of {every} calls are valid; {errors} errors, {repeats} results a second time"
     return CheckResult(min(1.0, valid / args.min) * valid / every if every else 0.0, rationale)
-
-
-def _answered(completion: Completion) -> Iterator[Answered]:
-    for call, message in tool_results(completion.messages):
-        yield call, message.content, is_error(json_of(message.content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +99,6 @@ _GENERIC_TEXT = (
 """Words of an object that name nothing in particular."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call that was answered: its tool, the words of its name, of its arguments and its result."""
-
-    tool: str
-    name: tuple[str, ...]
-    words: frozenset[str]
-    failed: bool
-
-
 class InventedActions(Args):
     """``tools``: names of tools by further verbs (``deployed: [deploy]``), which replace those of `ACTIONS`."""
 
@@ -135,16 +118,12 @@ def invented_actions(completion: Completion, prompt: Prompt, args: InventedActio
     }
     actions |= {verb.replace(" ", "_"): (Action(verb), names) for verb, names in args.tools.items()}
     claims = list(dict.fromkeys(_claims(completion.text, actions)))
-    calls = [
-        Call(
-            call.name,
-            tuple(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", call.name).casefold())),
-            _words(f"{call.arguments}\n{result}"),
-            failed,
-        )
-        for call, result, failed in _answered(completion)
-        if call is not None
-    ]
+    calls = list[tuple[str, list[str], frozenset[str], bool]]()
+    for call, message in tool_results(completion.messages):
+        if call is not None:
+            parts = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", call.name).casefold())
+            seen = _words(f"{call.arguments}\n{message.content}")
+            calls.append((call.name, parts, seen, is_error(json_of(message.content))))
     titles = {document.id: document.title for document in prompt.documents}
     read = [_words(f"{id_}\n{titles.get(id_)}\n{text}") for id_, text in sources(prompt, completion).items()]
     invented = []
@@ -153,11 +132,11 @@ def invented_actions(completion: Completion, prompt: Prompt, args: InventedActio
         if not words and not action.tools and not names:
             continue  # “I checked my answer” names nothing that a tool shows
         texts = []
-        for call in calls:
-            tools = tuple(action.tools.split())
-            fits = call.tool in names if names else not tools or any(word.startswith(tools) for word in call.name)
-            if fits and (action.tried or not call.failed):
-                texts.append(call.words)
+        tools = tuple(action.tools.split())
+        for tool, parts, seen, failed in calls:
+            fits = tool in names if names else not tools or any(part.startswith(tools) for part in parts)
+            if fits and (action.tried or not failed):
+                texts.append(seen)
         texts += read if action.reads and not names else []
         if not any(not words or 2 * len(words & text) > len(words) for text in texts):
             invented.append(claim)
@@ -165,10 +144,7 @@ def invented_actions(completion: Completion, prompt: Prompt, args: InventedActio
     return CheckResult(float(bool(invented)), "\n".join([f"{len(claims)} claimed actions", *lines]))
 
 
-Actions = Mapping[str, tuple[Action, tuple[str, ...]]]
-
-
-def _claims(text: str, actions: Actions) -> Iterator[tuple[str, frozenset[str], str]]:
+def _claims(text: str, actions: Collection[str]) -> Iterator[tuple[str, frozenset[str], str]]:
     """Yield the verb, the words that name its object, and the claim itself."""
     longest = sorted(actions, key=len, reverse=True)
     verbs = rf"(?P<verb>{'|'.join(re.escape(verb).replace('_', ' ') for verb in longest)})\b"
@@ -182,16 +158,13 @@ def _claims(text: str, actions: Actions) -> Iterator[tuple[str, frozenset[str], 
                 continue
             claims = [match for match in first.finditer(sentence) if not match["unreal"]]
             claims += [*before.finditer(sentence), *(further.finditer(sentence, claims[0].end()) if claims else ())]
-            yield from (_claim(sentence, match) for match in claims)
-
-
-def _claim(sentence: str, match: re.Match[str]) -> tuple[str, frozenset[str], str]:
-    most = min(len(sentence), match.end() + _MAX_OBJECT)
-    end = _CLAUSE_END.search(sentence, match.end(), most)
-    stop = end.start() if end else most
-    words = _words(sentence[match.end() : stop])
-    named = frozenset(word for word in words if word not in _GENERIC and not word.endswith("ly"))
-    return match["verb"].replace(" ", "_"), named, sentence[match.start() : stop].strip(" ,;")
+            for match in claims:
+                most = min(len(sentence), match.end() + _MAX_OBJECT)
+                end = _CLAUSE_END.search(sentence, match.end(), most)
+                stop = end.start() if end else most
+                words = _words(sentence[match.end() : stop])
+                named = frozenset(word for word in words if word not in _GENERIC and not word.endswith("ly"))
+                yield match["verb"].replace(" ", "_"), named, sentence[match.start() : stop].strip(" ,;")
 
 
 def _words(text: str) -> frozenset[str]:

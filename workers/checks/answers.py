@@ -26,29 +26,49 @@ def _expected(given: str | None, prompt: Prompt, argument: str) -> str:
     return expected
 
 
+Operation = Literal["eq", "ne", "like", "ilike"]
+
+
 class String(Args):
     """``operation``: eq, ne, like (contains) or ilike (contains, ignoring case), as in OpenAI's ``string_check``.
 
-    ``reference`` is by default that of the prompt.
+    ``reference`` is by default that of the prompt. ``strip`` ignores white space at the ends of both texts.
     """
 
     reference: str | None = None
-    operation: Literal["eq", "ne", "like", "ilike"] = "eq"
+    operation: Operation = "eq"
     strip: bool = False
 
-
-def string(completion: Completion, prompt: Prompt, args: String) -> float:
-    """Return 1 or 0; ``strip`` ignores white space at the ends of both texts."""
-    expected = _expected(args.reference, prompt, "reference")
-    sides = (completion.text.strip(), expected.strip()) if args.strip else (completion.text, expected)
-    return float(compare(*sides, args.operation))
+    def sides(self, completion: Completion, prompt: Prompt) -> tuple[str, str]:
+        """Return what is compared."""
+        expected = _expected(self.reference, prompt, "reference")
+        return (completion.text.strip(), expected.strip()) if self.strip else (completion.text, expected)
 
 
-def compare(text: str, reference: str, operation: str) -> bool:
-    """Return the result of OpenAI's ``string_check``; ``like`` means "contains"."""
-    if operation in ("eq", "ne"):
-        return (text == reference) == (operation == "eq")
-    return reference in text if operation == "like" else reference.casefold() in text.casefold()
+class Templates(Args):
+    """``input`` and ``reference`` are templates."""
+
+    input: TemplateText
+    reference: TemplateText
+
+    def sides(self, completion: Completion, prompt: Prompt) -> tuple[str, str]:
+        """Return both texts. Raises `PlaceholderError` where a template lacks a variable."""
+        names = template_data(prompt, completion)
+        return fill(self.input, names), fill(self.reference, names)
+
+
+class StringCheck(Templates):
+    """``operation`` as that of ``string``."""
+
+    operation: Operation
+
+
+def string(completion: Completion, prompt: Prompt, args: String | StringCheck) -> float:
+    """Return 1 if the comparison holds, else 0."""
+    text, reference = args.sides(completion, prompt)
+    if args.operation in ("eq", "ne"):
+        return float((text == reference) == (args.operation == "eq"))
+    return float(reference in text if args.operation == "like" else reference.casefold() in text.casefold())
 
 
 _verifier = Child(
@@ -100,12 +120,22 @@ class Similarity(Args):
     lower: bool = False
 
 
-def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> CheckResult:
+class TextSimilarity(Templates):
+    """``metric`` one of ``similarity``."""
+
+    metric: Metric
+
+
+def similarity(completion: Completion, prompt: Prompt, args: Similarity | TextSimilarity) -> CheckResult:
     """Return the greatest similarity to one of the references, 0 to 1."""
-    references = args.references or (_expected(None, prompt, "references"),)
-    sides = [(completion.text, reference) for reference in references]
-    values = [similar(*((a.lower(), b.lower()) if args.lower else (a, b)), args.metric) for a, b in sides]
-    return CheckResult(max(values), f"{args.metric} {max(values):.4f}")
+    if isinstance(args, TextSimilarity):
+        sides = [args.sides(completion, prompt)]
+    else:
+        references = args.references or (_expected(None, prompt, "references"),)
+        sides = [(completion.text, reference) for reference in references]
+        sides = [(a.lower(), b.lower()) for a, b in sides] if args.lower else sides
+    value = max(similar(*pair, args.metric) for pair in sides)
+    return CheckResult(value, f"{args.metric} {value:.4f}")
 
 
 _MAX_PRODUCT = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio": 2e11, "meteor": 1e10, "rouge_l": 5e11}
@@ -163,41 +193,6 @@ def similar(text: str, reference: str, metric: Metric) -> float:
 def _words(text: str) -> list[str]:
     """Return the runs of letters and digits in lower case, of any script."""
     return re.findall(r"\w+", text.lower())
-
-
-class Templates(Args):
-    """``input`` and ``reference`` are templates."""
-
-    input: TemplateText
-    reference: TemplateText
-
-    def filled(self, completion: Completion, prompt: Prompt) -> tuple[str, str]:
-        """Return both texts. Raises `PlaceholderError` where a template lacks a variable."""
-        names = template_data(prompt, completion)
-        return fill(self.input, names), fill(self.reference, names)
-
-
-class StringCheckArgs(Templates):
-    """``operation`` as that of ``string``."""
-
-    operation: Literal["eq", "ne", "like", "ilike"]
-
-
-def string_check(completion: Completion, prompt: Prompt, args: StringCheckArgs) -> float:
-    """Return 1 if the comparison holds, else 0."""
-    return float(compare(*args.filled(completion, prompt), args.operation))
-
-
-class TextSimilarityArgs(Templates):
-    """``metric`` one of ``similarity``."""
-
-    metric: Metric
-
-
-def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
-    """Return the similarity, 0 to 1."""
-    value = similar(*args.filled(completion, prompt), args.metric)
-    return CheckResult(value, f"{args.metric} {value:.4f}")
 
 
 class GradeError(RuntimeError):

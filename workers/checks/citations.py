@@ -21,7 +21,6 @@ from workers.checks.markdown import (
     QUOTED,
     WORD,
     cited_ids,
-    occurs_in,
     paragraphs,
     plain,
     report_citations,
@@ -116,7 +115,8 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
         passage = plain(quoted).strip(" .,;:…'")
         if len(passage.split()) >= args.words:
             among = known.keys() & (ids if args.cited else known)
-            places = sum(occurs_in(known[name], passage) for name in among)
+            whole = re.compile(rf"(?<!\w){re.escape(passage)}(?!\w)")  # words: “art of war” is not in “start of war”
+            places = sum(passage in known[name] and whole.search(known[name]) is not None for name in among)
             if places and (2 * places >= len(ids) or not args.cited):
                 true.add(passage)
             else:

@@ -24,18 +24,15 @@ class Block(NamedTuple):
     text: str
 
 
-def _parser(*rules: str) -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable("table").disable("reference")
-    parser.core.ruler.enableOnly(["normalize", *rules])
-    return parser
-
-
-_BLOCKS, _INLINE = _parser("block"), _parser("block", "inline")
+_BLOCKS, _INLINE = (MarkdownIt("commonmark").enable("table").disable("reference") for _ in range(2))
+_BLOCKS.core.ruler.enableOnly(["normalize", "block"])
+_INLINE.core.ruler.enableOnly(["normalize", "block", "inline"])
+"""CommonMark, and GitHub's tables."""
 
 
 @lru_cache(maxsize=1)  # several checks read the same completion; the tokens of a long one are large
 def tokens(text: str) -> Sequence[Token]:
-    """Return the tokens of the block structure: CommonMark, and GitHub's tables."""
+    """Return the tokens of the block structure."""
     return _BLOCKS.parse(text)
 
 
@@ -130,11 +127,6 @@ def report_citations(text: str, known: Collection[str]) -> set[str]:
     """Return the ids that a text cites; in quotations brackets with an unknown id are the source's own."""
     prose = "\n".join(paragraphs(text))
     return cited_ids(QUOTED.sub(" ", prose), known) | (cited_ids(prose, known) & set(known))
-
-
-def occurs_in(text: str, passage: str) -> bool:
-    """Return whether whole words match: ``art of war`` does not occur in ``the start of war``."""
-    return passage in text and re.search(rf"(?<!\w){re.escape(passage)}(?!\w)", text) is not None
 
 
 @lru_cache(maxsize=256)  # the documents of a prompt are read for each of its completions

@@ -85,24 +85,6 @@ class Format(Args):
     block: Which = "last"
 
 
-def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
-    """Return 1 if the text parses: ``yaml`` as a mapping or list, ``csv`` with two or more rows of as many columns.
-
-    ``code`` is a fenced block that is not empty, ``plain`` a text without headings, fences, bullets, tables, bold and
-    code in Markdown.
-    """
-    text = pick(
-        completion.text,
-        "whole" if args.kind in ("code", "plain") else args.block,
-        ("yaml", "yml") if args.kind == "yaml" else (args.kind,),
-    )
-    try:
-        problem = _problem(args.kind, text)
-    except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
-        problem = str(error)
-    return CheckResult(float(not problem), problem or f"is {args.kind}")
-
-
 _MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open", "strong_open", "code_inline"}
 _MOST_OPEN = 64
 _LONGEST_YAML = 250_000
@@ -122,29 +104,40 @@ class _Shallow(yaml.SafeLoader):
         super().fetch_flow_collection_start(TokenClass)
 
 
-def _problem(kind: str, text: str) -> str:
-    """Return why the text is not of the kind, empty where it is; or raise the error of the parser."""
-    match kind:
-        case "json":
-            json.loads(text)
-        case "yaml":
-            if len(text) > _LONGEST_YAML:
-                raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
-            node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
-            return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
-        case "csv":
-            rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
-            return "" if len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1 else "not a table"
-        case "xml":
-            if "<!DOCTYPE" in text.upper():
-                return "has a DOCTYPE, which is not supported"  # entities can blow up
-            Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
-        case "code":
-            return "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
-        case _:
-            used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
-            return f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
-    return ""
+def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
+    """Return 1 if the text parses: ``yaml`` as a mapping or list, ``csv`` with two or more rows of as many columns.
+
+    ``code`` is a fenced block that is not empty, ``plain`` a text without headings, fences, bullets, tables, bold and
+    code in Markdown.
+    """
+    languages = ("yaml", "yml") if args.kind == "yaml" else (args.kind,)
+    text = pick(completion.text, "whole" if args.kind in ("code", "plain") else args.block, languages)
+    problem = ""
+    try:
+        match args.kind:
+            case "json":
+                json.loads(text)
+            case "yaml":
+                if len(text) > _LONGEST_YAML:
+                    raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
+                node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
+                problem = "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
+            case "csv":
+                rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
+                is_table = len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1
+                problem = "" if is_table else "not a table"
+            case "xml" if "<!DOCTYPE" in text.upper():  # entities can blow up
+                problem = "has a DOCTYPE, which is not supported"
+            case "xml":
+                Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
+            case "code":
+                problem = "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
+            case _:
+                used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
+                problem = f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
+    except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
+        problem = str(error)
+    return CheckResult(float(not problem), problem or f"is {args.kind}")
 
 
 class Language(Args):

@@ -36,21 +36,17 @@ def main() -> None:
         os.setgroups([])
         os.setgid(given["uid"])
         os.setuid(given["uid"])
-    signal_start(_socket.socket(fileno=given["started"]), given["disk"])
-    sys.argv = ["main.py"]
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    exec(compile(source, "main.py", "exec"), module.__dict__)  # noqa: S102 - this is what the sandbox is for
-
-
-def signal_start(connection: _socket.socket, disk: str | None) -> None:
-    """Send a byte, with a descriptor of the folder ``disk`` where there is one."""
-    folders = [] if disk is None else [os.open(disk, os.O_RDONLY | os.O_DIRECTORY)]
+    folders = [] if given["disk"] is None else [os.open(given["disk"], os.O_RDONLY | os.O_DIRECTORY)]
     message = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", folders))] if folders else []
+    connection = _socket.socket(fileno=given["started"])
     connection.sendmsg([b"1"], message)
     connection.close()
     for folder in folders:
         os.close(folder)
+    sys.argv = ["main.py"]
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    exec(compile(source, "main.py", "exec"), module.__dict__)  # noqa: S102 - this is what the sandbox is for
 
 
 def fork_below(parent: int) -> None:
@@ -72,7 +68,9 @@ def fork_below(parent: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
     while status is None and signal.sigwait(_AWAITED) == signal.SIGCHLD:
-        status = ended().get(program)
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                status = ended[1] if ended[0] == program else status
     with suppress(ChildProcessError):
         while True:  # the children, then the orphans that each of them leaves
             for pid in children():
@@ -80,15 +78,6 @@ def fork_below(parent: int) -> None:
             os.wait()
     code = -signal.SIGTERM if status is None else os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
-
-
-def ended() -> dict[int, int]:
-    """Return the status of each child that has ended."""
-    statuses = dict[int, int]()
-    with suppress(ChildProcessError):
-        while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            statuses |= [child]
-    return statuses
 
 
 def children() -> Iterator[int]:

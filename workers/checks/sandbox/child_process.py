@@ -55,8 +55,14 @@ class Child:
         """Return ``answer(*question)``."""
         with self._lock:
             try:
-                process = self._started()
-                assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes
+                if self.process is None or self.process.poll() is not None:
+                    self.close()
+                    pipe, silent = subprocess.PIPE, subprocess.DEVNULL
+                    self.process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=silent)  # noqa: S603
+                    assert self.process.stdout is not None  # noqa: S101 - a pipe
+                    self.process.stdout.readline()  # its start does not count against the timeout
+                process = self.process
+                assert process.stdin is not None and process.stdout is not None  # noqa: S101 - as above
                 with suppress(BrokenPipeError), selectors.DefaultSelector() as selector:
                     process.stdin.write(json.dumps(question).encode() + b"\n")
                     process.stdin.flush()
@@ -72,16 +78,6 @@ class Child:
         if problem:
             raise ChildError(problem)
         return answer
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        """Return the child. Its start does not count against the timeout of a call."""
-        if self.process is None or self.process.poll() is not None:
-            self.close()
-            pipe = subprocess.PIPE
-            self.process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
-            assert self.process.stdout is not None  # noqa: S101 - a pipe
-            self.process.stdout.readline()
-        return self.process
 
     def close(self) -> None:
         """Kill the child."""

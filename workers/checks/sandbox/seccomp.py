@@ -12,7 +12,7 @@ import platform
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -70,30 +70,28 @@ def passed_fds() -> Iterator[tuple[int, ...]]:
 
 def program(of: Architecture) -> bytes:
     """Return the filter as an array of ``struct sock_filter``. It kills programs that use a foreign ABI."""
-    deny = [_return(_REFUSE | errno.EPERM)]
-    arguments = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
-    spaces = [*arguments, *_when(_HAS_BITS, _NEW_NAMESPACES, deny), _return(_ALLOW)]
-    known = [step for family in _FAMILIES for step in _when(_EQUAL, family, [_return(_ALLOW)])]
-    families = [*arguments, *known, _return(_REFUSE | errno.EAFNOSUPPORT)]
+
+    def when(comparison: int, operands: Iterable[int], then: Sequence[_Instruction]) -> list[_Instruction]:
+        """Return ``then``, which must end by returning, to run if the comparison with the loaded value holds."""
+        return [step for operand in operands for step in ((comparison, 0, len(then), operand), *then)]
+
+    allow, kill = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _KILL)
+    deny, none, family = (
+        (_RETURN, 0, 0, _REFUSE | number) for number in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT)
+    )
+    argument = (_LOAD, 0, 0, _FIRST_ARGUMENT)
+    spaces = [argument, *when(_HAS_BITS, [_NEW_NAMESPACES], [deny]), allow]
+    families = [argument, *when(_EQUAL, _FAMILIES, [allow]), family]
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, of.audit),
-        _return(_KILL),
+        kill,
         (_LOAD, 0, 0, _NUMBER),
-        *_when(_HAS_BITS, _X32, [_return(_KILL)]),
-        *_when(_EQUAL, _CLONE3, [_return(_REFUSE | errno.ENOSYS)]),
-        *(step for number in of.refused for step in _when(_EQUAL, number, deny)),
-        *(step for number in (of.clone, of.unshare) for step in _when(_EQUAL, number, spaces)),
-        *(step for number in (of.socket, of.socketpair) for step in _when(_EQUAL, number, families)),
-        _return(_ALLOW),
+        *when(_HAS_BITS, [_X32], [kill]),
+        *when(_EQUAL, [_CLONE3], [none]),
+        *when(_EQUAL, of.refused, [deny]),
+        *when(_EQUAL, [of.clone, of.unshare], spaces),
+        *when(_EQUAL, [of.socket, of.socketpair], families),
+        allow,
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
-
-
-def _when(comparison: int, operand: int, then: Sequence[_Instruction]) -> list[_Instruction]:
-    """Return ``then``, which must end by returning, to run if the comparison with the loaded value holds."""
-    return [(comparison, 0, len(then), operand), *then]
-
-
-def _return(action: int) -> _Instruction:
-    return (_RETURN, 0, 0, action)
