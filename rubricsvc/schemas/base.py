@@ -26,9 +26,11 @@ class Wire(BaseModel):
 
     @classmethod
     def of(cls, row: object, **fields: object) -> Self:
-        """Return the attributes of a row or value, and ``fields``. What is in neither is the row's ``value``."""
-        names = cls.model_fields.keys() - fields.keys()
-        values = {name: getattr(row, name) if hasattr(row, name) else row.value for name in names}  # type: ignore[attr-defined]
+        """Return the attributes of a row or value, and ``fields``. A required field that is in neither is ``value``."""
+        values: dict[str, Any] = {}
+        for name, field in cls.model_fields.items():
+            if name not in fields and (hasattr(row, name) or field.is_required()):
+                values[name] = getattr(row, name if hasattr(row, name) else "value")
         return cls.model_validate(values | fields, from_attributes=True)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
-from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import RETIRED
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
@@ -68,9 +68,16 @@ def select(session: Session, new: NewJob, imported: ImportResult | None = None) 
             return [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)]
         return [one.id] if one.prompt_id in (None, prompt_id) else []
 
+    found: Iterable[tuple[int, int, int | None]]
+    if imported is None:
+        stored = every(completions.page, session, policy=new.policy)
+        found = ((row.id, row.prompt_id, None) for row in stored)
+    else:
+        of_policy = [each for each in imported.completions if new.policy in (None, each.policy)]
+        found = dict.fromkeys((each.id, each.prompt_id, each.rubric_id) for each in of_policy)
     pairs: list[tuple[int, int]] = []
     selected = no_rubric = 0
-    for completion_id, prompt_id, named in _completions(session, imported, new.policy):
+    for completion_id, prompt_id, named in found:
         if ids := rubric_ids(prompt_id) if one is not None or named is None else [named]:
             pairs += ((completion_id, rubric_id) for rubric_id in ids)
             selected += 1
@@ -79,30 +86,16 @@ def select(session: Session, new: NewJob, imported: ImportResult | None = None) 
             without[prompt_id] = None
         if selected == new.limit:
             break
-    drafts = [] if one is not None or new.allow_drafts else _drafts(session, without)
+    prompt_ids = without if one is None and not new.allow_drafts else ()
+    drafts = [row for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
     if not pairs:
-        if drafts:
-            raise _only_drafts("nothing to score", drafts)
-        raise _nothing_selected(session, one, without, new.policy)
+        raise _only_drafts("nothing to score", drafts) if drafts else _nothing_selected(session, one, without, new)
     return Selection(pairs, no_rubric, [row.ref for row in drafts])
 
 
-def _completions(
-    session: Session, imported: ImportResult | None, policy: str | None
-) -> Iterator[tuple[int, int, int | None]]:
-    """Yield (completion id, prompt id, id of the rubric that its record names)."""
-    if imported is None:
-        yield from ((row.id, row.prompt_id, None) for row in every(completions.page, session, policy=policy))
-    else:
-        selected = [one for one in imported.completions if policy in (None, one.policy)]
-        yield from dict.fromkeys((one.id, one.prompt_id, one.rubric_id) for one in selected)
-
-
-def _nothing_selected(
-    session: Session, one: RubricRow | None, prompt_ids: Iterable[int], policy: str | None
-) -> InvalidError:
+def _nothing_selected(session: Session, one: RubricRow | None, prompt_ids: Iterable[int], new: NewJob) -> InvalidError:
     """Return why no completion has a rubric: the ``one`` that is named is of another prompt, or all are retired."""
-    of = f" of policy {policy!r}" if policy is not None else ""
+    of = f" of policy {new.policy!r}" if new.policy is not None else ""
     message = f"nothing to score: no completion{of} has a rubric"
     hint = "see `rubricsvc rubrics show` and `rubricsvc completions show`, or name a rubric with --rubric"
     retired = [row for id_ in prompt_ids for row in rubrics.page(session, prompt_id=id_, state=RETIRED)]
@@ -116,14 +109,26 @@ def _nothing_selected(
     return InvalidError(message, hint=hint)
 
 
-def _drafts(session: Session, prompt_ids: Iterable[int]) -> list[RubricRow]:
-    """Return the drafts of prompts that have no approved rubric."""
-    return [row for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
-
-
 def _only_drafts(what: str, drafts: Sequence[RubricRow], path: str = "") -> NotApprovedError:
     listed = cut(", ".join(row.ref for row in drafts), 400)
     return NotApprovedError(f"{what}: only drafts: {listed}", hint=rubrics.approval_hint(drafts[0]), path=path)
+
+
+def own_rubrics(
+    session: Session, prompt_id: int, what: str = "the prompt", *, allow_drafts: bool = False, path: str = ""
+) -> list[RubricRow]:
+    """Return the newest approved version of each rubric of a prompt, which errors name as ``what``.
+
+    Raises:
+        NotApprovedError: None is approved.
+        InvalidError: The prompt has no rubric.
+    """
+    rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
+    if not rows and (drafts := rubrics.for_prompt(session, prompt_id, allow_drafts=True)):
+        raise _only_drafts(what, drafts, path)
+    if not rows:
+        raise InvalidError(f"{what} has no rubric", hint="name a rubric, or store one with the prompt's id", path=path)
+    return rows
 
 
 def with_rubrics(session: Session, items: Sequence[NewItem], *, allow_drafts: bool = False) -> list[tuple[int, int]]:
@@ -137,43 +142,21 @@ def with_rubrics(session: Session, items: Sequence[NewItem], *, allow_drafts: bo
     given = {one.rubric for one in items if one.rubric is not None}
     by_ref = {ref: rubrics.get(session, ref, allow_drafts=allow_drafts).id for ref in given}
     owners = completions.prompt_ids(session, {one.completion_id for one in items if one.rubric is None})
-    own = {
-        prompt_id: [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)]
-        for prompt_id in {*owners.values()}
-    }
+    own: dict[int, list[int]] = {}
     pairs: list[tuple[int, int]] = []
     for number, one in enumerate(items):
-        id_, path = one.completion_id, f"items.{number}"
+        id_ = one.completion_id
         if one.rubric is not None:
             pairs.append((id_, by_ref[one.rubric]))
             continue
-        if id_ not in owners:
-            completions.get(session, id_)  # raises NotFoundError
-        if not own[owners[id_]]:
-            if drafts := _drafts(session, [owners[id_]]):
-                raise _only_drafts(f"the prompt of completion {id_}", drafts, path)
-            hint = "name a rubric, or store one with the prompt's id"
-            raise InvalidError(f"the prompt of completion {id_} has no rubric", hint=hint, path=path)
-        pairs += ((id_, rubric_id) for rubric_id in own[owners[id_]])
+        prompt_id = owners[id_] if id_ in owners else completions.get(session, id_).prompt_id  # raises NotFoundError
+        if prompt_id not in own:
+            what, path = f"the prompt of completion {id_}", f"items.{number}"
+            own[prompt_id] = [
+                row.id for row in own_rubrics(session, prompt_id, what, allow_drafts=allow_drafts, path=path)
+            ]
+        pairs += ((id_, rubric_id) for rubric_id in own[prompt_id])
     return pairs
-
-
-def only_rubric(session: Session, prompt_id: int, *, allow_drafts: bool = False) -> RubricRow:
-    """Return the newest approved version of a prompt's only rubric.
-
-    Raises:
-        NotApprovedError: It has no approved version.
-        InvalidError: The prompt has no rubric, or several.
-    """
-    rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
-    if len(rows) == 1:
-        return rows[0]
-    if not rows and (drafts := _drafts(session, [prompt_id])):
-        raise _only_drafts("the prompt", drafts)
-    if not rows:
-        raise InvalidError("the prompt has no rubric", hint="name a rubric, or store one with the prompt's id")
-    listed = cut(", ".join(row.ref for row in rows), 400)
-    raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
 
 
 def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:
@@ -237,7 +220,7 @@ def answered(query: Callable[[], Result], notify: Notify, *, hint: str = "") -> 
                 raise _no_answer(error, hint) from error
             if end is None:
                 end = now + limit
-                notify(f"the database does not answer, retrying for {limit:g} s: {_reason(error)}")
+                notify(f"{_no_answer(error).message}; retrying for {limit:g} s")
             time.sleep(POLL_SECONDS)
         else:
             if end is not None:
@@ -255,11 +238,8 @@ def reachable() -> Iterator[None]:
 
 
 def _no_answer(error: Exception, hint: str = "") -> UnavailableError:
-    return UnavailableError(f"the database does not answer: {_reason(error)}", hint=hint)
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "orig", error)).splitlines()[0]
+    reason = str(getattr(error, "orig", error)).splitlines()[0]
+    return UnavailableError(f"the database does not answer: {reason}", hint=hint)
 
 
 _START = "start the server, or correct its URL (it usually ends in /v1)"
@@ -313,33 +293,23 @@ def split(reasons: Mapping[str, int], judge: Judge) -> tuple[dict[Reason, int], 
     return again, {reason: count for reason, count in counts.items() if reason not in again}
 
 
-def counted(counts: Mapping[Reason, int]) -> str:
-    """Return ``unavailable ×7, timeout ×1``."""
-    return ", ".join(f"{reason} ×{count}" for reason, count in counts.items())
-
-
-def lasting_hints(lasting: Mapping[Reason, int], job_id: int) -> Iterator[str]:
-    """Yield a line for each fix of failures that would come again."""
-    by_fix: dict[str, dict[Reason, int]] = {}
-    for reason, count in lasting.items():
-        then = f", then run `rubricsvc jobs {_THEN[reason]} {job_id}`" if reason in _THEN else ""
-        by_fix.setdefault(FIXES[reason] + then, {})[reason] = count
-    for fix, counts in by_fix.items():
-        yield f"{counted(counts)} would fail again: {fix}"
-
-
 def failure_hints(
     reasons: Mapping[str, int], judge: Judge, job_id: int, *, null_coverage: float | None = None
 ) -> Iterator[str]:
-    """Yield how to see the failed verdicts of a job, and what to do about them.
+    """Yield how to see the failed verdicts of a job, and what to do about them: one line for each fix.
 
     ``null_coverage`` is the highest coverage of a completion without a reward.
     """
     again, lasting = split(reasons, judge)
     yield f"`rubricsvc verdicts list --job {job_id} --outcome failed` lists the failed verdicts"
-    if again:
-        yield f"{counted(again)}: `rubricsvc jobs retry {job_id}` asks again"
-    yield from lasting_hints(lasting, job_id)
+    by_fix: dict[str, list[str]] = {}
+    for reason, count in again.items():
+        by_fix.setdefault(f": `rubricsvc jobs retry {job_id}` asks again", []).append(f"{reason} ×{count}")
+    for reason, count in lasting.items():
+        then = f", then run `rubricsvc jobs {_THEN[reason]} {job_id}`" if reason in _THEN else ""
+        by_fix.setdefault(f" would fail again: {FIXES[reason]}{then}", []).append(f"{reason} ×{count}")
+    for fix, counts in by_fix.items():
+        yield ", ".join(counts) + fix
     coverage = min(0.8, math.floor(100 * (null_coverage or 0.0)) / 100)
     if lasting and coverage:
         yield (
@@ -348,21 +318,20 @@ def failure_hints(
         )
 
 
-def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSummary) -> tuple[str, ...]:
-    """Return a line for whatever of a job needs attention, with the command that helps."""
-    found = (
-        _of_generation(job, summary) if summary.generation is not None else _of_scoring(session, job, progress, summary)
-    )
-    return tuple(found)
-
-
-def _of_scoring(session: Session, job: JobRow, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
+def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
+    """Yield a line for whatever of a job needs attention, with the command that helps."""
     exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
-    if exhausted or lost:
-        killed = f" (${lost:.4g} of it reserved by workers that were killed)" if lost else ""
-        message = jobs.budget_message(session, job.id) if exhausted else None
+    generates = summary.generation is not None
+    if exhausted or (lost and not generates):
+        spent = f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
+        killed = f" (${lost:.4g} of it reserved by workers that were killed)" if lost and not generates else ""
+        message = jobs.budget_message(session, job.id) if exhausted and not generates else None
         worst = f"; {message}: the worst case of one call must fit into it" if message else ""
-        yield f"{_spent(job)}{killed}{worst}{_raise_budget(job) if exhausted else ''}"
+        more = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`" if exhausted else ""
+        yield f"{spent}{killed}{worst}{more}"
+    if summary.generation is not None:
+        yield from _generation_hints(job.id, summary.generation, exhausted=exhausted)
+        return
     judge = job.judge.valid
     if judge is None:
         yield f"{job.judge.error}"
@@ -386,14 +355,6 @@ def _of_scoring(session: Session, job: JobRow, progress: JobProgress, summary: J
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 
 
-def _spent(job: JobRow) -> str:
-    return f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
-
-
-def _raise_budget(job: JobRow) -> str:
-    return f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`"
-
-
 _MISSING = {
     "no_trajectory": "import completions with tool calls (`rubricsvc completions import FILE`)",
     "no_rubrics": "import a second rubric of the prompt (`rubricsvc rubrics import FILE`)",
@@ -401,19 +362,15 @@ _MISSING = {
 """What to add for prompts that lack what the method needs, by the reason."""
 
 
-def _of_generation(job: JobRow, summary: JobSummary) -> Iterator[str]:
-    if (made := summary.generation) is None:
-        return
-    if job.status == "budget_exhausted":
-        yield _spent(job) + _raise_budget(job)
-    elif made.reasons:
+def _generation_hints(job_id: int, made: GenerationSummary, *, exhausted: bool) -> Iterator[str]:
+    if made.reasons and not exhausted:
         reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
         missing = dict.fromkeys(_MISSING[reason] for reason in made.reasons if reason in _MISSING)
-        again = f"`jobs retry {job.id}` asks again, but for the replies that are stored"
+        again = f"`jobs retry {job_id}` asks again, but for the replies that are stored"
         if missing:
-            again = f"{', '.join(missing)}, then `jobs retry {job.id}`"
+            again = f"{', '.join(missing)}, then `jobs retry {job_id}`"
         without = f"prompts without a rubric: {sum(made.reasons.values())}"
-        yield f"{without} ({reasons}); `rubricsvc jobs items {job.id}` shows why; {again}"
+        yield f"{without} ({reasons}); `rubricsvc jobs items {job_id}` shows why; {again}"
     if made.refused_by:
         reasons = ", ".join(f"{reason} {count}" for reason, count in made.refused_by.items())
         yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"
@@ -521,7 +478,8 @@ class Jobs:
         with self.db.read() as session:
             rows = jobs.page(session, after=query.after, limit=query.limit + 1, status=query.status)
             progress = jobs.progress_of(session, [row.id for row in rows])
-            return Page.cut([_of(row, progress=progress[row.id]) for row in rows], query.limit)
+            found = [StoredJob.of(row, judge=row.judge.name, progress=progress[row.id]) for row in rows]
+            return Page.cut(found, query.limit)
 
     @takes(ItemFilters)
     def items(self, job_id: int, query: ItemFilters) -> Page[Item]:
@@ -589,13 +547,13 @@ class Jobs:
         with self.db.read() as session:
             job = jobs.get(session, job_id)
             results = jobs.summary(session, job_id) if summary or job.finished_at else None
-            running = None if job.finished_at else leases.running_workers(session)
             progress = jobs.progress(session, job_id)
-            advice = hints(session, job, progress, results) if results is not None else ()
-            return _of(job, workers=running, progress=progress, summary=results, is_new=is_new, hints=advice)
-
-
-def _of(row: JobRow, **fields: object) -> StoredJob:
-    missing: dict[str, object] = {"judge": row.judge.name, "workers": None, "progress": None, "summary": None}
-    missing |= {"is_new": False, "notes": (), "hints": ()}
-    return StoredJob.of(row, **(missing | fields))
+            return StoredJob.of(
+                job,
+                judge=job.judge.name,
+                workers=None if job.finished_at else leases.running_workers(session),
+                progress=progress,
+                summary=results,
+                is_new=is_new,
+                hints=() if results is None else tuple(hints(session, job, progress, results)),
+            )

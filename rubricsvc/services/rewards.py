@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from rubricsvc import schemas
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.errors import ConflictError, InvalidError, at_path
+from rubricsvc.errors import ConflictError, InvalidError, at_path, cut
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.jobs import Jobs, only_rubric
+from rubricsvc.services.jobs import Jobs, own_rubrics
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
 
@@ -101,7 +101,11 @@ class Rewards:
         given = new.rubrics[at] if new.rubrics else None
         with at_path(f"prompts.{place}" if given is None else f"rubrics.{at}"):
             if given is None:
-                return only_rubric(session, prompt_id, allow_drafts=new.allow_drafts).id
+                rows = own_rubrics(session, prompt_id, allow_drafts=new.allow_drafts)
+                if len(rows) > 1:
+                    listed = cut(", ".join(row.ref for row in rows), 400)
+                    raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
+                return rows[0].id
             key = (given.digest, prompt_id) if isinstance(given, Rubric) else given
             row = known.get(key)
             if row is None:
