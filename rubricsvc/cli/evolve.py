@@ -41,7 +41,7 @@ def start(
         with (
             continue_hint("rounds so far are stored"),
             progress_bar(f"evolution of {rubric}") as bar,
-            job_scorer(s.db, bar.note) as score_job,
+            job_scorer(s, bar.note) as score_job,
         ):
             asked = propose if judge is not None else None
             report = s.evolutions.evolve(rubric, request, score_job, asked, on_progress=bar.update)

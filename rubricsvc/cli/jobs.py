@@ -26,7 +26,6 @@ from rubricsvc.schemas.waiting import no_worker
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
-from rubricsvc.store.session import Database
 from workers.engines import make_engine
 
 if TYPE_CHECKING:
@@ -287,7 +286,7 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
     with ExitStack() as stack:
         stack.enter_context(_continue_hint(job_id))
         if isinstance(s, LocalService):
-            stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s.db), echo))
+            stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
         stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
         bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
         job = s.jobs.wait(job_id, None, update, echo)
@@ -297,9 +296,9 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
 
 
 @contextmanager
-def job_scorer(db: Database, on_progress: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+def job_scorer(s: LocalService, on_progress: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
     """Yield a function that waits for a job; a worker of this process, if one is needed, runs until the block ends."""
-    from rubricsvc.services.jobs import Jobs, ensure_worker
+    from rubricsvc.services.jobs import ensure_worker
 
     def update(job: StoredJob) -> None:
         if (now := job.progress) is not None:
@@ -308,8 +307,8 @@ def job_scorer(db: Database, on_progress: Callable[[str], None]) -> Iterator[Cal
     with ExitStack() as stack:
 
         def wait(job_id: int) -> None:
-            stack.enter_context(ensure_worker(db, job_id, partial(start_worker, db), echo))
-            Jobs(db).wait(job_id, None, update, echo)
+            stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
+            s.jobs.wait(job_id, None, update, echo)
 
         yield wait
 
@@ -327,10 +326,10 @@ def _continue_hint(job_id: int) -> Iterator[None]:
         raise UnavailableError(error.message, hint=error.hint or hint) from error
 
 
-def start_worker(db: Database, judge: Judge, *, keep_models: bool = False) -> AbstractContextManager[None]:
+def start_worker(s: LocalService, judge: Judge) -> AbstractContextManager[None]:
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
     from workers.queue.app import embedded_worker
 
     fetch_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
-    return embedded_worker(get_settings(), db, keep_models=keep_models)
+    return embedded_worker(get_settings(), s.db)

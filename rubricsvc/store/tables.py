@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
@@ -23,6 +23,20 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.store.session import Base, DatedRow
 
+Value = TypeVar("Value")
+
+
+class Model(Generic[Value]):
+    """An attribute of a row: a JSON column as the value of a model, read each time; None where the column is null."""
+
+    def __init__(self, model: type[BaseModel], column: str = "content") -> None:
+        self.model, self.column = model, column
+
+    def __get__(self, row: object, _owner: object = None) -> Value:
+        """Return the value."""
+        stored = getattr(row, self.column)
+        return self.model.model_validate(stored) if stored is not None else None  # type: ignore[return-value]
+
 
 class PromptRow(DatedRow):
     """A prompt; ``external_id`` is its id in the first file that brought it."""
@@ -33,10 +47,7 @@ class PromptRow(DatedRow):
     external_id: Mapped[str | None] = mapped_column(String(200), index=True)
     content: Mapped[dict[str, Any]]
 
-    @property
-    def value(self) -> Prompt:
-        """The core value."""
-        return Prompt.model_validate(self.content)
+    value = Model[Prompt](Prompt)
 
 
 class PromptIdRow(Base):
@@ -61,10 +72,7 @@ class CompletionRow(DatedRow):
 
     prompt: Mapped[PromptRow] = relationship()
 
-    @property
-    def value(self) -> Completion:
-        """The core value."""
-        return Completion.model_validate(self.content)
+    value = Model[Completion](Completion)
 
 
 class RubricRow(DatedRow):
@@ -88,10 +96,7 @@ class RubricRow(DatedRow):
     content: Mapped[dict[str, Any]]
     provenance: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
 
-    @property
-    def value(self) -> Rubric:
-        """The core value."""
-        return Rubric.model_validate(self.content)
+    value = Model[Rubric](Rubric)
 
     @property
     def ref(self) -> str:
@@ -121,10 +126,7 @@ class RubricTestRow(DatedRow):
     outcome: Mapped[TestOutcome] = mapped_column(String(12))
     content: Mapped[dict[str, Any]]
 
-    @property
-    def test(self) -> RubricTest:
-        """The results as a value."""
-        return RubricTest.model_validate(self.content)
+    test = Model[RubricTest](RubricTest)
 
 
 class JudgeRow(DatedRow):
@@ -142,15 +144,9 @@ class JudgeRow(DatedRow):
     passport: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     has_passport: Mapped[bool] = column_property(passport.is_not(None))
 
-    @property
-    def measured(self) -> Repeatability | None:
-        """The repeatability as a value."""
-        return Repeatability.model_validate(self.repeatability) if self.repeatability else None
+    measured = Model[Repeatability | None](Repeatability, "repeatability")
 
-    @property
-    def passport_value(self) -> Passport | None:
-        """The passport as a value."""
-        return Passport.model_validate(self.passport) if self.has_passport else None
+    passport_value = Model[Passport | None](Passport, "passport")
 
     @property
     def value(self) -> Judge:
@@ -445,15 +441,9 @@ class EvolutionRow(DatedRow):
     rubric: Mapped[RubricRow] = relationship()
     judge: Mapped[JudgeRow | None] = relationship()
 
-    @property
-    def request(self) -> EvolutionRequest | None:
-        """The settings as a value."""
-        return EvolutionRequest.model_validate(self.settings) if self.settings is not None else None
+    request = Model[EvolutionRequest | None](EvolutionRequest, "settings")
 
-    @property
-    def held_out(self) -> HeldOutResult | None:
-        """The comparison with the start, once it is made."""
-        return HeldOutResult.model_validate(self.result) if self.result else None
+    held_out = Model[HeldOutResult | None](HeldOutResult, "result")
 
 
 class EvolutionStepRow(DatedRow):
@@ -481,10 +471,7 @@ class EvolutionStepRow(DatedRow):
         """The buffer as values."""
         return [BufferedCriterion.model_validate(one) for one in self.entries or ()]
 
-    @property
-    def round_value(self) -> EvolutionRound | None:
-        """The round as a value."""
-        return EvolutionRound.model_validate(self.round) if self.round is not None else None
+    round_value = Model[EvolutionRound | None](EvolutionRound, "round")
 
 
 class RunRow(DatedRow):

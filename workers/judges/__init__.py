@@ -159,7 +159,7 @@ def validate(judge: Judge) -> None:
         return
     factory_of(judge)
     template = load(judge)
-    if template.shows_several != (judge.mode in _SHOW_SEVERAL):
+    if ("entry" in template.texts) != (judge.mode in _SHOW_SEVERAL):
         raise InvalidError(
             f"template {template.name!r} does not fit a {judge.mode} judge",
             hint="leave the template out: each mode has its own",

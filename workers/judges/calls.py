@@ -41,7 +41,7 @@ class TemplateWords:
     """The words of instructions, and of the placeholder of each field in their example of a reply."""
 
     def __init__(self, text: str) -> None:
-        self._instructions = _joined(_words(text))
+        self._instructions = f" {' '.join(_words(text))} "
         self._placeholders = {field: _words(placeholder) for field, placeholder in _EXAMPLE.findall(text)}
 
     def repeated_by(self, field: str, text: str) -> bool:
@@ -52,11 +52,12 @@ class TemplateWords:
         words, placeholder = _words(text), self._placeholders.get(field, [])
         if len(words) < 2:
             return words == [field]
-        if words == placeholder[: len(words)] or (len(words) >= _MIN_RUN and _joined(words) in self._instructions):
+        whole = f" {' '.join(words)} "
+        if words == placeholder[: len(words)] or (len(words) >= _MIN_RUN and whole in self._instructions):
             return True
         if len(placeholder) < _MIN_LONG:
             return False
-        if _joined(placeholder) in _joined(words):
+        if f" {' '.join(placeholder)} " in whole:
             return True
         if len(words) > 2 * len(placeholder):
             return False
@@ -68,10 +69,6 @@ def _words(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", clean(text).text)
     return [_DIGITS.get(word, word) for word in _WORD.findall(text.casefold())]
-
-
-def _joined(words: list[str]) -> str:
-    return f" {' '.join(words)} "
 
 
 _DOCUMENTS = "_documents"
@@ -156,11 +153,6 @@ class JudgeTemplate:
         text = "".join(paragraph.fill(values) + "\n\n" for paragraph in paragraphs)
         return SharedPrompt(text, "; ".join(notes), completion, original)
 
-    @property
-    def shows_several(self) -> bool:
-        """Whether it shows several texts in the completion's place."""
-        return "entry" in self.texts
-
     @cached_property
     def words(self) -> TemplateWords:
         """The words of the instructions, which are no answer."""
@@ -186,14 +178,9 @@ class JudgeTemplate:
 
 
 def load(judge: Judge) -> JudgeTemplate:
-    """Return the judge's template: the file that it names, or that of its mode."""
-    return read(judge.template or default_template(judge))
-
-
-def default_template(judge: Judge) -> str:
-    """Return the name of the template for the judge's mode and its options."""
+    """Return the judge's template: the file that it names, or that of its mode and its options."""
     name = judge.effective_comparison.kind if judge.mode == "comparative" else judge.mode
-    return f"{name}_written" if writes(judge) and name != "written" else name
+    return read(judge.template or (f"{name}_written" if writes(judge) and name != "written" else name))
 
 
 def writes(judge: Judge) -> bool:
@@ -205,9 +192,8 @@ def writes(judge: Judge) -> bool:
 @lru_cache(maxsize=512)
 def inner_judge(judge: Judge) -> Judge:
     """Return the judge that is asked about each pair of a comparison or each step of a trajectory."""
-    mode = "written" if writes(judge) else "readout"
-    template = judge.template or default_template(judge)
-    return judge.model_copy(update={"mode": mode, "template": template, "comparison": None, "trajectory": None})
+    fields = {"mode": "written" if writes(judge) else "readout", "template": load(judge).name}
+    return judge.model_copy(update={**fields, "comparison": None, "trajectory": None})
 
 
 @lru_cache

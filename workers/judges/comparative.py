@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from string import ascii_uppercase
-from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal, Rubric
@@ -60,14 +59,9 @@ class GroupScores(ReplyModel):
     scores: list[GroupScore]
 
 
-def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
-    """Raise: one completion alone cannot be compared."""
-    raise single_completion()
-
-
-def single_completion() -> InvalidError:
-    """Return the error of a prompt with one completion only."""
-    return InvalidError(
+def build_call(_asked: Sequence[AskedCriterion], _template: JudgeTemplate) -> JudgeCall:
+    """Raise an InvalidError: one completion alone cannot be compared."""
+    raise InvalidError(
         "a comparative judge needs two or more completions of a prompt, found one",
         hint="submit a job with several completions of the prompt, or use a readout or a written judge",
     )
@@ -94,24 +88,19 @@ def _with_levels(criterion: Criterion) -> str:
 def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplate) -> tuple[JudgeCall, ...]:
     """Return one call for each criterion about ``size`` completions under the first letters."""
     ids, calls = LETTERS[:size], []
+    fields = {
+        "answer": {"enum": list(ids)},
+        "rationale": {"type": "string"},
+        "score": {"type": "number", "minimum": 0, "maximum": 1},
+    }
+    scores = {"type": "array", "items": object_schema(fields), "minItems": size, "maxItems": size}
     for criterion in criteria:
         plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _with_levels(criterion)})
         rendered = render_criterion(AskedCriterion(plain, ""), template, "")
         text = template.fill("criterion", {"criteria": rendered.text, "ids": ", ".join(ids)})
         asked = tuple(AskedCriterion(criterion, id_) for id_ in ids)
-        calls.append(JudgeCall(asked, Question(text, schema=_schema(ids)), note=rendered.note))
+        calls.append(JudgeCall(asked, Question(text, schema=object_schema({"scores": scores})), note=rendered.note))
     return tuple(calls)
-
-
-def _schema(ids: str) -> dict[str, Any]:
-    score = object_schema(
-        {
-            "answer": {"enum": list(ids)},
-            "rationale": {"type": "string"},
-            "score": {"type": "number", "minimum": 0, "maximum": 1},
-        }
-    )
-    return object_schema({"scores": {"type": "array", "items": score, "minItems": len(ids), "maxItems": len(ids)}})
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:

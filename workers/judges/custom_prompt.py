@@ -47,19 +47,11 @@ _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
 
 
 @lru_cache
-def _endings() -> tuple[dict[str, TextTemplate], str]:
+def endings() -> tuple[dict[str, TextTemplate], str, TemplateWords]:
+    """Return the forms of a reply that turns end with, the digest of their file, and the words of their example."""
     content = _FILE.read_bytes()
-    return {name: TextTemplate(body) for name, body in sections(content.decode()).items()}, sha256(content).hexdigest()
-
-
-@lru_cache
-def _example() -> TemplateWords:
-    return TemplateWords(_endings()[0]["number"].text)
-
-
-def identity() -> list[str]:
-    """Return what decides how custom prompts are sent and parsed, for the fingerprint."""
-    return [VERSION, _endings()[1]]
+    texts = {name: TextTemplate(body) for name, body in sections(content.decode()).items()}
+    return texts, sha256(content).hexdigest(), TemplateWords(texts["number"].text)
 
 
 def build_call(
@@ -86,25 +78,25 @@ def build_call(
     turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
     first, *rest = turns
     call = replace(call, question=replace(call.question, text="", turns=tuple(rest)), note=notes)
-    template = JudgeTemplate("custom", _endings()[1], "\n\n".join(system), "", (), {})
+    template = JudgeTemplate("custom", endings()[1], "\n\n".join(system), "", (), {})
     return call, template, SharedPrompt(first, "", completion.text, completion.text)
 
 
 def _call(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> JudgeCall:
     """Return the call; the text of its question is the ending to add."""
-    endings, scale = _endings()[0], criterion.scale
+    forms, scale = endings()[0], criterion.scale
     levels, values = custom.labels, tuple(float(label in custom.passing) for label in custom.labels)
     if judge.mode == "readout":
         options = list(zip(readout.letters(len(levels)), values, levels, levels, strict=True))
         labels, values, levels, texts = zip(*(options or readout.options(scale)), strict=True)
         lines = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
-        question = Question(endings["readout"].fill({"labels": lines}), labels)
+        question = Question(forms["readout"].fill({"labels": lines}), labels)
     elif levels:
         names = ", ".join(json.dumps(label, ensure_ascii=False) for label in levels)
-        question = Question(endings["label"].fill({"labels": names}), schema=_schema({"enum": [*levels]}))
+        question = Question(forms["label"].fill({"labels": names}), schema=_schema({"enum": [*levels]}))
     else:
         low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
-        text = endings["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
+        text = forms["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
         question = Question(text, schema=_schema({"type": "number", "minimum": low, "maximum": high}))
     return JudgeCall((AskedCriterion(criterion, criterion.key),), question, values, levels=levels)
 
@@ -117,7 +109,12 @@ def _schema(result: dict[str, Any]) -> dict[str, Any]:
 def parse(call: JudgeCall, text: str) -> dict[str, Any]:
     """Return the verdict's value and rationale in a written reply."""
     result, steps = _result(text, call.levels)
-    if any(_example().repeated_by(field, part) for step in steps for field, part in _fields(step).items()):
+    parts = [
+        (field, part)
+        for step in steps  # a step in another form is a description
+        for field, part in (step if isinstance(step, dict) else {"description": step}).items()
+    ]
+    if any(isinstance(part, str) and endings()[2].repeated_by(field, part) for field, part in parts):
         raise ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
     try:
         value = _value(result, call)
@@ -157,13 +154,6 @@ def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, list[Any]]:
     (reply,) = parse_items(text, with_result, lambda one: ("the result", one["result"]))
     steps = reply.get("steps")
     return reply["result"], steps if isinstance(steps, list) else []
-
-
-def _fields(step: Any) -> dict[str, str]:
-    """Return the texts of a step by field; of a step in another form, its text as a description."""
-    if isinstance(step, dict):
-        return {field: text for field, text in step.items() if isinstance(text, str)}
-    return {"description": step} if isinstance(step, str) else {}
 
 
 def _value(result: Any, call: JudgeCall) -> float:

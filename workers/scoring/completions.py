@@ -67,12 +67,9 @@ def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
 
 def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completion]) -> QuestionSet:
     """Return the questions about completions that are given together, in any order."""
-    return questions_of(rubric, judge, group_digest(completions) if judge.mode == "comparative" else "")
-
-
-def group_digest(completions: Iterable[Completion]) -> str:
-    """Return the digest of a group of completions, whatever its order."""
-    return digest(sorted(completion.digest for completion in completions))
+    if judge.mode != "comparative":
+        return questions_of(rubric, judge)
+    return questions_of(rubric, judge, digest(sorted(completion.digest for completion in completions)))
 
 
 def _fingerprints(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
@@ -87,27 +84,25 @@ def _fingerprints(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
         template = ""
     curves = judge.calibration.families if judge.calibration else {}
 
-    def curve(criterion: Criterion) -> str | None:
-        """Return the family whose curve calibrates this criterion's probability, if any."""
-        return name if (name := family(criterion)) in curves else None
-
-    def seen(criterion: Criterion) -> list[Any]:
-        return [criterion.text, criterion.scale, criterion.reference, criterion.passages, curve(criterion)]
-
+    seen: dict[str, list[Any]] = {}
+    for criterion in rubric.criteria:  # with the family whose curve calibrates its probability, if any
+        curve = name if (name := family(criterion)) in curves else None
+        seen[criterion.key] = [criterion.text, criterion.scale, criterion.reference, criterion.passages, curve]
     version = judges.MODES[judge.mode].VERSION
     how = [judge.digest, template, version, group]
     fingerprints = {}
     for criteria in judges.composition(judge, rubric):
-        call = [seen(criterion) for criterion in criteria]
+        call = [seen[criterion.key] for criterion in criteria]
         for place, criterion in enumerate(criteria):
             fingerprints[criterion.key] = digest("judge", *how, call, place)
     for criterion in rubric.criteria:
         if (prompt := criterion.custom_prompt) is not None:
             shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
-            about = [shown, criterion.scale, curve(criterion)]
-            fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *about)
+            about = [shown, criterion.scale, seen[criterion.key][-1]]
+            sent = custom_prompt.VERSION, custom_prompt.endings()[1]
+            fingerprints[criterion.key] = digest("custom", judge.digest, version, *sent, *about)
         elif criterion.each:
-            fingerprints[criterion.key] = digest("claims", CLAIMS_VERSION, *how, seen(criterion))
+            fingerprints[criterion.key] = digest("claims", CLAIMS_VERSION, *how, seen[criterion.key])
     return fingerprints
 
 
@@ -327,10 +322,6 @@ class _Case:
     prompt: Prompt
     completion: Completion
 
-    def open(self, answered: frozenset[str]) -> list[Criterion]:
-        """Return the criteria that a judge is to decide."""
-        return [c for c in self.rubric.criteria if c.check is None and c.key not in answered]
-
     async def checked(self, answered: frozenset[str]) -> list[Verdict]:
         """Return the verdicts of the checks that are not answered."""
         if all(criterion.check is None or criterion.key in answered for criterion in self.rubric.criteria):
@@ -341,11 +332,11 @@ class _Case:
 
 async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
     """Return the verdicts on the open criteria, in their order."""
-    criteria = case.open(answered)
+    criteria = [c for c in case.rubric.criteria if c.check is None and c.key not in answered]
     if not criteria:
         return []
     if judge.members:
-        return await _by_members(engine, judge, judge.members, case, answered)
+        return await _by_members(engine, judge, case, criteria, answered)
     rubric, prompt, completion = case.rubric, case.prompt, case.completion
 
     async def together(asked: list[Criterion]) -> list[Verdict]:
@@ -385,10 +376,15 @@ def _unasked(criteria: Iterable[Criterion], error: InvalidError) -> list[Verdict
 
 
 async def _by_members(
-    engine: Engine, judge: Judge, members: Sequence[Judge], case: _Case, answered: frozenset[str]
+    engine: Engine,
+    judge: Judge,
+    case: _Case,
+    criteria: Sequence[Criterion],
+    answered: frozenset[str],
 ) -> list[Verdict]:
     """Ask the members of a panel at once; those of a cascade in turn, about what those before left uncertain."""
-    criteria, engines = case.open(answered), member_engines(engine, len(members))
+    members = judge.members or ()
+    engines = member_engines(engine, len(members))
     votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in criteria}
     if judge.mode == "panel":
         asked = (_judged(each, member, case, answered) for each, member in zip(engines, members, strict=True))
@@ -411,7 +407,7 @@ class ComparedGroup:
     def __init__(self, completions: Sequence[Completion], *, traces: bool = False) -> None:
         self.completions = tuple(completions)
         cleaned = [clean(completion.full_text if traces else completion.text) for completion in completions]
-        seed = group_digest(completions)
+        seed = digest(sorted(completion.digest for completion in completions))
         order = {text: digest(seed, text.text) for text in cleaned}
         self.texts = sorted(order, key=lambda text: order[text])
         """The distinct texts, shuffled; a place is an index into them."""
@@ -459,7 +455,7 @@ class GroupComparison:
         if not self.criteria:
             return [[] for _ in places]
         if len(places) < 2:
-            raise comparative.single_completion()
+            comparative.build_call((), load(self.judge))  # raises
         if len(self.group.texts) == 1:
             detail = "all completions of the group are the same; the judge was not asked"
             by_place = [[Verdict.scored(criterion.key, 0.5, detail=detail) for criterion in self.criteria]]
