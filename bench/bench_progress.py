@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from rubricsvc import collections
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.collections import FaultyDocuments
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments
 from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import Task, synthesize
 from rubricsvc.core.judge import Endpoint, Judge

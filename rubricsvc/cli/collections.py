@@ -15,7 +15,7 @@ from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
-    from rubricsvc.collections import Page
+    from rubricsvc.collections.index import Page
 
 app = output.group("Collections of documents, to search and to quote.")
 
@@ -40,13 +40,13 @@ def add(
 
     A collection is added whole or not at all.
     """
-    from rubricsvc import collections
+    from rubricsvc.collections import index as collections
     from rubricsvc.collections import sources
 
     if [python, path is not None, debian is not None].count(True) != 1:
         raise InvalidError("expected a PATH, --python or --debian", hint="rubricsvc collections add NAME PATH")
     folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
-    collections.check_new(folder, name, replace=replace)
+    collections.path_of(folder, name, new=not replace)
     if path is not None:
         pages, source = sources.read(path, faults, encoding=encoding), str(path.resolve())
     elif debian is not None:
@@ -79,7 +79,7 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show a collection, or one of its documents with its links; or list collections."""
-    from rubricsvc import collections
+    from rubricsvc.collections import index as collections
 
     folder = get_settings().collections_dir
     if name is None:
@@ -160,7 +160,7 @@ def serve(
 @app.command()
 def delete(name: Name) -> None:
     """Delete a collection."""
-    from rubricsvc import collections
+    from rubricsvc.collections import index as collections
 
     collections.delete(get_settings().collections_dir, name)
     echo(f"deleted {name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import sqlite3
 from array import array
@@ -15,7 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self
-from urllib.parse import unquote, urlsplit
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.fingerprint import digest
@@ -162,22 +160,9 @@ class Collection:
         linked = tuple(Link(*row) for row in self._rows(links, (id_,)))
         return Page(id_, title, text, linked, place, tuple(term for (term,) in terms))
 
-    def has_passage(self, id_: str, passage: str) -> bool:
-        """Return whether a passage is in a document, word for word; only white space may differ.
-
-        Raises:
-            NotFoundError: There is no document of this id.
-        """
-        words = " ".join(passage.split())
-        return bool(words) and words in " ".join(self.open(id_).text.split())
-
     def ids(self) -> list[str]:
         """Return the ids of all documents, in the order of their addition."""
         return [id_ for (id_,) in self._rows("SELECT id FROM documents ORDER BY number")]
-
-    def pages(self) -> Iterator[Page]:
-        """Yield all documents, in the order of their addition."""
-        return map(self.open, self.ids())
 
     def _text(self, part: int) -> str:
         ((text,),) = self._rows("SELECT text FROM parts WHERE rowid = ?", (part,))
@@ -220,18 +205,6 @@ class Page:
     links: tuple[Link, ...] = ()
     place: str = ""
     terms: tuple[str, ...] = ()
-
-
-def linked_file(address: str, source: str) -> str | None:
-    """Return the path of a relative address on the page ``source``; None if it leads elsewhere, or to the page."""
-    try:
-        parts = urlsplit(address.strip())
-    except ValueError:
-        return None
-    if parts.scheme or parts.netloc or not parts.path:
-        return None
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), unquote(parts.path))).lstrip("/")
-    return None if path == source else path
 
 
 PART_CHARS = 1000
@@ -372,7 +345,7 @@ def add(
         ConflictError: There is a collection of that name.
         InvalidError: The name is invalid, or documents have faults and are not to be skipped.
     """
-    path = check_new(folder, name, replace=replace)
+    path = path_of(folder, name, new=not replace)
     count = build(path, name, pages, faults, source=source, keep=skip_invalid)
     if faults.count and not (skip_invalid and count):
         more = f"\n… and {faults.count - len(faults.messages)} more" * (faults.count > len(faults.messages))
@@ -383,20 +356,6 @@ def add(
         raise InvalidError(f"{source} has no documents", hint="name a folder or a file with documents")
     with open_collection(folder, name) as collection:
         return collection.info
-
-
-def check_new(folder: Path, name: str, *, replace: bool = False) -> Path:
-    """Return the file of a collection that may be added.
-
-    Raises:
-        ConflictError: There is a collection of that name, which is not to be replaced.
-        InvalidError: The name is invalid.
-    """
-    path = path_of(folder, name)
-    if path.exists() and not replace:
-        hint = f"replace it with --replace, or delete it: rubricsvc collections delete {name}"
-        raise ConflictError(f"collection {name!r} exists already", hint=hint)
-    return path
 
 
 def open_collection(folder: Path, name: str) -> Collection:
@@ -433,16 +392,21 @@ def delete(folder: Path, name: str) -> None:
         raise NotFoundError(f"no collection {name!r}", hint=hint) from None
 
 
-def path_of(folder: Path, name: str) -> Path:
+def path_of(folder: Path, name: str, *, new: bool = False) -> Path:
     """Return the file of a collection.
 
     Raises:
+        ConflictError: With ``new``, there is a collection of that name.
         InvalidError: The name cannot be that of a file.
     """
     if not _NAME.fullmatch(name):
         hint = "expected letters, digits, - and _, at most 100"
         raise InvalidError(f"invalid name of a collection: {name!r}", hint=hint, path="collection")
-    return folder / f"{name}{_ENDING}"
+    path = folder / f"{name}{_ENDING}"
+    if new and path.exists():
+        hint = f"replace it with --replace, or delete it: rubricsvc collections delete {name}"
+        raise ConflictError(f"collection {name!r} exists already", hint=hint)
+    return path
 
 
 THRESHOLD = 0.6
@@ -452,7 +416,7 @@ class NearCopies:
     """The near copies of the pages of a collection, whose shingles are computed once."""
 
     def __init__(self, collection: Collection) -> None:
-        self._shingles = {page.id: array("q", shingles(page.text)) for page in collection.pages()}
+        self._shingles = {page.id: array("q", shingles(page.text)) for page in map(collection.open, collection.ids())}
         self._known: dict[str, frozenset[str]] = {}
 
     def of(self, id_: str) -> frozenset[str]:

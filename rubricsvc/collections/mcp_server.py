@@ -42,6 +42,12 @@ def mcp_server(collection: Collection) -> MCPServer:
         log_level="WARNING",
     )
 
+    def text_of(id_: str) -> str:
+        try:
+            return collection.open(id_).text
+        except NotFoundError as error:
+            raise ToolError(f"no document {id_!r}; search for it") from error
+
     # Coroutines, so that all run in the thread of the event loop: a collection is used from one thread at a time.
     @server.tool(structured_output=False)
     async def search(
@@ -60,35 +66,24 @@ def mcp_server(collection: Collection) -> MCPServer:
         chars: Annotated[int, Field(ge=1, le=MAX_OPEN_CHARS, description="Maximum number of characters.")] = OPEN_CHARS,
     ) -> Part:
         """Read a document; `more` is the number of characters after the part that is returned."""
-        text = _text(collection, id)
+        text = text_of(id)
         if start >= max(len(text), 1):
             raise ToolError(f"document {id!r} has {len(text)} characters")
-        return _part(id, text, start, text[start : start + chars])
+        return Part(id=id, start=start, text=text[start : start + chars], more=max(len(text) - start - chars, 0))
 
     @server.tool()
     async def find(id: Id, text: Annotated[str, Field(description="Words to look for.")]) -> Part:
         """Show the best part of a document with these words; `open` reads on from its start."""
-        whole = _text(collection, id)
+        length = len(text_of(id))
         part = collection.ranked_parts(text, [id])[0]
-        return _part(id, whole, part.start, part.text)
+        return Part(id=id, start=part.start, text=part.text, more=length - part.start - len(part.text))
 
     @server.tool(structured_output=False)
     async def quote(id: Id, text: Annotated[str, Field(description="The passage.")]) -> str:
         """Check that a passage is in a document, word for word, and return it with its citation."""
-        _text(collection, id)
-        if not collection.has_passage(id, text):
+        words = " ".join(text.split())  # only white space may differ
+        if not words or words not in " ".join(text_of(id).split()):
             raise ToolError("the passage is not in this document, word for word")
         return f"“{text}” [{id}]"
 
     return server
-
-
-def _part(id_: str, whole: str, start: int, text: str) -> Part:
-    return Part(id=id_, start=start, text=text, more=max(len(whole) - start - len(text), 0))
-
-
-def _text(collection: Collection, id_: str) -> str:
-    try:
-        return collection.open(id_).text
-    except NotFoundError as error:
-        raise ToolError(f"no document {id_!r}; search for it") from error

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import codecs
 import os
+import posixpath
 import re
 import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
-from rubricsvc.collections.index import FaultyDocuments, Link, Page, linked_file
+from rubricsvc.collections.index import FaultyDocuments, Link, Page
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Document
@@ -126,9 +129,14 @@ def _page(id_: str, text: str, place: str, *, html: bool) -> Page:
         heading = _MARKDOWN_TITLE.search(text)
         title = heading[1] if heading else ""
         spans = [(match.start(), match.end(), match[1]) for match in _MARKDOWN_LINK.finditer(text)]
-    targets = ((start, end, linked_file(address, id_)) for start, end, address in spans)
-    links = tuple(Link(start, end, target) for start, end, target in targets if target)
-    return Page(id_, _title(title, text, id_), text, links, place)
+    links = []
+    for start, end, address in spans:  # to other files, by paths in the same source
+        with suppress(ValueError):
+            parts = urlsplit(address.strip())
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(id_), unquote(parts.path))).lstrip("/")
+            if parts.path and target != id_ and not (parts.scheme or parts.netloc):
+                links.append(Link(start, end, target))
+    return Page(id_, _title(title, text, id_), text, tuple(links), place)
 
 
 def _title(given: str, text: str, id_: str) -> str:
@@ -152,23 +160,18 @@ def _lines(path: Path, faults: FaultyDocuments) -> Iterator[Page]:
                     line = stream.readline(MAX_DOCUMENT_BYTES)
             elif line.strip():
                 try:
-                    yield _record(strict_json.parse(line.decode("utf-8-sig")), place)
+                    data = strict_json.parse(line.decode("utf-8-sig"))
+                    if not isinstance(data, dict):
+                        raise ValueError(f"expected an object with id and text, found {cut(repr(data), 60)}")
+                    id_, title = data.get("id", data.get("_id")), data.get("title") or ""
+                    id_ = str(id_) if isinstance(id_, int) and not isinstance(id_, bool) else id_
+                    for name, value in (("id", id_), ("text", data.get("text")), ("title", title)):
+                        if not isinstance(value, str):
+                            expected = "a text or a number" if name == "id" else "a text"
+                            raise ValueError(f"{name}: expected {expected}, found {cut(repr(value), 60)}")
+                    yield Page(str(id_), _title(str(title), data["text"], str(id_)), data["text"], place=place)
                 except ValueError as error:
                     faults.add(place, cut(str(error), 300))
-
-
-def _record(data: Any, place: str) -> Page:
-    if not isinstance(data, dict):
-        raise ValueError(f"expected an object with id and text, found {cut(repr(data), 60)}")
-    id_ = data.get("id", data.get("_id"))
-    id_ = str(id_) if isinstance(id_, int) and not isinstance(id_, bool) else id_
-    for name, value, expected in (("id", id_, "a text or a number"), ("text", data.get("text"), "a text")):
-        if not isinstance(value, str):
-            raise ValueError(f"{name}: expected {expected}, found {cut(repr(value), 60)}")
-    title = data.get("title") or ""
-    if not isinstance(title, str):
-        raise ValueError(f"title: expected a text, found {cut(repr(title), 60)}")
-    return Page(str(id_), _title(title, data["text"], str(id_)), data["text"], place=place)
 
 
 _HIDDEN = frozenset(
@@ -242,10 +245,10 @@ class HtmlText(HTMLParser):
         if self._main is not None and tag not in _VOID:
             self._main.append(tag)
         elif self._main_part is None and (tag == "main" or given.get("role") == "main"):
-            self._flush()
+            self._put()
             self._main, self._main_part = [tag], (self._length, self._length)
         if tag == "h1" and self._heading is None:
-            self._flush()
+            self._put()
             self._heading = (self._length, self._length)
         if tag == "a" and given.get("href"):
             self._end_link()
@@ -281,14 +284,12 @@ class HtmlText(HTMLParser):
         if self._hidden or self._in_title or not data:
             return
         if self._pre:
-            self._flush()
             self._put(data)
             return
         words = _BLANKS.sub(" ", data)
         if words.startswith(" ") and not (self._pieces and self._pieces[-1][-1].isspace()):
             self._gap = self._gap or " "
         if core := words.strip():
-            self._flush()
             self._put(core)
             self._gap = " " if words.endswith(" ") else ""
 
@@ -306,14 +307,13 @@ class HtmlText(HTMLParser):
         if len(breaks.strip(" ")) >= len(self._gap.strip(" ")):
             self._gap = breaks or self._gap
 
-    def _flush(self) -> None:
-        if self._length and self._gap:
-            self._put(self._gap)
+    def _put(self, text: str = "") -> None:
+        """Add the white space before, and a text."""
+        for piece in (self._gap * bool(self._length), text):
+            if piece:
+                self._pieces.append(piece)
+                self._length += len(piece)
         self._gap = ""
-
-    def _put(self, text: str) -> None:
-        self._pieces.append(text)
-        self._length += len(text)
 
     def _end_link(self) -> None:
         if self._link and self._length > self._link[0]:  # not an image

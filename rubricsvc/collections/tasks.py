@@ -61,31 +61,17 @@ class Library:
     @cached_property
     def pages(self) -> Mapping[str, Page]:
         """All pages, by id."""
-        return {page.id: page for page in self.collection.pages()}
+        return {id_: self.collection.open(id_) for id_ in self.collection.ids()}
 
     @cached_property
     def _joined(self) -> Mapping[str, str]:
         return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
-
-    @cached_property
-    def near_copies(self) -> NearCopies:
-        """The near copies of pages, which are withheld from a policy that is shown a section of a page."""
-        return NearCopies(self.collection)
 
     def pages_with(self, passage: str) -> tuple[str, ...]:
         """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
         words = " ".join(passage.split())
         found = [id_ for id_, text in self._joined.items() if words in text]
         return tuple(sorted(found, key=lambda id_: (len(self._joined[id_]), id_)))
-
-    def first_sentence(self, id_: str) -> str | None:
-        """Return the first sentence of prose on a page that is complete by itself, if it has a word of the title."""
-        page = self.pages[id_]
-        title = {word.casefold() for word in _WORD.findall(page.title)}
-        for sentence in islice(filter(None, (one[0] for one in prose(page.text[:5000]))), LEADS):
-            if not _POINTING.match(sentence):
-                return sentence if {word.casefold() for word in _WORD.findall(sentence)} & title else None
-        return None
 
     def shuffled(self, rng: random.Random) -> Iterator[Page]:
         """Yield all pages in a random order."""
@@ -186,9 +172,9 @@ GAP = "[…]"
 
 def find_links(library: Library, rng: random.Random) -> Iterator[Task]:
     """Yield a task for each section, whose links are removed, to find their targets; checks decide everything."""
+    copies = NearCopies(library.collection)  # they are withheld from a policy that is shown a section of a page
     for page in library.shuffled(rng):
-        start = 0
-        withheld = library.near_copies.of(page.id)
+        start, withheld = 0, copies.of(page.id)
         for number, text in enumerate(split(page.text), start=1):
             links: dict[tuple[int, int], tuple[str, ...]] = {}  # targets by the place in the section
             for link in sorted(page.links):
@@ -290,8 +276,10 @@ def define(library: Library, rng: random.Random) -> Iterator[Task]:
     """
     for page in library.shuffled(rng):
         defined = {sentence: term for term, sentence in _of_terms(page)}
-        lead = library.first_sentence(page.id)
-        if lead is not None and _DEFINES.search(lead) and not _DANGLING.search(lead):
+        leads = islice(filter(None, (one[0] for one in prose(page.text[:5000]))), LEADS)
+        lead = next((sentence for sentence in leads if not _POINTING.match(sentence)), "")  # complete by itself
+        of_lead, of_title = ({word.casefold() for word in _WORD.findall(text)} for text in (lead, page.title))
+        if of_lead & of_title and _DEFINES.search(lead) and not _DANGLING.search(lead):
             defined = {lead: page.title} | defined
         for sentence, term in defined.items():
             alternatives = library.pages_with(sentence)

@@ -1,4 +1,4 @@
-"""Files into records. Each format is a module; ``FORMATS`` names them.
+"""Files into records. Each format is a mapping file; ``FORMATS`` names them.
 
 A file is used whole or not at all: all errors in it are collected, with line, field, what was expected and what was
 found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid records are left out instead.
@@ -23,7 +23,7 @@ from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import documents, native
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.mapping import FORMATS, Format, Reader
+from rubricsvc.formats.mapping import FORMATS, Reader
 from rubricsvc.formats.native import rubric_errors
 from rubricsvc.formats.record import FieldError, FileErrors, InvalidFileError, Record, RubricCheck, file_error
 from rubricsvc.formats.writing import Losses, dump
@@ -91,7 +91,6 @@ def stream(
     ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
     stored, and an InvalidError that it raises is an error of the record.
     """
-    reader: Format | Reader
     if mapping is not None:
         if format not in (None, AUTO):
             raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")

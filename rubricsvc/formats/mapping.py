@@ -11,9 +11,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
@@ -49,9 +48,10 @@ class Rows(Value):
 
 
 class Mapping(Value):
-    """A mapping file."""
+    """A mapping file. With ``code`` one of the functions of `CODE` reads the format."""
 
     about: str = ""
+    code: str | None = None
     extends: str | None = None
     detect: tuple[str, ...] = ()
     allowed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -68,7 +68,7 @@ def _read_mapping(entry: Entry) -> Iterator[Mapping]:
     data = entry.data
     if isinstance(data, dict) and isinstance(base := data.get("extends"), str):
         known = FORMATS.get(base)
-        if not isinstance(known, Reader):
+        if known is None or known.mapping.code:
             entry.add("not_found", f"unknown format {base!r}; {closest(base, FORMATS)}", ("extends",))
             return
         inherited = known.mapping.model_dump(mode="json", exclude={"detect", "extends", "about"})
@@ -103,6 +103,8 @@ def _read_mapping(entry: Entry) -> Iterator[Mapping]:
     ):
         for name in fields.keys() - {*native.FIELDS, *_CONTROL}:
             entry.add("extra_forbidden", unknown_field(name, native.FIELDS), (*path, name))
+    if mapping.code is not None and mapping.code not in CODE:
+        entry.add("invalid", f"unknown function {mapping.code!r}; {closest(mapping.code, CODE)}", ("code",))
     if not entry.errors:
         yield mapping
 
@@ -129,7 +131,7 @@ class Reader:
         """Yield the records of the file's valid entries; errors are added to ``file.errors``."""
         self.counts.clear()
         entries = _grouped(file, self.mapping.rows) if self.mapping.rows is not None else None
-        yield from file.parse(self._records, entries)
+        yield from file.parse(CODE[self.mapping.code] if self.mapping.code else self._records, entries)
 
     def identifies(self, first: Any) -> bool:
         """Return whether a file with this first record has the format, by the mapping's ``detect``."""
@@ -541,28 +543,12 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         )
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format that is read by code: ``read`` yields the valid records of a file, and adds the errors to its errors.
-
-    A record with all fields of one of the lists in ``fields`` has this format.
-    """
-
-    read: Callable[[InputFile], Iterator[Record]]
-    fields: tuple[str, ...] = ()
-    matches: Callable[[Any], bool] | None = None
-
-    def identifies(self, first: Any) -> bool:
-        """Return whether a file with this first record has this format."""
-        given = set(first) if isinstance(first, dict) else set()
-        known = any(given.issuperset(names.split()) for names in self.fields)
-        return known or (self.matches is not None and self.matches(first))
-
-
-_OPENAI = ("item grader", "testing_criteria", "reinforcement type", "type input", "type source", "type graders")
-FORMATS: Names[str, Format | Reader] = {
-    "native": Format(partial(InputFile.parse, parse=native.read), ("prompt completions",), native.matches),
-    "openai_grader": Format(partial(InputFile.parse, parse=openai_grader.read), _OPENAI),
-    "paperbench": Format(partial(InputFile.parse, parse=dialects.read_paperbench), ("requirements weight sub_tasks",)),
-    **{path.stem: Reader(path) for path in sorted(FOLDER.glob("*.yaml"))},
+CODE: dict[str, Callable[[Entry], Iterator[Record]]] = {
+    "native": native.read,
+    "openai_grader": openai_grader.read,
+    "paperbench": dialects.read_paperbench,
+}
+"""What reads formats whose mapping files only say how they are recognized."""
+FORMATS = {
+    path.stem: Reader(path) for path in sorted(FOLDER.glob("*.yaml"), key=lambda one: (one.stem not in CODE, one))
 }

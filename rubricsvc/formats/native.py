@@ -318,14 +318,6 @@ def _expanded(entry: Entry, item: dict[str, Any], number: int, criteria: Mapping
     return fields
 
 
-def matches(first: Any) -> bool:
-    """Return whether a file with this first record has this format: criteria that have a text, or are one."""
-    if not isinstance(first, dict) or "criteria" not in first:
-        return False
-    criteria = first["criteria"]
-    return not (isinstance(criteria, list) and any(isinstance(one, dict) and "requirement" in one for one in criteria))
-
-
 def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
     """Yield the errors in the formula and in the checks of a rubric with valid fields."""
     try:

@@ -21,7 +21,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
-from rubricsvc.formats.mapping import FORMATS, Reader
+from rubricsvc.formats.mapping import FORMATS
 from rubricsvc.formats.native import rubric_errors
 from rubricsvc.formats.record import Entry, FileErrors, GivenLabel, InvalidFileError, Location, Record, Row
 from rubricsvc.graders.written import grader_of
@@ -119,8 +119,7 @@ def _verl(record: Record, rubric: Rubric) -> Iterator[Row]:
 
 def _verl_rule(check: Check) -> tuple[str, Row] | None:
     """Return the function of verl-rubric, or the class of IFEval, that decides as a check does; None without one."""
-    verl = FORMATS["verl"]
-    classes = {one: name for name, one in verl.mapping.tables["ifeval"].items()} if isinstance(verl, Reader) else {}
+    classes = {one: name for name, one in FORMATS["verl"].mapping.tables["ifeval"].items()}
     match check.name, check.args:
         case "math", {"answer": answer, **others} if not others:
             return "math_verify", {"answer": answer}

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from rubricsvc import collections
 from rubricsvc.broker import attach
-from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt

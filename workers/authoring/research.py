@@ -17,7 +17,7 @@ from itertools import chain
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rubricsvc.collections import Collection, Part, SearchHit, open_collection
+from rubricsvc.collections.index import Collection, Part, SearchHit, open_collection
 from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable

@@ -16,8 +16,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from tests.cli import Cli
 from tests.service_process import TIMEOUT, command

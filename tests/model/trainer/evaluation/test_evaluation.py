@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict

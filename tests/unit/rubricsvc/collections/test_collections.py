@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc import collections
-from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
-from rubricsvc.collections.index import MAX_PART_CHARS, split
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import MAX_PART_CHARS, Collection, FaultyDocuments, Link, Page, split
 from rubricsvc.collections.sources import MAX_DOCUMENT_BYTES, HtmlText, python_pages, read
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 
@@ -86,7 +85,7 @@ def test_digest_is_that_of_the_content_in_any_order(tmp_path: Path) -> None:
 
 
 def test_links_of_python_lead_to_pages_with_the_heading(python: Collection) -> None:
-    links = [(one, link) for one in python.pages() for link in one.links]
+    links = [(one, link) for one in map(python.open, python.ids()) for link in one.links]
     assert len({(one.id, link.start) for one, link in links}) >= 30
     for one, link in links:
         mentioned = " ".join(one.text[link.start : link.end].split())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import Collection, FaultyDocuments, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import Collection, FaultyDocuments, Page
 from rubricsvc.collections.sources import read_package
 from rubricsvc.collections.tasks import synthesize
 from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError

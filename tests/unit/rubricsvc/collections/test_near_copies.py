@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Page
-from rubricsvc.collections.index import NearCopies
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, NearCopies, Page
 from rubricsvc.core.shingles import shingles
 
 WORDS = [f"word{number}" for number in range(200)]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import Collection, FaultyDocuments, Link, Page
 from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import CAPABILITIES, GAP, Capability, Task, synthesize
 from rubricsvc.core.prompt import Completion

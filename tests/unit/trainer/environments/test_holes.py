@@ -7,8 +7,8 @@ from statistics import fmean
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments
 from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import Capability, Task, synthesize
 from rubricsvc.core.prompt import Completion

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Link, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, Link, Page
 from rubricsvc.core.prompt import Prompt
 from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin

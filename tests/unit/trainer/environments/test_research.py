@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.prompt import Prompt
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
 from trainer.environments.scripted import demonstrate

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rubricsvc import collections
-from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections import index as collections
+from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core.generation import AuthoringTask, Generation, Research
 from rubricsvc.core.judge import Judge
