@@ -23,7 +23,7 @@ from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.services.analysing import scope_of
-from rubricsvc.services.rubrics import add_derived
+from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured, ordered
@@ -243,7 +243,8 @@ class LabelSource:
                 target = None
                 if best != self._start:  # a branch where somebody has edited the start since
                     given = rubrics.get(session, self._start_id)
-                    target = add_derived(session, best, given, origin=EVOLVED, force=True).row.id
+                    edit, of = Edit(parent=given.id, force=True, draft=True), {"prompt_id": given.prompt_id}
+                    target = add_version(session, best, edit, name=given.name, origin=EVOLVED, **of).row.id
                 evolutions.write_round(session, recorded, entries, done, target)
                 row = evolutions.get(session, self.id)
                 row.result, row.finished_at = result.model_dump(mode="json"), utcnow()

@@ -289,7 +289,7 @@ class _Importer:
                 else:
                     if ref not in self._prompt_refs:
                         try:
-                            self._prompt_refs[ref] = prompts.get_as_in_file(self.session, ref).id
+                            self._prompt_refs[ref] = prompts.get(self.session, ref, as_in_file=True).id
                         except NotFoundError:
                             message = f"no prompt {ref!r} in the database"
                             self.file.errors.add(location.error("not_found", message, ("prompt_id",)))

@@ -432,7 +432,8 @@ class Jobs:
         if found.drafts:
             notes.append(f"not approved: {cut(', '.join(found.drafts), 200)}; use such rubrics with --allow-drafts")
         if judge.value.mode == "comparative":
-            required = rubrics.judged_required(session, (rubric_id for _, rubric_id in found.pairs))
+            used = rubrics.many(session, (rubric_id for _, rubric_id in found.pairs)).values()
+            required = [f"{key!r} of {row.ref}" for row in used for key in row.value.judged_required]
             if warning := veto_warning(judge.value, required):
                 notes.append(f"warning: {warning}")
         options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})

@@ -49,7 +49,8 @@ from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
 from rubricsvc.store import judges, labels, prompts, rubrics
-from rubricsvc.store.session import PUBLISHED, added, every, id_of
+from rubricsvc.store.session import PUBLISHED, added, every, id_of, page_of
+from rubricsvc.store.tables import RubricEventRow, RubricTestRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,7 +217,8 @@ class Rubrics:
         with self.db.write() as session:
             start = rubrics.get(session, found.rubric)
             fitted = analysing.fitted_rubric(start.value, found)
-            new = add_derived(session, fitted, start, origin=FITTED, by=self.edit.by, force=query.force)
+            edit = Edit(self.edit.by, start.id, force=query.force, draft=True)
+            new = add_version(session, fitted, edit, name=start.name, prompt_id=start.prompt_id, origin=FITTED)
         if new.conflict is not None:
             raise new.conflict
         return found.model_copy(update={"saved": new.row.ref})
@@ -252,7 +254,7 @@ class Rubrics:
         """
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=True)
-            rows = rubrics.tests(session, row.id, after=query.after, limit=query.limit + 1)
+            rows = page_of(session, RubricTestRow, query.after, query.limit + 1, rubric_id=row.id)
             return Page.cut([StoredRubricTest.of(one, rubric=row.ref) for one in rows], query.limit)
 
     def add_test(self, rubric_id: int, test: RubricTest) -> int:
@@ -266,7 +268,8 @@ class Rubrics:
         with self.db.read() as session:
             named = rubrics.of_name(session, str(ref)) if id_of(ref) is None else []
             versions = {row.id: row for row in named or [rubrics.get(session, ref)]}
-            rows = rubrics.events(session, list(versions), after=query.after, limit=query.limit + 1)
+            of_versions = RubricEventRow.rubric_id.in_(versions)
+            rows = page_of(session, RubricEventRow, query.after, query.limit + 1, of_versions)
             return Page.cut([RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows], query.limit)
 
     def get(self, ref: int | str) -> StoredRubric:
@@ -337,13 +340,14 @@ def add_version(
     if state == APPROVED and edit.policy != "none":
         drafts = rubrics.only_drafts(session, [rubric.digest])
         same = next((row for row in drafts if row.name != name), None)
-        failing = rubrics.failing_tests(session, rubric.digest) if rubric.examples else None
+        tested = rubrics.newest_test(session, digest=rubric.digest) if rubric.examples else None
         if parent is not None and parent.state in rubrics.NOT_APPROVED:
             note = f"added as a draft: its parent {parent.ref} is {parent.state.replace('_', ' ')}"
         elif same is not None:
             note = f"added as a draft: it has the same content as {same.ref}"
-        elif failing is not None:
-            note = f"added as a draft: its content fails its own tests, as {failing.ref}"
+        elif tested is not None and tested.outcome == "failed":
+            failing = rubrics.get(session, tested.rubric_id).ref
+            note = f"added as a draft: its content fails its own tests, as {failing}"
         state = DRAFT if note else state
     before, given = added(session)["rubrics"], {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}
     given |= {"parent_id": parent.id if parent is not None else None, "added_by": edit.by}
@@ -379,25 +383,6 @@ def _conflict(parent: RubricRow, other: RubricRow, row: RubricRow) -> ConflictEr
     again = f"add your changes to {other.ref} and name it as the parent: --parent {other.ref}"
     branch = f"or send the same again with --force (over HTTP: force), which makes {row.ref} a branch"
     return ConflictError(message, hint=f"{again}; {branch}", path="parent")
-
-
-def add_derived(
-    session: Session,
-    rubric: Rubric,
-    start: RubricRow,
-    *,
-    origin: RubricOrigin,
-    name: str | None = None,
-    by: str | None = None,
-    force: bool = False,
-) -> Addition:
-    """Add what was computed from a version, as a draft whose parent is that version, whatever the settings say.
-
-    ``name`` is that of the start by default. If somebody has edited the start in the meantime, the addition has a
-    conflict, unless ``force`` is set.
-    """
-    edit = Edit(by=by, parent=start.id, draft=True, force=force)
-    return add_version(session, rubric, edit, name=name or start.name, prompt_id=start.prompt_id, origin=origin)
 
 
 class Step(NamedTuple):
@@ -438,13 +423,11 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
         hint = "say why in `comment` (on the command line --comment TEXT)"
         raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
     row = _version(session, ref, action)
-    rubrics.lock(session, row)
+    session.refresh(row, with_for_update=True)  # so that of two reviewers the second one sees what the first one did
     step = STEPS.get(action)
     after = step.after if step is not None else row.state
     if after == row.state:
-        last = rubrics.last_event(session, row.id)
-        repeated = last is not None and (last.to_state, last.by, last.comment) == (after, by, comment)
-        if comment is None or repeated:
+        if comment is None or rubrics.is_repeated(session, row, by=by, comment=comment):
             return row
     elif step is not None and row.state not in step.before:
         allowed = " or ".join(state.replace("_", " ") for state in step.before)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store.session import add_new, batched, existing, find, get_or_add, missing, name_of, page_of
+from rubricsvc.store.session import add_new, batched, find, get_or_add, missing, name_of, page_of
 from rubricsvc.store.tables import PromptIdRow, PromptRow, TextRow
 
 
@@ -29,9 +29,17 @@ def add(session: Session, prompt: Prompt, external_id: str | None = None) -> Pro
     return row
 
 
-def get(session: Session, ref: int | str) -> PromptRow:
-    """Return the prompt with this id here, or else with this id in a file it came from."""
-    row = find(session, PromptRow, ref) or _from_file(session, str(ref))
+def get(session: Session, ref: int | str, *, as_in_file: bool = False) -> PromptRow:
+    """Return the prompt with this id here, or else with this id in a file it came from.
+
+    As a file refers to it, text is first an external id, and a number only an id here.
+    """
+    row = None if as_in_file and isinstance(ref, str) else find(session, PromptRow, ref)
+    if row is None and not (as_in_file and isinstance(ref, int)):
+        own = select(PromptRow).where(PromptRow.external_id == str(ref))
+        also = select(PromptRow).join(PromptIdRow).where(PromptIdRow.external_id == str(ref)).order_by(PromptRow.id)
+        row = session.scalars(own.limit(1)).first() or session.scalars(also.limit(1)).first()
+        row = row or (find(session, PromptRow, ref) if as_in_file else None)
     if row is None:
         raise missing("prompt", ref)
     return row
@@ -39,22 +47,8 @@ def get(session: Session, ref: int | str) -> PromptRow:
 
 def ids_of(session: Session, digests: Iterable[str]) -> set[int]:
     """Return the ids of the stored prompts among these."""
-    found: set[int] = set()
-    for part in batched(list(digests)):
-        found |= set(session.scalars(select(PromptRow.id).where(PromptRow.digest.in_(part))))
-    return found
-
-
-def get_as_in_file(session: Session, ref: int | str) -> PromptRow:
-    """Return the prompt that a file refers to: text is first an external id, a number only a database id."""
-    row = _from_file(session, ref) if isinstance(ref, str) else None
-    return row or existing(session, PromptRow, "prompt", ref)
-
-
-def _from_file(session: Session, external_id: str) -> PromptRow | None:
-    also = select(PromptRow).join(PromptIdRow).where(PromptIdRow.external_id == external_id).order_by(PromptRow.id)
-    row = session.scalars(select(PromptRow).where(PromptRow.external_id == external_id).limit(1)).first()
-    return row or session.scalars(also.limit(1)).first()
+    chunks = batched(list(digests))
+    return {id_ for part in chunks for id_ in session.scalars(select(PromptRow.id).where(PromptRow.digest.in_(part)))}
 
 
 def many(session: Session, ids: Iterable[int]) -> dict[int, Prompt]:
@@ -107,27 +101,23 @@ PromptKey = tuple[str, str | None]
 
 def add_many(session: Session, given: Iterable[tuple[Prompt, str | None]]) -> dict[PromptKey, int]:
     """Add the prompts that are new; return the ids of those that need no further id of a file."""
-    first: dict[str, tuple[Prompt, str | None]] = {}
-    keys: dict[PromptKey, None] = {}
-    for prompt, external_id in given:
-        if external_id is None or 0 < len(external_id) <= MAX_NAME_LENGTH:
-            first.setdefault(prompt.digest, (prompt, external_id))
-            keys[prompt.digest, external_id] = None
-    if not first:
-        return {}
-    rows = [
-        {"digest": digest, "external_id": external_id, "content": prompt.model_dump(mode="json")}
-        for digest, (prompt, external_id) in first.items()
-    ]
-    add_new(session, PromptRow, rows)
-    stored = {
-        digest: (id_, external_id)
-        for id_, digest, external_id in session.execute(
-            select(PromptRow.id, PromptRow.digest, PromptRow.external_id).where(PromptRow.digest.in_(first))
-        )
+    keys = {
+        (prompt.digest, external_id): prompt
+        for prompt, external_id in given
+        if external_id is None or 0 < len(external_id) <= MAX_NAME_LENGTH
     }
+    rows = {digest: (external_id, prompt) for (digest, external_id), prompt in reversed(keys.items())}
+    if not rows:
+        return {}
+    new = [
+        {"digest": digest, "external_id": external_id, "content": prompt.model_dump(mode="json")}
+        for digest, (external_id, prompt) in reversed(rows.items())
+    ]
+    add_new(session, PromptRow, new)
+    query = select(PromptRow.digest, PromptRow.external_id, PromptRow.id).where(PromptRow.digest.in_(rows))
+    stored = {digest: (external_id, id_) for digest, external_id, id_ in session.execute(query)}
     return {
-        (digest, external_id): stored[digest][0]
+        (digest, external_id): stored[digest][1]
         for digest, external_id in keys
-        if external_id in (None, stored[digest][1])
+        if external_id in (None, stored[digest][0])
     }

@@ -15,13 +15,12 @@ from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.formulas import FORMULAS, FormulaError
-from rubricsvc.core.generation import Provenance
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
-from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
+from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
 from rubricsvc.store.session import add_new, batched, find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
@@ -65,26 +64,14 @@ def add(
     same = select(RubricRow).where(RubricRow.name == name, RubricRow.digest == rubric.digest)
     while (row := session.scalars(same).first()) is None:
         newest = session.scalar(select(func.max(RubricRow.version)).where(RubricRow.name == name)) or 0
-        values = {
-            "name": name,
-            "version": newest + 1,
-            "digest": rubric.digest,
-            "prompt_id": prompt_id,
-            "origin": origin,
-            "state": state,
-            "parent_id": parent_id,
-            "added_by": added_by,
-            "content": rubric.model_dump(mode="json"),
-        }
+        values = {"name": name, "version": newest + 1, "prompt_id": prompt_id, "origin": origin, "state": state}
+        values |= {"digest": rubric.digest, "content": rubric.model_dump(mode="json")}
+        values |= {"parent_id": parent_id, "added_by": added_by}
         add_new(session, RubricRow, [values])  # a version just taken by someone else is no error: look, take the next
     if row.state in NOT_APPROVED:
         session.info[DRAFTS] = row.id
-    if prompt_id not in (None, row.prompt_id):
-        raise _belongs_elsewhere(session, row, prompt_id)
-    return row
-
-
-def _belongs_elsewhere(session: Session, row: RubricRow, prompt_id: int | None) -> ConflictError:
+    if prompt_id in (None, row.prompt_id):
+        return row
     own, given = (session.get(PromptRow, id_) if id_ else None for id_ in (row.prompt_id, prompt_id))
     hint = "name each prompt's rubric apart"
     whose = "another prompt" if own else "no prompt"
@@ -92,7 +79,7 @@ def _belongs_elsewhere(session: Session, row: RubricRow, prompt_id: int | None) 
         differing = ", ".join(name for name in Prompt.model_fields if own.content.get(name) != given.content.get(name))
         whose = f"the stored prompt {own.external_id!r}, which has other {differing} than this {own.external_id!r}"
         hint = "a changed prompt is a new prompt: give it another id and another rubric name"
-    return ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
+    raise ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
 
 
 def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> RubricRow:
@@ -108,38 +95,26 @@ def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> Rubr
     if version:
         query = query.where(RubricRow.version == (id_of(version) or -1))
     else:
-        query = query.where(RubricRow.state.in_(_usable(allow_drafts)))
+        query = query.where(RubricRow.state.in_((APPROVED, *NOT_APPROVED) if allow_drafts else (APPROVED,)))
     row = session.scalars(query.order_by(_rank(RubricRow).desc(), RubricRow.version.desc()).limit(1)).first()
     if row is None and len(text) >= 8 and set(text) <= set("0123456789abcdef"):
         digests = select(RubricRow).where(RubricRow.digest.startswith(text))
         row = session.scalars(digests.order_by(_rank(RubricRow).desc(), RubricRow.id).limit(1)).first()
-    if row is None:
-        if versions := [] if version else of_name(session, name):
-            raise _no_approved(name, versions)
-        raise missing("rubric", ref, _similar(session, name))
-    return row
-
-
-def _similar(session: Session, name: str) -> str:
-    """Return a hint at the rubric with the closest name, by name and newest version; empty if none is close."""
+    if row is not None:
+        return row
+    if versions := [] if version else of_name(session, name):
+        listed = cut(", ".join(f"{one.ref} ({one.state.replace('_', ' ')})" for one in versions[-20:]), 400)
+        newest = versions[-1]
+        shown = "" if newest.state == RETIRED else f"; `rubricsvc rubrics show {newest.ref}` shows it"
+        message = f"no version of rubric {name!r} is approved: {listed}"
+        raise NotApprovedError(message, hint=approval_hint(newest) + shown)
     begins = RubricRow.name.startswith(name[:1], autoescape=True)
     names = session.scalars(select(RubricRow.name).where(begins).distinct().limit(MAX_SIMILAR)).all()
-    if not (close := get_close_matches(name[:MAX_NAME_LENGTH], names, n=1)):
-        return ""
-    newest = session.scalar(select(func.max(RubricRow.version)).where(RubricRow.name == close[0]))
-    return f"did you mean '{close[0]}@{newest}'?"
-
-
-def provenance(session: Session, ref: int | str) -> Provenance:
-    """Return where a generated version comes from; a name without an approved version means its newest draft."""
-    row = get(session, ref, allow_drafts=True)
-    if row.provenance is None:
-        raise NotFoundError(f"{row.ref} was not generated here; its origin is {row.origin!r}")
-    return Provenance.model_validate(row.provenance)
-
-
-def _usable(allow_drafts: bool) -> tuple[RubricState, ...]:
-    return (APPROVED, *NOT_APPROVED) if allow_drafts else (APPROVED,)
+    hint = ""
+    if close := get_close_matches(name[:MAX_NAME_LENGTH], names, n=1):
+        highest = session.scalar(select(func.max(RubricRow.version)).where(RubricRow.name == close[0]))
+        hint = f"did you mean '{close[0]}@{highest}'?"
+    raise missing("rubric", ref, hint)
 
 
 def _rank(row: Any) -> ColumnElement[int]:
@@ -150,14 +125,6 @@ def _rank(row: Any) -> ColumnElement[int]:
 def of_name(session: Session, name: str) -> list[RubricRow]:
     """Return all versions of a name, oldest first."""
     return list(session.scalars(select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version)))
-
-
-def _no_approved(name: str, versions: Sequence[RubricRow]) -> NotApprovedError:
-    listed = cut(", ".join(f"{row.ref} ({row.state.replace('_', ' ')})" for row in versions[-20:]), 400)
-    newest = versions[-1]
-    shown = "" if newest.state == RETIRED else f"; `rubricsvc rubrics show {newest.ref}` shows it"
-    hint = approval_hint(newest) + shown
-    return NotApprovedError(f"no version of rubric {name!r} is approved: {listed}", hint=hint)
 
 
 def approval_hint(row: RubricRow) -> str:
@@ -261,7 +228,8 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
     With ``allow_drafts`` also the newest draft of each rubric that has no approved version. The versions of training
     runs and of searches are left out: they are used where they are named.
     """
-    newer, states = aliased(RubricRow), _usable(allow_drafts)
+    newer, written = aliased(RubricRow), aliased(RubricRow)
+    states = (APPROVED, *NOT_APPROVED) if allow_drafts else (APPROVED,)
     above = tuple_(_rank(newer), newer.version) > tuple_(_rank(RubricRow), RubricRow.version)
     superseded = (
         select(newer.id)
@@ -269,27 +237,11 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
         .exists()
     )
     query = select(RubricRow).where(RubricRow.prompt_id == prompt_id, RubricRow.state.in_(states), ~superseded)
-    return list(session.scalars(query.where(~_only_by_name()).order_by(RubricRow.id)))
-
-
-def _only_by_name() -> ColumnElement[bool]:
-    """Return whether a version has the name of a training run's versions, or is a candidate of an evolution."""
-    written = aliased(RubricRow)
     of_run = select(EvolutionStepRow.id).join(written, written.id == EvolutionStepRow.target_id)
     of_run = of_run.join(EvolutionStepRow.evolution).where(EvolutionRow.run.is_not(None))
     of_run = of_run.where(EvolutionRow.prompt_id == RubricRow.prompt_id, written.name == RubricRow.name)
     candidate = (RubricRow.origin == EVOLVED) & (RubricRow.name == func.coalesce(RubricRow.added_by, ""))
-    return of_run.exists() | candidate
-
-
-def judged_required(session: Session, rubric_ids: Iterable[int]) -> list[str]:
-    """Return the required criteria of these rubrics that a judge decides, each as "'key' of name@version"."""
-    return [
-        f"{key!r} of {row.ref}"
-        for ids in batched(sorted(set(rubric_ids)))
-        for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(ids)).order_by(RubricRow.id))
-        for key in row.value.judged_required
-    ]
+    return list(session.scalars(query.where(~(of_run.exists() | candidate)).order_by(RubricRow.id)))
 
 
 def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:
@@ -300,20 +252,11 @@ def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, 
     session.flush()
 
 
-def lock(session: Session, row: RubricRow) -> None:
-    """Read the row again and lock it, so that of two reviewers the second one sees what the first one did."""
-    session.refresh(row, with_for_update=True)
-
-
-def last_event(session: Session, rubric_id: int) -> RubricEventRow | None:
-    """Return the newest event of a version."""
-    query = select(RubricEventRow).where(RubricEventRow.rubric_id == rubric_id)
-    return session.scalars(query.order_by(RubricEventRow.id.desc()).limit(1)).first()
-
-
-def events(session: Session, rubric_ids: Sequence[int], *, after: int = 0, limit: int = 50) -> list[RubricEventRow]:
-    """Return up to ``limit`` events of these versions with ids above ``after``, ascending."""
-    return page_of(session, RubricEventRow, after, limit, RubricEventRow.rubric_id.in_(rubric_ids))
+def is_repeated(session: Session, row: RubricRow, *, by: str, comment: str | None) -> bool:
+    """Return whether the newest event of a version led to its state, by this person with this comment."""
+    query = select(RubricEventRow).where(RubricEventRow.rubric_id == row.id).order_by(RubricEventRow.id.desc()).limit(1)
+    last = session.scalars(query).first()
+    return last is not None and (last.to_state, last.by, last.comment) == (row.state, by, comment)
 
 
 def add_test(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> RubricTestRow:
@@ -324,23 +267,14 @@ def add_test(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> 
     return row
 
 
-def newest_test(session: Session, rubric_id: int) -> RubricTestRow | None:
-    """Return the newest test of a version that passed or failed."""
-    measured = RubricTestRow.rubric_id == rubric_id, RubricTestRow.outcome != "unmeasured"
-    return session.scalars(select(RubricTestRow).where(*measured).order_by(RubricTestRow.id.desc()).limit(1)).first()
-
-
-def failing_tests(session: Session, digest: str) -> RubricRow | None:
-    """Return the version with this content whose test is the newest measured one of all, if that failed."""
-    query = select(RubricRow, RubricTestRow.outcome).join(RubricTestRow, RubricTestRow.rubric_id == RubricRow.id)
-    measured = RubricRow.digest == digest, RubricTestRow.outcome != "unmeasured"
-    newest = session.execute(query.where(*measured).order_by(RubricTestRow.id.desc()).limit(1)).first()
-    return newest[0] if newest is not None and newest[1] == "failed" else None
-
-
-def tests(session: Session, rubric_id: int, *, after: int = 0, limit: int = 50) -> list[RubricTestRow]:
-    """Return up to ``limit`` tests of a version with ids above ``after``, oldest first."""
-    return page_of(session, RubricTestRow, after, limit, rubric_id=rubric_id)
+def newest_test(session: Session, rubric_id: int | None = None, *, digest: str | None = None) -> RubricTestRow | None:
+    """Return the newest test, of a version or of all with this content, that passed or failed."""
+    query = select(RubricTestRow).where(RubricTestRow.outcome != "unmeasured")
+    if rubric_id is not None:
+        query = query.where(RubricTestRow.rubric_id == rubric_id)
+    if digest is not None:
+        query = query.join(RubricRow, RubricRow.id == RubricTestRow.rubric_id).where(RubricRow.digest == digest)
+    return session.scalars(query.order_by(RubricTestRow.id.desc()).limit(1)).first()
 
 
 def add_many(
@@ -351,22 +285,21 @@ def add_many(
     The caller has checked the formulas.
     """
     count = Counter(name for _, name, _ in given)
-    names = [name for name in count if _is_name(name)]
-    known = set(session.scalars(select(RubricRow.name).where(RubricRow.name.in_(names))))
+    plain = [name for name in count if name.isprintable() and name == name.strip() and not name.isdecimal()]
+    names = [name for name in plain if count[name] == 1 and "@" not in name and 0 < len(name) <= MAX_NAME_LENGTH]
+    new = set(names) - set(session.scalars(select(RubricRow.name).where(RubricRow.name.in_(names))))
+    shared: dict[str, Any] = {
+        "version": 1,
+        "origin": origin,
+        "state": APPROVED,
+        "parent_id": None,
+        "added_by": added_by,
+    }
     rows = [
-        {
-            "name": name,
-            "version": 1,
-            "digest": rubric.digest,
-            "prompt_id": prompt_id,
-            "origin": origin,
-            "state": APPROVED,
-            "parent_id": None,
-            "added_by": added_by,
-            "content": rubric.model_dump(mode="json"),
-        }
+        {"name": name, "digest": rubric.digest, "prompt_id": prompt_id, "content": rubric.model_dump(mode="json")}
+        | shared
         for rubric, name, prompt_id in given
-        if count[name] == 1 and _is_name(name) and name not in known
+        if name in new
     ]
     if not rows:
         return {}
@@ -374,13 +307,3 @@ def add_many(
     digests = {row["name"]: row["digest"] for row in rows}
     found = session.execute(select(RubricRow.id, RubricRow.name, RubricRow.digest).where(RubricRow.name.in_(digests)))
     return {(name, digest): id_ for id_, name, digest in found if digests[name] == digest}
-
-
-def _is_name(name: str) -> bool:
-    return (
-        0 < len(name) <= MAX_NAME_LENGTH
-        and name.isprintable()
-        and name == name.strip()
-        and "@" not in name
-        and not name.isdecimal()
-    )

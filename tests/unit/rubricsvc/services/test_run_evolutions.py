@@ -14,7 +14,8 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.services.evolutions import Approve, Evolutions, Round, RunEvolutions, hold_rounds
 from rubricsvc.services.rubrics import review
 from rubricsvc.store import prompts, rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import RubricEventRow
 from tests.rows import RUBRIC as BASE
 
 TASK = (Prompt.of("Why?"), BASE)
@@ -100,7 +101,7 @@ def test_rounds_write_versions_that_later_steps_use(each_db: Database) -> None:
         assert (row.origin, row.added_by, row.prompt_id) == ("evolved", "first-0a1b2c3d", 1)
         assert rubrics.get(session, "why").version == 1, "the authored name means what it meant"
         assert [one.ref for one in rubrics.for_prompt(session, 1, allow_drafts=True)] == ["why@1"]
-        (event,) = rubrics.events(session, [row.id])
+        (event,) = page_of(session, RubricEventRow, 0, 9, rubric_id=row.id)
         assert (event.by, event.to_state) == ("first-0a1b2c3d", "approved")
 
 

@@ -97,7 +97,8 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
         assert [(row.name, row.version, row.origin, row.state) for row in rows] == [
             (f"prompt-{lease.prompt_id}-one-shot", 1, "generated", "draft") for lease in (first, second)
         ]
-        assert rubrics.provenance(session, rows[0].name).redraws == 1
+        written = rubrics.get(session, rows[0].name, allow_drafts=True).provenance
+        assert written is not None and written["redraws"] == 1
         assert [row.rubric_id for row in items.page(session, job)] == [row.id for row in rows]
         found = jobs.summary(session, job).generation
         assert jobs.get(session, job).status == "completed"
