@@ -15,12 +15,12 @@ from rubricsvc.cli import output
 from rubricsvc.cli.importing import SkipInvalid, input_file, report
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import Json, Out, cell, counted, echo, estimate_cells, open_output, print_data, show
+from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError
 from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, ReportQuery, RescoreQuery
-from rubricsvc.schemas import NewJob, Page, RetryRequest, StoredJob
+from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy
 from rubricsvc.schemas.waiting import no_worker
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
@@ -218,21 +218,7 @@ def compare(
     """
     with service() as s:
         found = s.jobs.compare(a, b, by=by)
-    if as_json:
-        show(found, as_json)
-        return
-    for job in (found.a, found.b):
-        show(job)
-        print_data("")
-    record = output.fields_of(found, "differs", "paired", "paired_by", "prompts")
-    record["left_out"] = ", ".join(f"{row.count} {row.reason} in {row.job_ids}" for row in found.left_out)
-    for name in ("mean_difference", "spearman", "kendall_tau_within_prompts"):
-        record[name] = " ".join(estimate_cells(getattr(found, name), digits=4))
-    show(record)
-    for heading, rows in (("Criteria", found.criteria[:MOST_ROWS]), ("Moved most", found.moved)):
-        if rows:
-            print_data(f"\n{heading}:")
-            show(Page(data=rows, next=None))
+    show(found if as_json else found.model_copy(update={"criteria": found.criteria[:MOST_ROWS]}), as_json)
 
 
 def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:

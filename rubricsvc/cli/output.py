@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -120,7 +119,7 @@ def clean(text: str) -> str:
 
 
 def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty: str = "nothing to list") -> None:
-    """Print a record (a model, dataclass or dict), or a page or list of them.
+    """Print a record (a model, dataclass or dict), or a page, list or iterator of them.
 
     As JSON, each record is a line. Otherwise a list is a table; a record has a line for each field with a value, then a
     section for each of its lists and inner records. How to list further rows of a page goes to stderr.
@@ -135,7 +134,7 @@ def show(data: Any, as_json: bool = False, *, columns: Sequence[str] = (), empty
 
     from rubricsvc.schemas import Page
 
-    is_list = isinstance(data, Page | list | tuple)
+    is_list = isinstance(data, Page | Iterator | list | tuple)
     records: list[dict[str, Any]] = []
     for row in data if is_list else [data]:
         if as_json:
@@ -210,11 +209,6 @@ def _is_plain(value: Any) -> bool:
     return not any(isinstance(one, dict | list | tuple) for one in inner)
 
 
-def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: str = "nothing to list") -> None:
-    """Print records, as `show` does."""
-    show(list(rows), as_json, empty=empty)
-
-
 def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Print aligned columns without the empty ones; on a terminal they fit its width."""
     from rich.console import Console
@@ -255,19 +249,6 @@ def cell(value: Any) -> str:
     return clean(str(value))
 
 
-def number(value: float | None, *, missing: str = "n/a", digits: int = 3) -> str:
-    """Return the number with fixed digits and without "-0.00", or ``missing``."""
-    return missing if value is None else f"{value:z.{digits}f}"
-
-
-def estimate_cells(estimate: Any, digits: int = 3) -> tuple[str, str]:
-    """Return the value and the interval ``[low, high]`` of an estimate of any kind; empty cells where there is none."""
-    if estimate is None:
-        return "", ""
-    low, high = (number(end, digits=digits - 1) for end in (estimate.low, estimate.high))
-    return number(estimate.value, digits=digits), "" if estimate.low is None else f"[{low}, {high}]"
-
-
 def fields_of(value: object, *names: str) -> dict[str, Any]:
     """Return the attributes of these names."""
     return {name: getattr(value, name) for name in names}
@@ -277,14 +258,6 @@ def shorten(text: str, length: int = 70) -> str:
     """Return ``text`` as one line of at most ``length`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
-
-
-def write_example(name: str, file: Path, force: bool, next_command: str) -> None:
-    """Copy an example of `rubricsvc.formats` to a new file, and print the command to run on it next."""
-    if file.exists() and not force:
-        raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
-    file.write_bytes(files("rubricsvc.formats").joinpath(name).read_bytes())
-    echo(f"wrote {file}; edit it, then run `{next_command} {file}`")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,14 +188,12 @@ def init(
     if list_presets:
         show([presets.summary(name) for name in presets.NAMES], as_json)
         return
-    if preset is None:
-        if prompt is not None:
-            raise InvalidError("--prompt needs --preset", hint="list them with `rubricsvc rubrics init --list`")
-        output.write_example("example_trajectory.yaml" if trajectory else "example.yaml", file, force, NEXT)
-        return
-    if trajectory:
+    if preset is None and prompt is not None:
+        raise InvalidError("--prompt needs --preset", hint="list them with `rubricsvc rubrics init --list`")
+    if preset is not None and trajectory:
         raise InvalidError("--trajectory is an example of its own", hint="leave out --preset or --trajectory")
-    text = presets.text(preset, prompt)
+    example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
+    text = example.read_text("utf-8") if preset is None else presets.text(preset, prompt)
     if file.exists() and not force:
         raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
     file.write_text(text, encoding="utf-8")

@@ -28,7 +28,6 @@ from rubricsvc.cli.output import (
     print_json,
     print_table,
     show,
-    show_list,
 )
 from rubricsvc.cli.score import file_or_text
 from rubricsvc.cli.service import service
@@ -146,7 +145,7 @@ def preflight(
     run.announce(resume=False)
     checked = Preflight(run)
     checks = [*checked.of_judge(), *checked.sample(prompts, samples)]
-    show_list([check.model_dump(mode="json") for check in checks], as_json)
+    show([check.model_dump(mode="json") for check in checks], as_json)
     if checked.file.is_file():
         echo(f"stored in {checked.file}")
     if refused := [check.name for check in checks if check.is_refusal]:
@@ -248,7 +247,7 @@ def show_(
             first = max(0, (s.runs.get(run_id).metrics or {}).get("step", 0) - last)
             steps = [one.metrics for one in s.runs.steps(run_id, after=first, limit=last)]
             rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
-            show_list(rows, as_json, empty="no step is finished yet")
+            show(rows, as_json, empty="no step is finished yet")
             return
         record, alarms = _record(s.runs.get(run_id)), s.runs.report(run_id).alarms
     examples = ["; ".join(sample.where for sample in one.examples) for one in alarms]
@@ -330,7 +329,7 @@ def evaluations(run: RunRef, as_json: Json = False) -> None:
             print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
     else:
         names = {"mean": "mean", "difference": "mean_difference"} | {one: one for one in ESTIMATES}
-        show_list(
+        show(
             {
                 "policy": line.get("baseline", line["policy"]),
                 "step": line["step"],

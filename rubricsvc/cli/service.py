@@ -18,7 +18,6 @@ from rubricsvc.settings import get_settings
 if TYPE_CHECKING:
     from rubricsvc.client import Client
     from rubricsvc.services.runs import Sign
-    from rubricsvc.store.session import Database
 
 
 @contextmanager
@@ -49,20 +48,12 @@ def local_service(caller: str | None = None) -> Iterator[LocalService]:
         raise InvalidError("this command needs the database, and RUBRICSVC_URL names a remote service", hint=hint)
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
     with open_database(lambda name: echo(f"created the database {name}")) as db:
-        yield local(db, caller)
-
-
-@contextmanager
-def database() -> Iterator[Database]:
-    """Open the database of this process."""
-    with local_service() as s:
-        yield s.db
-
-
-def local(db: Database, caller: str | None = None) -> LocalService:
-    """Return the service over a database."""
-    approval = get_settings().require_approval
-    return LocalService(db, caller=os_user() if caller is None else caller, approval=approval, validators=validators())
+        if caller is None:
+            try:
+                caller = getuser()
+            except (OSError, KeyError):  # no such user, as in some containers
+                caller = "unknown"
+        yield LocalService(db, caller=caller, approval=get_settings().require_approval, validators=validators())
 
 
 def validators() -> Validators:
@@ -76,11 +67,3 @@ def validators() -> Validators:
 
     empty_value = checks.value_of_empty
     return Validators(rubric=checks.validate, judge=judges.validate, empty_value=empty_value, signs=signs)
-
-
-def os_user() -> str:
-    """Return the name of the user of the operating system."""
-    try:
-        return getuser()
-    except (OSError, KeyError):  # no such user, as in some containers
-        return "unknown"
