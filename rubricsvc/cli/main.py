@@ -25,7 +25,6 @@ from rubricsvc.errors import NotFoundError, RubricsvcError, UnavailableError, cu
 COMMANDS = {
     "demo": "Run the whole job once, on real documents.",
     "score": "Score completions of one prompt, without a database.",
-    "graders": "Check and run OpenAI graders, without a database.",
     "serve": "Run the HTTP service, with a worker.",
     "worker": "Run a worker for Redis or RabbitMQ.",
     "workers": "Workers that run jobs.",

@@ -14,7 +14,7 @@ from rubricsvc.cli.importing import input_file, target_of
 from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, score_all, served_judge
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, shorten, show
 from rubricsvc.cli.service import local_service
-from rubricsvc.cli.verdicts import reason_of
+from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import CHECKS, Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -22,6 +22,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric, check_min_coverage
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats.documents import CompletionLine, read_all, read_trajectory
+from rubricsvc.formats.openai_grader import parse_prompt
 from rubricsvc.services.exporting import plain_verdict
 from workers.engines.local.embedded_model import EMBEDDED
 
@@ -41,6 +42,7 @@ def score(
     completions: Annotated[str | None, typer.Option(help=_COMPLETIONS, show_default=False)] = None,
     judge: JudgeOption = None,
     prompt: Annotated[str | None, typer.Option(help="Prompt: file or text.", show_default="that of the rubric")] = None,
+    item: Annotated[str | None, typer.Option(help="Item of an OpenAI grader: JSON, or a JSON file.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
     model: Model = None,
     mode: Annotated[str, typer.Option(help="readout, written, comparative or trajectory.")] = "readout",
@@ -48,7 +50,7 @@ def score(
     min_coverage: MinCoverage = None,
     as_json: Json = False,
 ) -> None:
-    """Score completions of one prompt, side by side; nothing is stored.
+    """Score completions of one prompt, side by side, by a rubric or an OpenAI grader; nothing is stored.
 
     Exits with 1 if there is no reward because too little could be judged.
     """
@@ -59,6 +61,12 @@ def score(
     target = target_of(rubric, name)
     chosen = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(target.rubric)
     given = target.prompt if prompt is None else Prompt.of(file_or_text(prompt))
+    if item is not None:
+        try:
+            given = parse_prompt(strict_json.parse(file_or_text(item)))
+        except strict_json.JsonError as error:
+            hint = 'name a JSON file, or write JSON: \'{"answer": "4"}\''
+            raise InvalidError(f"--item: {error}", hint=hint) from None
     lines = _completions(chosen, completion or [], completions)
     asked = _only_prompt(rubric, given, target.prompt_id if prompt is None else None, [line for _, line in lines])
     verdicts = score_all(chosen, target.rubric, asked, [line.completion for _, line in lines])
@@ -78,8 +86,9 @@ def score(
             for record, found in zip(records, verdicts, strict=True):
                 rows = [
                     fields_of(target.rubric.by_key[one.criterion], "key", "kind", "weight")
-                    | {"verdict": one.value if one.value is not None else one.reason or one.outcome}
-                    | {"reason": reason_of(one)}
+                    | {"verdict": one.value if one.value is not None else one.outcome}
+                    | fields_of(one, "reason", "detail", "rationale")
+                    | {"quotes not found": sum(quote.start is None for quote in one.evidence) or None}
                     for one in found
                 ]
                 show({str(record["name"]): rows})
@@ -109,7 +118,7 @@ def _only_prompt(rubric: str, given: Prompt | None, given_id: str | None, lines:
     prompts = [given] if given is not None else []
     prompts += [line.prompt for line in lines if line.prompt is not None]
     if not prompts:
-        raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
+        raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt, or the --item of a grader")
     ids = {str(line.prompt_id) for line in lines if line.prompt_id is not None}
     others = sorted(ids - {given_id})
     if len({prompt.digest for prompt in prompts}) > 1 or len(others) + (given_id is not None) > 1:

@@ -135,8 +135,10 @@ def written(path: Path, grader: Any) -> Path:
 @pytest.mark.usefixtures("new_machine")
 def test_run_needs_no_judge_or_database_without_models(cli: Cli, tmp_path: Path) -> None:
     file, item = written(tmp_path / "g.json", STRING), written(tmp_path / "item.json", {"answer": "4"})
-    ran = cli("graders", "run", file, "--item", item, "--sample", "-", stdin="4\n")
-    assert ran.code == 0 and "reward  1" in ran.out, ran.err
-    ran = cli("graders", "run", "-", "--item", '{"answer": "5"}', "--sample", "4", "--json", stdin=json.dumps(STRING))
-    assert (ran.code, ran.json["reward"], ran.json["metadata"]["type"]) == (0, 0.0, "string_check")
+    ran = cli("score", "--rubric", file, "--item", item, "--completion", "-", stdin="4\n")
+    assert ran.code == 0 and ran.out.splitlines()[1].split()[1] == "1", ran.err
+    (tmp_path / "4.txt").write_text("4")
+    args = ("--item", '{"answer": "5"}', "--completion", "4.txt", "--json")
+    ran = cli("score", "--rubric", "-", *args, stdin=json.dumps(STRING))
+    assert (ran.code, ran.json["reward"]) == (0, 0.0)
     assert not (tmp_path / "books").exists()
