@@ -146,8 +146,7 @@ def detect(file: InputFile) -> str:
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
     criteria = first.get("criteria") if isinstance(first, dict) else None
-    listed = criteria if isinstance(criteria, list) else []
-    texts = [isinstance(one, str) or (isinstance(one, dict) and "text" in one) for one in listed]
+    texts = [isinstance(one, str) or "text" in one for one in criteria if one] if isinstance(criteria, list) else []
     if texts and all(texts) and fields <= {*native.FIELDS}:
         return "native"  # without a look at the mappings
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
@@ -156,21 +155,22 @@ def detect(file: InputFile) -> str:
     if matching:
         message = f"its records may be of several formats: {', '.join(matching)}"
         raise file_error(file.location, "ambiguous_format", message, f"choose one: --format {matching[0]}")
-    if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
-        return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
-    if not matching and get_close_matches("criteria", map(str, fields), cutoff=0.85):
-        return "native"  # a misspelt field, and all other errors of the file
-    if "prompt" in fields and ("rubric" in fields or fields.issubset(native.FIELDS)):
-        return "native"  # a prompt alone, or a misspelt field beside it
-    is_csv = file.path.suffix.lower() in (".csv", ".tsv")
-    if is_csv and "criterion" in fields:
+    ending = file.path.suffix.lower()
+    if (
+        first is None
+        or file.errors.count  # after a line that is not JSON, its error is what matters
+        or ending in (".yaml", ".yml")  # no other format is YAML
+        or get_close_matches("criteria", map(str, fields), cutoff=0.85)  # a misspelt field, and all other errors
+        or ("prompt" in fields and ("rubric" in fields or fields.issubset(native.FIELDS)))  # or one beside a prompt
+    ):
+        return "native"
+    if (is_csv := ending in (".csv", ".tsv")) and "criterion" in fields:
         return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
-    if (kind := documents.kind_of(first)) == "completions":
-        hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
-    elif kind == "labels":
-        hint = "these are labels: import them with `rubricsvc labels import`"
+    if (kind := documents.kind_of(first)) is not None:
+        what = "completions without rubrics" if kind == "completions" else kind
+        hint = f"these are {what}: import them with `rubricsvc {kind} import`"
     elif is_csv:
         hint = (
             "name the columns criterion, weight (of a rubric), or prompt, text, policy (of completions, for"
@@ -196,18 +196,17 @@ def without_invisible(record: Record) -> tuple[Record, dict[FieldPath, int]]:
     if rubric is None or not HIDDEN.search(rubric.model_dump_json()):
         return record, {}
     removed: Counter[FieldPath] = Counter()
-    cleaned = _cleaned(rubric.model_dump(mode="json", exclude_none=True), (), removed)
-    return (replace(record, rubric=Rubric.model_validate(cleaned)) if removed else record), removed
 
-
-def _cleaned(data: Any, path: FieldPath, removed: Counter[FieldPath]) -> Any:
-    if isinstance(data, str):
-        if count := len(HIDDEN.findall(data)):
-            removed[path] = count
-            return HIDDEN.sub("", data) or "-"
+    def cleaned(data: Any, path: FieldPath) -> Any:
+        if isinstance(data, str):
+            if count := len(HIDDEN.findall(data)):
+                removed[path] = count
+                return HIDDEN.sub("", data) or "-"
+        elif isinstance(data, list):
+            return [cleaned(item, (*path, place)) for place, item in enumerate(data)]
+        elif isinstance(data, dict):
+            return {key: item if key in _KEPT else cleaned(item, (*path, key)) for key, item in data.items()}
         return data
-    if isinstance(data, list):
-        return [_cleaned(item, (*path, place), removed) for place, item in enumerate(data)]
-    if isinstance(data, dict):
-        return {key: item if key in _KEPT else _cleaned(item, (*path, key), removed) for key, item in data.items()}
-    return data
+
+    visible = cleaned(rubric.model_dump(mode="json", exclude_none=True), ())
+    return (replace(record, rubric=Rubric.model_validate(visible)) if removed else record), removed

@@ -68,7 +68,8 @@ def read_lines(stream: BinaryIO, file: str, errors: FileErrors, max_values: int 
                 raise _too_many_values(Location(file, number), max_values)
             yield from _read_record(text, Location(file, number), errors)
         except UnicodeDecodeError as error:
-            errors.add(Location(file, number).error("encoding", f"{_not_utf8(error)}; save the file as UTF-8"))
+            message = f"byte 0x{line[error.start]:02x} is not UTF-8 text; save the file as UTF-8"
+            errors.add(Location(file, number).error("encoding", message))
 
 
 def _read_record(text: str, location: Location, errors: FileErrors) -> Iterator[Document]:
@@ -122,10 +123,6 @@ def _lenient(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _not_utf8(error: UnicodeDecodeError) -> str:
-    return f"byte 0x{error.object[error.start]:02x} is not UTF-8 text"
 
 
 _REPEATED = ("Rating Name", "Rating Description", "Rating Points")
@@ -373,12 +370,14 @@ class InputFile:
         errors: FileErrors | None = None,
         max_values: int | None = None,
         max_records: int | None = None,
+        entries: Iterator[Entry] | None = None,
     ) -> None:
         """Prepare to read a file; it is opened when the first record is asked for.
 
         With a ``stream``, which has its bytes, only the ending of ``path`` counts. Messages call it ``name``, by
         default its path. ``errors`` is shared where several files are read as one. A document, or a line of JSONL, may
-        have ``max_values`` keys and values, and the file ``max_records`` records (JSONL: lines).
+        have ``max_values`` keys and values, and the file ``max_records`` records (JSONL: lines). With ``entries``, its
+        records, it need not exist.
         """
         self.path = Path(path)
         self.name = name or str(path)
@@ -390,7 +389,7 @@ class InputFile:
         self.max_values = max_values
         self.max_records = max_records
         self._stream = stream
-        self._entries: Iterator[Entry] | None = None
+        self._entries = entries
 
     def first(self) -> Any:
         """Return the data of the first record that can be read, without consuming it; None if there is none."""
@@ -408,10 +407,6 @@ class InputFile:
         if self._entries is None:
             self._entries = self._read()
         return self._entries
-
-    def replace_entries(self, entries: Iterator[Entry]) -> None:
-        """Use these records as those of the file, which need not exist."""
-        self._entries = entries
 
     def parse(self, parse: Callable[[Entry], Iterable[T]], entries: Iterable[Entry] | None = None) -> Iterator[T]:
         """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
@@ -439,7 +434,16 @@ class InputFile:
             yield from self._read_folder()
             return
         try:
-            with nullcontext(self._open()) if self.is_stream else self._open() as stream:  # the caller closes its own
+            stream = self._stream or self.path.open("rb", buffering=HEAD)
+        except OSError as error:
+            code = {FileNotFoundError: "not_found", IsADirectoryError: "is_folder"}.get(type(error), "not_readable")
+            hint = "check the path" if code != "is_folder" else "name a file in it"
+            self.errors.add(self.location.error(code, f"cannot be read: {error.strerror}"))
+            self.errors.raise_if_any(hint)
+        if not isinstance(stream, io.BufferedReader):
+            stream = io.BufferedReader(cast(io.RawIOBase, stream), HEAD)
+        try:
+            with nullcontext() if self.is_stream else stream:  # the caller closes its own
                 for number, (data, location, errors) in enumerate(self._documents(stream), start=1):
                     self._check_records(number)
                     name = self.path.stem if number == 1 else f"{self.path.stem}-{number}"
@@ -448,17 +452,6 @@ class InputFile:
         except InvalidFileError as error:
             self.errors.add(*error.errors)
             self.errors.raise_if_any(error.hint)
-
-    def _open(self) -> io.BufferedReader[Any]:
-        try:
-            stream = self._stream or self.path.open("rb", buffering=HEAD)
-        except OSError as error:
-            code = {FileNotFoundError: "not_found", IsADirectoryError: "is_folder"}.get(type(error), "not_readable")
-            hint = "check the path" if code != "is_folder" else "name a file in it"
-            raise file_error(self.location, code, f"cannot be read: {error.strerror}", hint) from error
-        if not isinstance(stream, io.BufferedReader):
-            stream = io.BufferedReader(cast(io.RawIOBase, stream), HEAD)
-        return stream
 
     def _documents(self, stream: io.BufferedReader[Any]) -> Iterator[Document]:
         """Return the documents in a stream of bytes, which is text in UTF-8 but for Parquet and Arrow."""
@@ -487,7 +480,8 @@ class InputFile:
             text = data.decode()
         except UnicodeDecodeError as error:
             location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
-            raise file_error(location, "encoding", _not_utf8(error), "save the file as UTF-8") from None
+            message = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
+            raise file_error(location, "encoding", message, "save the file as UTF-8") from None
         if kind == "json":
             return read_document(text, self.name, self.errors, self.max_values)
         if kind == "csv":

@@ -143,39 +143,37 @@ def prompt_fields(entry: Entry, data: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _rubric_fields(entry: Entry, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the rubric without short forms.
+
+    A criterion that is a text has weight 1, and the keys default to c1, c2 and so on.
+    """
     fields = {name: data[name] for name in RUBRIC if name in data}
     numbers: dict[str, int] = {}
-    if isinstance(data.get("criteria"), list):
-        fields["criteria"] = [_criterion(entry, item, number) for number, item in enumerate(data["criteria"])]
-        for number, criterion in enumerate(fields["criteria"]):
-            key = criterion.get("key") if isinstance(criterion, dict) else None
+    criteria: list[Any] = []
+    for number, item in enumerate(data["criteria"] if isinstance(data.get("criteria"), list) else ()):
+        given = {"text": item} if isinstance(item, str) else item
+        if isinstance(given, dict):
+            expanded = _with_path({"key": f"c{number + 1}", **given}, "group")
+            for name, (expand, expected) in _SHORT_FORMS.items():
+                if name in expanded and (value := expand(expanded[name])) is None:
+                    entry.expected("shape", expected, expanded.pop(name), ("criteria", number, name))
+                elif name in expanded:
+                    expanded[name] = value
+            key = expanded["key"]
             if isinstance(key, str) and (first := numbers.setdefault(key, number)) != number:
                 message = f"duplicate key {key!r}, first used by criteria[{first}]"
                 entry.add("duplicate_key", message, ("criteria", number, "key"))
-                criterion["key"] = f"{key} {number}"  # so that it is not reported again
+                expanded["key"] = f"{key} {number}"  # so that it is not reported again
+            given = expanded
+        criteria.append(given)
+    if isinstance(data.get("criteria"), list):
+        fields["criteria"] = criteria
     groups = data.get("groups")
     if isinstance(groups, dict):
         groups = [{"path": path, "weight": weight} for path, weight in groups.items()]
     if isinstance(groups, list):
         fields["groups"] = [_with_path(group, "path") for group in groups]
     return fields
-
-
-def _criterion(entry: Entry, item: Any, number: int) -> Any:
-    """Expand a criterion: a bare text has weight 1, and the key defaults to c1, c2 and so on."""
-    if isinstance(item, str):
-        item = {"text": item}
-    if not isinstance(item, dict):
-        return item
-    expanded = _with_path({"key": f"c{number + 1}", **item}, "group")
-    for field, (expand, expected) in _SHORT_FORMS.items():
-        if field in expanded:
-            given = expanded.pop(field)
-            if (value := expand(given)) is None:
-                entry.expected("shape", expected, given, ("criteria", number, field))
-            else:
-                expanded[field] = value
-    return expanded
 
 
 def _with_path(item: Any, field: str) -> Any:

@@ -9,7 +9,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,7 +18,7 @@ import yaml
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Check, Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
 from rubricsvc.formats.mapping import FORMATS
@@ -79,88 +79,66 @@ def plain_number(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
-def _messages(record: Record) -> list[Row]:
-    return [one.openai for one in record.prompt.messages] if record.prompt else []
+WRITERS = ("native", "healthbench", "verl", "openai_grader", "criteria_csv")
 
 
-def _healthbench(record: Record, rubric: Rubric) -> Iterator[Row]:
-    items = [
-        {"criterion": one.text, "points": plain_number(one.weight), "tags": list(one.tags)} for one in rubric.criteria
-    ]
-    given = record.prompt.tags if record.prompt else ()
-    canary = next((tag.removeprefix("canary:") for tag in given if tag.startswith("canary:")), None)
-    tags = [tag for tag in given if not tag.startswith("canary:")]
-    line: Row = {"prompt_id": record.id or record.name or "1", "prompt": _messages(record), "rubrics": items}
-    yield line | {"example_tags": tags} | ({"canary": canary} if canary else {})
+def _rows(record: Record, rubric: Rubric, format: str) -> Iterator[Row]:
+    """Yield the rows of a record in a format that is not the native one."""
+    prompt = record.prompt
+    messages = [one.openai for one in prompt.messages] if prompt is not None else []
+    tags, reference = (prompt.tags, prompt.reference) if prompt is not None else ((), None)
+    shared: Row
+    match format:
+        case "healthbench":
+            items: list[Row] = [
+                {"criterion": one.text, "points": plain_number(one.weight), "tags": list(one.tags)}
+                for one in rubric.criteria
+            ]
+            canary = next((tag.removeprefix("canary:") for tag in tags if tag.startswith("canary:")), None)
+            shared = {"prompt_id": record.id or record.name or "1", "prompt": messages, "rubrics": items}
+            shared["example_tags"] = [tag for tag in tags if not tag.startswith("canary:")]
+            yield shared | ({"canary": canary} if canary else {})
+        case "verl":
+            items = [_verl_criterion(one, place) for place, one in enumerate(rubric.criteria, start=1)]
+            source, ability, *_ = (*tags, "", "")
+            model = {"style": "rubric", "rubrics": items, "ground_truth": reference or ""}
+            shared = {"prompt": messages, "reward_model": model}
+            extra = shared | ({"index": record.id} if record.id else {})
+            yield {**shared, "data_source": source, "ability": ability, "extra_info": extra}
+        case "openai_grader" if prompt is None:
+            yield grader_of(rubric, record.name)
+        case "openai_grader":  # beside its item
+            known = {"reference": reference} if reference is not None else {}
+            item: Row = {"messages": messages, **known, **(prompt.item or {} if prompt else {})}
+            yield {"item": item, "grader": grader_of(rubric, record.name)} | ({"id": record.id} if record.id else {})
+        case _:  # criteria_csv
+            for one in rubric.criteria:
+                fields = {"criterion": one.text, "weight": plain_number(one.weight), "key": one.key}
+                fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
+                fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
+                yield {"id": record.id or "", "name": record.name, "prompt": prompt.text if prompt else "", **fields}
 
 
-def _verl(record: Record, rubric: Rubric) -> Iterator[Row]:
-    """Yield the row of a rubric; a check becomes a rule where verl-rubric has its function."""
-    items: list[Row] = []
-    for place, criterion in enumerate(rubric.criteria, start=1):
-        tags: Row = {"key": criterion.key} if criterion.key != f"c{place}" else {}
-        rule = _verl_rule(criterion.check) if criterion.check else None
-        tags |= {"verifier": "rule", "function": rule[0], "parameters": rule[1]} if rule else {"verifier": "llm"}
-        if criterion.check and not rule:  # a judge of theirs decides it; here it is a check again
-            tags["check"] = strict_json.dump(criterion.check.model_dump(mode="json"))
-        if criterion.tags:
-            tags["tags"] = list(criterion.tags)
-        items.append({"criterion": criterion.text, "points": criterion.weight, "tags": tags})
-    source, ability, *_ = (*(record.prompt.tags if record.prompt else ()), "", "")
-    model = {
-        "style": "rubric",
-        "rubrics": items,
-        "ground_truth": (record.prompt.reference if record.prompt else None) or "",
-    }
-    shared: Row = {"prompt": _messages(record), "reward_model": model}
-    extra = shared | ({"index": record.id} if record.id else {})
-    yield {**shared, "data_source": source, "ability": ability, "extra_info": extra}
-
-
-def _verl_rule(check: Check) -> tuple[str, Row] | None:
-    """Return the function of verl-rubric, or the class of IFEval, that decides as a check does; None without one."""
-    classes = {one: name for name, one in FORMATS["verl"].mapping.tables["ifeval"].items()}
-    match check.name, check.args:
-        case "math", {"answer": answer, **others} if not others:
-            return "math_verify", {"answer": answer}
-        case "words", {"min": low, "max": high, "partial": False, **others} if not others:
-            return "word_count_range", {"min_count": low, "max_count": high}
-        case "ifeval", {"instruction_id": str(name), "kwargs": dict(kwargs)} if (
-            name in classes and len(check.args) == 2
-        ):
-            return classes[name], kwargs
-    return None
-
-
-def _openai_grader(record: Record, rubric: Rubric) -> Iterator[Row]:
-    """Yield the grader of a rubric, beside its item where there is a prompt."""
-    grader = grader_of(rubric, record.name)
-    if record.prompt is None:
-        yield grader
-        return
-    item: Row = dict(record.prompt.item or {})
-    item.setdefault("messages", _messages(record))
-    if record.prompt.reference is not None:
-        item.setdefault("reference", record.prompt.reference)
-    yield {"item": item, "grader": grader} | ({"id": record.id} if record.id else {})
-
-
-def _criteria_csv(record: Record, rubric: Rubric) -> Iterator[Row]:
-    prompt = record.prompt.text if record.prompt else ""
-    for one in rubric.criteria:
-        fields = {"criterion": one.text, "weight": plain_number(one.weight), "key": one.key}
-        fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
-        fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
-        yield {"id": record.id or "", "name": record.name, "prompt": prompt, **fields}
-
-
-_ROWS: dict[str, Callable[[Record, Rubric], Iterator[Row]]] = {
-    "healthbench": _healthbench,
-    "verl": _verl,
-    "openai_grader": _openai_grader,
-    "criteria_csv": _criteria_csv,
-}
-WRITERS = ("native", *_ROWS)
+def _verl_criterion(criterion: Criterion, place: int) -> Row:
+    """Return the item of a criterion; a check becomes a rule where verl-rubric, or IFEval, has its function."""
+    tags: Row = {"key": criterion.key} if criterion.key != f"c{place}" else {}
+    rule: tuple[str, Row] | None = None
+    if (check := criterion.check) is not None:
+        classes = {one: name for name, one in FORMATS["verl"].mapping.tables["ifeval"].items()}
+        match check.name, check.args:
+            case "math", {"answer": answer, **others} if not others:
+                rule = "math_verify", {"answer": answer}
+            case "words", {"min": low, "max": high, "partial": False, **others} if not others:
+                rule = "word_count_range", {"min_count": low, "max_count": high}
+            case "ifeval", {"instruction_id": str(name), "kwargs": dict(kwargs), **others} if (
+                name in classes and not others
+            ):
+                rule = classes[name], kwargs
+        if rule is None:  # a judge of theirs decides it; here it is a check again
+            tags["check"] = strict_json.dump(check.model_dump(mode="json"))
+    named = {"verifier": "rule", "function": rule[0], "parameters": rule[1]} if rule else {"verifier": "llm"}
+    tags = tags | named | ({"tags": list(criterion.tags)} if criterion.tags else {})
+    return {"criterion": criterion.text, "points": criterion.weight, "tags": tags}
 
 
 @dataclass
@@ -177,10 +155,9 @@ class Losses:
         for name in before.keys() | after.keys():
             old, new = before.get(name), after.get(name)
             if name == "criteria" and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-                pairs = zip(old, new, strict=True)
-                changed = {
-                    key for one, other in pairs for key in one.keys() | other.keys() if one.get(key) != other.get(key)
-                }
+                pairs = [(one, other) for one, other in zip(old, new, strict=True)]
+                keys = {key for pair in pairs for one in pair for key in one}
+                changed = {key for key in keys if any(one.get(key) != other.get(key) for one, other in pairs)}
                 self.fields.update(f"criteria[].{key}" for key in changed)
             elif old != new:
                 self.fields[name] += 1
@@ -202,7 +179,7 @@ def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row
                 hint = "choose a format without prompts, such as native"
                 raise InvalidError(f"{format} needs a prompt, and the rubric is for any", hint=hint, path="prompt")
             else:
-                written = list(_ROWS[format](record, record.rubric))
+                written = list(_rows(record, record.rubric, format))
             losses.add(record, _read_back(written, record, format))
         except InvalidError as error:
             raise InvalidError(f"{record.name or 'a record'}: {error}", hint=error.hint, path=error.path) from error
@@ -211,17 +188,17 @@ def rows(records: Iterable[Record], format: str, losses: Losses) -> Iterator[Row
 
 def _read_back(written: list[Row], record: Record, format: str) -> Record | None:
     """Return the record that will be read from its rows."""
-    errors, is_csv = FileErrors(), format == "criteria_csv"
-    file = InputFile(f"{record.name or format}{'.csv' if is_csv else '.jsonl'}", errors=errors)
+    errors, is_csv, name = FileErrors(), format == "criteria_csv", record.name or format
     given: Iterable[Row] = (json.loads(strict_json.dump(row)) for row in written)
     if is_csv:
         given = ({key: str(neutralized(cell)) for key, cell in row.items() if str(cell).strip()} for row in given)
-    file.replace_entries(
-        Entry(row, Location(format, number), file.path.stem, number, is_csv=is_csv)
+    path = Path(f"{name}{'.csv' if is_csv else '.jsonl'}")
+    entries = (
+        Entry(row, Location(format, number), path.stem, number, is_csv=is_csv)
         for number, row in enumerate(given, start=1)
     )
     try:
-        read = next(iter(FORMATS[format].read(file)), None)
+        read = next(iter(FORMATS[format].read(InputFile(path, errors=errors, entries=entries))), None)
         if read is not None and read.rubric is not None:
             errors.add(*rubric_errors(read.rubric, read.location, None))
         errors.raise_if_any()
@@ -316,15 +293,14 @@ def write_parquet(rows: Iterable[Row], path: Path) -> None:
         from pyarrow import parquet
     except ModuleNotFoundError:
         raise InvalidError("pyarrow is not installed", hint="pip install 'rubricsvc[parquet]'") from None
+
+    def filled(value: Any) -> Any:  # without empty mappings, which Parquet has no type for
+        if isinstance(value, dict):
+            return {name: filled(item) for name, item in value.items() if item != {}}
+        return [filled(item) for item in value] if isinstance(value, list) else value
+
     try:
-        parquet.write_table(pa.Table.from_pylist([_filled(row) for row in rows]), path, compression="zstd")
+        parquet.write_table(pa.Table.from_pylist([filled(row) for row in rows]), path, compression="zstd")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         message = f"a row does not fit into Parquet: {error}"
         raise InvalidError(message, hint="write JSON lines: --out FILE.jsonl") from error
-
-
-def _filled(value: Any) -> Any:
-    """Return a value without empty mappings, which Parquet has no type for."""
-    if isinstance(value, dict):
-        return {name: _filled(item) for name, item in value.items() if item != {}}
-    return [_filled(item) for item in value] if isinstance(value, list) else value

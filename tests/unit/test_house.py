@@ -77,7 +77,7 @@ def test_functions_are_at_most_100_lines() -> None:
 BUDGETS = {
     "rubricsvc/core": 3_300,
     "rubricsvc/stats": 2_338,
-    "rubricsvc/formats": 2_735,
+    "rubricsvc/formats": 2_688,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 700,
     "rubricsvc/collections": 1_427,
@@ -113,7 +113,7 @@ BUDGETS = {
 OVER_BUDGET = {
     "rubricsvc/core": 4_244,
     "rubricsvc/stats": 2_338,
-    "rubricsvc/formats": 2_735,
+    "rubricsvc/formats": 2_688,
     "rubricsvc/graders": 480,
     "rubricsvc/collections": 1_427,
     "rubricsvc/store": 4_320,
