@@ -16,8 +16,7 @@ from bench.hacking.judge import HONEST
 from bench.hacking.results import TrainedRun
 from rubricsvc.cli.output import replaced
 from rubricsvc.schemas.runs import REWARD
-from rubricsvc.web.charts import configured
-from rubricsvc.web.run_charts import Curve, Point, curve
+from rubricsvc.web.charts import Curve, Point, configured, curve
 
 _PANEL_WIDTH, _NOTE_CHARS = 380, 62
 """Pixels of one of several charts, and characters of a line above it."""

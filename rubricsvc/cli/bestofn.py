@@ -26,7 +26,7 @@ def bestofn(
     The samples are the completions of each prompt that all jobs scored. Estimates are unbiased, and no judge is asked.
     """
     from rubricsvc.services.best_of_n import best_of_n
-    from rubricsvc.web.best_of_n import render_best_of_n
+    from rubricsvc.web.run import render_best_of_n
 
     with local_service() as service, service.db.read() as session, progress_bar("best of n") as bar:
         result = best_of_n(session, job, gold, most=n, on_progress=bar.update)

@@ -1,9 +1,15 @@
-"""Charts of pages as SVG: one for a wide screen and one for a phone, both with text of 12 pixels. Needs ``charts``."""
+"""Charts of pages as SVG: metrics over steps, scores over evaluations. Needs the extra ``charts``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from rubricsvc.core.estimate import mean_estimate
+from rubricsvc.schemas.runs import REWARD
 
 WIDTHS = {"wide": 760, "narrow": 290}
 """Pixels. The page shows the one that fits."""
@@ -16,15 +22,11 @@ def render_svg(chart: Callable[[int], Any]) -> dict[str, str]:
     import vl_convert
 
     def svg(width: int) -> str:
-        text = str(vl_convert.vegalite_to_svg(styled(chart(width)).to_json()))
+        sized = chart(width).properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
+        text = str(vl_convert.vegalite_to_svg(configured(sized).to_json()))
         return text.replace(INK, "currentColor")  # the page's theme colours text and lines
 
     return {name: svg(width) for name, width in WIDTHS.items()}
-
-
-def styled(chart: Any) -> Any:
-    """Return a chart in the style of the pages, as wide as it says with its axes."""
-    return configured(chart.properties(padding=2, autosize={"type": "fit-x", "contains": "padding"}))
 
 
 def configured(chart: Any) -> Any:
@@ -36,3 +38,228 @@ def configured(chart: Any) -> Any:
         .configure_view(stroke=None)
         .configure_legend(labelColor=INK, labelFontSize=12, orient="top")
     )
+
+
+MIN_STEPS = 50
+"""A curve of fewer steps shows each of them."""
+MIN_WINDOW = 5
+MAX_WINDOWS = 40
+
+
+class Window(NamedTuple):
+    """The mean of consecutive steps with its 95 % interval; ``step`` is the mean of their numbers."""
+
+    step: float
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def window_size(steps: int) -> int:
+    """Return how many steps a point of a curve stands for: 1 where it has too few for windows."""
+    return max(MIN_WINDOW, steps // MAX_WINDOWS) if steps >= MIN_STEPS else 1
+
+
+def windows(values: Sequence[tuple[int, float]], size: int) -> list[Window]:
+    """Return the mean of each ``size`` consecutive steps with its 95 % t interval over them.
+
+    ``values`` are steps, ascending, with their values. What is left at the end belongs to the last window. Steps count
+    as independent: a trend within a window widens its interval.
+    """
+    count = max(len(values) // size, 1) if values else 0
+    parts = [values[size * n : size * (n + 1) if n + 1 < count else None] for n in range(count)]
+    found = []
+    for part in parts:
+        numbers, measured = [step for step, _ in part], [value for _, value in part]
+        estimate = mean_estimate(measured, numbers)
+        found.append(Window(fmean(numbers), fmean(measured), estimate.low, estimate.high))
+    return found
+
+
+COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
+STEP = "step"
+"""The axis of most charts."""
+LENGTH = "completions/mean_length"
+STEP_BANDS = {
+    REWARD: "one standard deviation of the rewards of a prompt's completions",
+    LENGTH: "from the shortest to the longest completion",
+}
+"""The bands of metrics whose points are single steps; others have none."""
+_PREFIX, _SUFFIX = "rewards/", "/mean"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value after a step, or the mean of some steps, with the ends of its interval or band where it has one."""
+
+    series: str
+    step: float
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def curve(
+    title: str, points: Sequence[Point], height: int = 220, *, over: str = STEP, doubling: bool = False
+) -> Callable[[int], Any]:
+    """Chart points over steps, or another number: a line, with a band, for each series.
+
+    With ``doubling`` each doubling of the number has the same width.
+    """
+    import altair as alt
+
+    rows = [
+        {"series": one.series, "step": one.step, "value": one.value}
+        | ({"low": one.low, "high": one.high} if one.low is not None and one.high is not None else {})
+        for one in points
+    ]
+    names = list(dict.fromkeys(one.series for one in points))
+    scale = alt.Scale(domain=names, range=[COLORS[n % len(COLORS)] for n in range(len(names))])
+
+    def chart(width: int) -> Any:
+        count = max(width // 60, 2)
+        ends = [one.step for one in points] or [0.0]  # a short axis has a tick at each step, and none between
+        whole_steps = list(range(math.floor(min(ends)), math.ceil(max(ends)) + 1))
+        values = whole_steps if over == STEP and len(whole_steps) <= count else alt.Undefined
+        if doubling:
+            values = sorted({one.step for one in points})
+        x_scale = alt.Scale(type="log", base=2) if doubling else alt.Undefined
+        is_whole = over == STEP or doubling
+        axis = alt.Axis(values=values, tickCount=count, format="d" if is_whole else "~g", grid=False)
+        legend = (
+            alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
+            if len(names) > 1
+            else None
+        )
+        base = alt.Chart(alt.Data(values=rows)).encode(
+            x=alt.X("step:Q", title=over, axis=axis, scale=x_scale),
+            color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
+        )
+        is_zero = all(row["value"] == 0 for row in rows)
+        y_scale = alt.Scale(domain=[0, 1]) if is_zero else alt.Scale(zero=False)
+        y = alt.Y("value:Q", title=title, scale=y_scale, axis=alt.Axis(tickCount=5))
+        line = base.mark_line(strokeWidth=2, point={"size": 30}).encode(y=y)
+        if not any("low" in row for row in rows):
+            return line.properties(width=width, height=height)
+        band = base.transform_filter("isValid(datum.low)").mark_area(opacity=0.18)
+        band = band.encode(y=alt.Y("low:Q", title=title, scale=y_scale), y2="high:Q")
+        return (band + line).properties(width=width, height=height)
+
+    return chart
+
+
+def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Point]:
+    """Return metrics over steps: means of windows with 95 % intervals, or the steps of a short run. See `band_note`."""
+    found = []
+    for name in names:
+        values = _values(steps, name)
+        if (size := window_size(len(values))) > 1:
+            found += [Point(name, *window) for window in windows(values, size)]
+        else:
+            by_step = {step["step"]: step for step in steps}
+            for number, value in values:
+                band, step = (None, None), by_step[number]
+                if name == LENGTH:
+                    band = step.get("completions/min_length"), step.get("completions/max_length")
+                elif name == REWARD and (deviation := step.get("reward_std")) is not None:
+                    band = value - deviation, value + deviation
+                found.append(Point(name, number, value, *band))
+    return found
+
+
+def _values(steps: Iterable[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Return the steps in which a metric was measured, with its values."""
+    values = ((step["step"], step.get(name)) for step in steps)
+    return [(step, one) for step, one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+
+
+def band_note(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return what a point and a band of `metric_points` are."""
+    sizes = {name: window_size(len(_values(steps, name))) for name in names}
+    single = [name for name, size in sizes.items() if size == 1]
+    several = sorted({size for size in sizes.values() if size > 1})
+    notes = []
+    if several:
+        numbers = " or ".join(map(str, several))
+        steps_of = f"{numbers} consecutive steps in which it was measured, drawn in their middle"
+        notes.append(f"A point is the mean of {steps_of}; its band is the 95 % t interval over these steps.")
+    if single:
+        whose = f"A point of fewer than {MIN_STEPS} steps" if several else "A point"
+        bands = [f"the band of {name} is {STEP_BANDS[name]}" for name in single if name in STEP_BANDS]
+        notes.append(f"{whose} is one step; {' and '.join(bands) or 'it has no interval'}.")
+    return " ".join(notes)
+
+
+def score_points(lines: Iterable[Mapping[str, Any]]) -> list[Point]:
+    """Return the mean of each score over the evaluations, with 95 % intervals over prompts."""
+    found = []
+    for line in lines:
+        for name, score in line["scores"].items():
+            mean = score["mean"]
+            if mean["value"] is None:
+                continue
+            gold = f"{name} (gold)" if name == line["gold"] else name
+            series = "training reward (proxy)" if name == REWARD else gold
+            found.append(Point(series, line["step"], mean["value"], mean["low"], mean["high"]))
+    return found
+
+
+def criterion_curves(steps: Sequence[Mapping[str, Any]], most: int, a_chart: int) -> list[tuple[str, list[Point]]]:
+    """Return the mean values of up to ``most`` criteria over steps, by key, in charts with their notes."""
+    found = {name for step in steps for name in step if name.startswith(_PREFIX) and name.endswith(_SUFFIX)}
+    names, charts = sorted(found)[:most], []
+    for at in range(0, len(names), a_chart):
+        part = names[at : at + a_chart]
+        points = [replace(one, series=one.series[len(_PREFIX) : -len(_SUFFIX)]) for one in metric_points(steps, part)]
+        charts.append((band_note(steps, part), points))
+    return charts
+
+
+def drawn(title: str, points: Sequence[Point], **options: Any) -> dict[str, Any]:
+    """Return a chart of points as SVG, by the name of its width, for a template; with options of `curve`."""
+    from markupsafe import Markup
+
+    chart: Callable[[int], Any] = curve(title, points, **options)
+    return {width: Markup(svg) for width, svg in render_svg(chart).items()}  # noqa: S704 - vega made it, and escapes names
+
+
+CURVES = (
+    ("Reward", "reward", "Mean training reward of a step's completions"),
+    ("Divergence from the starting policy", "kl/start", "Nats a token"),
+    ("Length of completions", "completions/mean_length", "Tokens"),
+    ("Entropy", "entropy", "Nats a token"),
+    ("Completions without a reward", "unscored_fraction", "Share of a step's completions"),
+    ("Episodes with a tool call", "tools/used_fraction", "Share of a step's episodes"),
+    ("Well-formed calls", "tools/valid_fraction", "Share of a step's calls"),
+    ("Episodes with a report", "tools/reported_fraction", "Share of a step's episodes"),
+)
+"""Headings, metrics, and what is measured in which unit."""
+_CALLS = "tools/calls"
+
+
+class Curve(NamedTuple):
+    """A chart with its heading, and what its points and bands are, over steps or another number."""
+
+    heading: str
+    note: str
+    points: list[Point]
+    over: str = STEP
+
+
+def curves(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """Return the curves of what was measured."""
+    found = [
+        Curve(heading, f"{unit}, by step. {band_note(steps, [name])}", points)
+        for heading, name, unit in CURVES
+        if (points := metric_points(steps, [name]))
+    ]
+    return [*found, *_calls(steps)]
+
+
+def _calls(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """Return the curve of the calls of each tool; a tool that a step does not name was not called in it."""
+    names = sorted({name for step in steps for name in step if name.startswith(f"{_CALLS}/")})
+    filled = [{**dict.fromkeys(names, 0.0), **step} for step in steps if _CALLS in step]
+    points = [replace(one, series=one.series.removeprefix(f"{_CALLS}/")) for one in metric_points(filled, names)]
+    note = f"Mean calls of each tool in an episode, by step. {band_note(filled, names)}"
+    return [Curve("Calls of tools", note, points)] if points else []

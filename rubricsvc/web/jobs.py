@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from rubricsvc.core.reward import Contribution
 from rubricsvc.core.verdict import Evidence
-from rubricsvc.services.job_results import CriterionTotals, ItemDetail, JobResults
-from rubricsvc.web.pages import render, weight
+from rubricsvc.services.job_results import ItemDetail, JobResults
+from rubricsvc.web.pages import render
 
 ROWS_SHOWN, MAX_ROWS = 12, 60
 """Rows of the tables of criteria, the largest gains first: at once, and after a click."""
@@ -55,18 +55,12 @@ class CompletionView:
     omitted: int
     rows: Sequence[CriterionView]
 
-    @property
-    def most_gain(self) -> float:
-        """The largest gain of its criteria."""
-        return max((row.part.gain or 0.0 for row in self.rows), default=0.0)
-
 
 def render_job(results: JobResults) -> str:
     """Return the page of a job as HTML. Texts are escaped, and the page loads nothing."""
     return render(
         "job.html.j2",
-        weights_text=weights_text,
-        cut=cut_text,
+        text_chars=TEXT_CHARS,
         results=results,
         job=results.job,
         worst=[view(detail) for detail in results.worst],
@@ -95,17 +89,6 @@ def view(detail: ItemDetail) -> CompletionView:
                 spans.append(QuoteSpan(*at, place))
         rows.append(CriterionView(place, part, missing))
     return CompletionView(detail, segments(text, spans), len(full) - len(text), rows)
-
-
-def weights_text(row: CriterionTotals) -> str:
-    """Return the weight of a criterion, or the lowest and the highest if rubrics differ."""
-    return " to ".join(map(weight, sorted({min(row.weights), max(row.weights)})))
-
-
-def cut_text(text: str) -> str:
-    """Return the beginning of a text, with a note how much is left out."""
-    rest = len(text) - TEXT_CHARS
-    return text if rest <= 0 else f"{text[:TEXT_CHARS]}… ({rest:,} more characters)"
 
 
 def locate(text: str, quote: Evidence, *, is_original: bool) -> tuple[int, int] | None:

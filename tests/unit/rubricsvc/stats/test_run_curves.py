@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.web.run_charts import window_size, windows
+from rubricsvc.web.charts import window_size, windows
 
 
 @pytest.mark.parametrize(("steps", "size"), [(0, 1), (49, 1), (50, 5), (200, 5), (239, 5), (240, 6), (4000, 100)])

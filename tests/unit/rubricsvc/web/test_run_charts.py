@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.web.run_charts import band_note, metric_points
+from rubricsvc.web.charts import band_note, metric_points
 
 NAMES = ("reward", "kl/start", "completions/mean_length", "rewards/clear/mean")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.web.run_charts import curves
+from rubricsvc.web.charts import curves
 
 STEPS = [
     {"step": 1, "reward": 0.1, "tools/calls": 0.5, "tools/calls/search": 0.5, "tools/valid_fraction": None},
