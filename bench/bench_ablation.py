@@ -99,7 +99,7 @@ def parts(config: JudgeTrainConfig, prepared: Prepared) -> list[str]:
 
 def held_out(prepared: Prepared, size: int) -> list[Example]:
     """Return ``size`` completions of each data set that are not trained on."""
-    test = prepared.split.test
+    test = prepared.split.parts["test"]
     names = dict.fromkeys(one.source for one in test)
     return [one for name in names for one in sample([each for each in test if each.source == name], size)]
 

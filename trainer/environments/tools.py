@@ -84,15 +84,14 @@ class ResearchEpisode:
 
     def __init__(self, environment: Research, withheld: frozenset[str]) -> None:
         self.report: str | None = None
-        self._collection, self._lock, self._withheld = environment.collection, environment.lock, withheld
-        self._snippet_chars, self._shown_chars = environment.snippet_chars, environment.shown_chars
+        self._environment, self._collection, self._withheld = environment, environment.collection, withheld
         self._query, self._open_id = "", ""
         self._shown, self._read = set[int](), defaultdict[str, list[str]](list)
 
     def step(self, name: str, arguments: Mapping[str, str]) -> str:
         """Return the result of a call."""
-        text, id_ = arguments.get("text", ""), arguments.get("id", "")
-        with self._lock:
+        text, id_, limit = arguments.get("text", ""), arguments.get("id", ""), self._environment.shown_chars
+        with self._environment.lock:
             match name:
                 case "finish":
                     self.report = arguments["report"]
@@ -103,7 +102,7 @@ class ResearchEpisode:
                     if not hits:
                         raise ToolError("no document has these words")
                     self._query = arguments["query"]
-                    return "\n".join(hit.line(self._snippet_chars) for hit in hits)
+                    return "\n".join(hit.line(self._environment.snippet_chars) for hit in hits)
                 case "open":
                     if id_ in self._withheld:
                         raise ToolError(f"no document {id_!r}")
@@ -113,10 +112,13 @@ class ResearchEpisode:
                     if not self._open_id:
                         raise ToolError("open a document first")
                     part = self._part(self._open_id, text)  # as JSON that is no longer than results: cut, it is none
-                    while len(shown := strict_json.dump({"id": self._open_id, "text": part})) > self._shown_chars:
+                    while (
+                        len(shown := strict_json.dump({"id": self._open_id, "text": part}))
+                        > self._environment.shown_chars
+                    ):
                         if not part:
                             break
-                        part = part[: len(part) - max(1, len(shown) - self._shown_chars)]
+                        part = part[: len(part) - max(1, len(shown) - limit)]
                     return shown
             if id_ not in self._read:
                 raise ToolError(f"open {id_!r} first")
@@ -139,11 +141,11 @@ class ResearchEpisode:
         self._open_id = id_
         self._shown.add(part.start)
         text = part.text.strip()
-        if len(text) > self._shown_chars:
+        if len(text) > self._environment.shown_chars:
             words = set(_WORD.findall(query.casefold()))
             paragraphs = _PARAGRAPH.split(text)
             counts = [len(words & set(_WORD.findall(one.casefold()))) for one in paragraphs]
-            text = "\n\n".join(paragraphs[counts.index(max(counts)) :])[: self._shown_chars]
+            text = "\n\n".join(paragraphs[counts.index(max(counts)) :])[: self._environment.shown_chars]
         self._read[id_].append(" ".join(text.split()))
         return text
 
@@ -193,23 +195,19 @@ class EmptyResults:
     """An environment with the same tools, whose results are empty until one ends the episode. Calls are made."""
 
     def __init__(self, environment: Environment, episode: Episode | None = None) -> None:
-        self._environment, self._episode = environment, episode
-        self.tools = environment.tools
+        self._environment, self._episode, self.tools = environment, episode, environment.tools
+        self.report: str | None = None
 
     def reset(self, prompt: Prompt) -> EmptyResults:
         """Begin an episode."""
         return EmptyResults(self._environment, self._environment.reset(prompt))
 
-    @property
-    def report(self) -> str | None:
-        """The final text of the episode."""
-        return self._episode.report if self._episode is not None else None
-
     def step(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Make a call."""
-        with suppress(ToolError):  # "no such document" would be a result, too
-            if self._episode is not None:
+        if self._episode is not None:
+            with suppress(ToolError):  # "no such document" would be a result, too
                 self._episode.step(name, arguments)
+            self.report = self._episode.report
         return ""
 
 

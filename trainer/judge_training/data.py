@@ -175,17 +175,10 @@ def merge(examples: Iterable[Example]) -> Dataset:
 
 @dataclass
 class Split:
-    """Examples to learn from, to stop by, and to report on; ``left_out`` targets are in no part."""
+    """Examples to learn from, to stop by, and to report on, by part; ``left_out`` targets are in no part."""
 
-    train: list[Example] = field(default_factory=list)
-    validation: list[Example] = field(default_factory=list)
-    test: list[Example] = field(default_factory=list)
+    parts: dict[Part, list[Example]] = field(default_factory=lambda: {name: [] for name in MIN_LABELS})
     left_out: int = 0
-
-    @property
-    def parts(self) -> dict[Part, list[Example]]:
-        """The examples of each part."""
-        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 def side_of(name: str, config: SplitConfig, seed: int) -> Part:
@@ -197,10 +190,13 @@ def side_of(name: str, config: SplitConfig, seed: int) -> Part:
 
 
 def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Split:
-    """Divide examples by their groups into train, validation and test; refuse too small parts.
+    """Divide examples by their groups into train, validation and test.
 
     The same prompt with the same completion is in one part only, also where its groups differ; then the test keeps it,
     or else the validation part. Targets of held-out families are in the test only. What is in no part is counted.
+
+    Raises:
+        InvalidError: A part has too few targets, or too few of a class: values below 0.5, and the others.
     """
     if config.test + config.validation >= 1:
         message = f"test {config.test:g} and validation {config.validation:g} leave no examples to train on"
@@ -222,24 +218,13 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
             replace(one, targets=tuple(target for target in one.targets if target.family_name not in held_out))
             for one in by_part[name]
         ]
-        keys = [content_key(one) for one in part]
+        texts = [(one.prompt.text, one.completion.full_text) for one in part]  # without regard to case and line breaks
+        keys = [digest("shown", *(" ".join(text.casefold().split()) for text in each)) for each in texts]
         result.parts[name].extend(one for one, key in zip(part, keys, strict=True) if one.targets and key not in taken)
         taken.update(key for one, key in zip(part, keys, strict=True) if one.targets)
     kept = sum(len(list(questions(part))) for part in result.parts.values())
     result.left_out = sum(len(one.targets) for one in examples) - kept
-    _require_enough(result, config)
-    return result
-
-
-def content_key(example: Example) -> str:
-    """Return the SHA-256 of the prompt's and the completion's words, without regard to case and line breaks."""
-    texts = (example.prompt.text, example.completion.full_text)
-    return digest("shown", *(" ".join(text.casefold().split()) for text in texts))
-
-
-def _require_enough(result: Split, config: SplitConfig) -> None:
-    """Refuse a split with too few targets in a part, or too few of a class: values below 0.5, and the others."""
-    numbers, small = [], []
+    numbers, small = [], list[Part]()
     for name, part in result.parts.items():
         classes = Counter(target.value >= 0.5 for _, target in questions(part))
         missing = ""
@@ -255,6 +240,7 @@ def _require_enough(result: Split, config: SplitConfig) -> None:
         fields = [f"split.{name} (now {share:g})" for name, share in shares.items() if {name, "train"} & {*small}]
         hint = f"add labels, or {change} {' and '.join(fields)}"
         raise InvalidError("; ".join(numbers), hint=hint, path="split")
+    return result
 
 
 _EXAMPLE = TypeAdapter(Example)
@@ -342,7 +328,7 @@ def examples_of_record(record: Record, source: str, left_out: Counter[str]) -> I
     """Yield the example of a record's one completion, if it has labels that a judge can learn.
 
     The others are counted by reason: ``overall`` (a score of the whole completion, which is no criterion), ``null``
-    (the person could not tell), and those of `_unasked`.
+    (the person could not tell), ``checked`` (a check decides it) and ``by_claim`` (each claim is asked about).
     """
     if record.prompt is None or record.rubric is None or not record.completions:
         return
@@ -351,21 +337,14 @@ def examples_of_record(record: Record, source: str, left_out: Counter[str]) -> I
         criterion = record.rubric.by_key.get(label.criterion)
         if criterion is None:
             left_out["overall"] += 1
-        elif reason := _unasked(criterion):
-            left_out[reason] += 1
+        elif criterion.check is not None or criterion.each is not None:
+            left_out["checked" if criterion.check is not None else "by_claim"] += 1
         elif label.value is None:
             left_out["null"] += 1
         else:
             targets.append(Target(criterion, label.value))
     if targets:
         yield Example(record.prompt, record.completions[0], tuple(targets), source)
-
-
-def _unasked(criterion: Criterion) -> str:
-    """Return why a judge is not asked about a criterion: a check decides it, or each claim is asked about; or empty."""
-    if criterion.check is not None:
-        return "checked"
-    return "by_claim" if criterion.each is not None else ""
 
 
 def _verdicts(data: Judges, entry: VerdictData, left_out: Counter[str]) -> Iterator[Example]:
@@ -381,8 +360,8 @@ def _verdicts(data: Judges, entry: VerdictData, left_out: Counter[str]) -> Itera
         targets = []
         for verdict in judged.verdicts:
             criterion = judged.rubric.by_key[verdict.criterion]
-            if reason := _unasked(criterion):
-                left_out[reason] += 1
+            if criterion.check is not None or criterion.each is not None:
+                left_out["checked" if criterion.check is not None else "by_claim"] += 1
             elif verdict.value is None:
                 left_out[verdict.outcome] += 1
             else:

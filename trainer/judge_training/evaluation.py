@@ -12,10 +12,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from scipy import sparse
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -27,7 +26,6 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import Sample, estimate_metrics, pair_counts
-from rubricsvc.stats.intervals import Floats
 from trainer.judge_training.data import Example, Question, rubric_of
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -79,10 +77,7 @@ def probabilities(
 
 
 async def verdicts(
-    engine: Engine,
-    judge: Judge,
-    examples: Sequence[Example],
-    on_progress: OnProgress = lambda done, total, note: None,
+    engine: Engine, judge: Judge, examples: Sequence[Example], on_progress: OnProgress = lambda done, total, note: None
 ) -> list[list[Verdict]]:
     """Return the judge's verdict on each target of each example."""
     results: dict[int, list[Verdict]] = {}
@@ -155,29 +150,18 @@ def baselines(train: Sequence[Question], test: Sequence[Question], *, seed: int 
             features, test_features = map(StandardScaler().fit(columns[0]).transform, columns)
         result = np.zeros(len(test))
         for family, places in new.items():
-            rows = known[family]
-            result[places] = _regress(features[rows], labels[rows], test_features[places])
+            own, soft = np.array(known[family]), labels[known[family]]
+            upper, lower = np.flatnonzero(soft > 0), np.flatnonzero(soft < 1)
+            if not len(upper) or not len(lower):  # one class
+                result[places] = soft.mean()
+                continue
+            classes = np.repeat([1, 0], [len(upper), len(lower)])
+            weights = np.concatenate([soft[upper], 1 - soft[lower]])
+            model = LogisticRegression(max_iter=2000)
+            model.fit(features[own[np.concatenate([upper, lower])]], classes, sample_weight=weights)
+            result[places] = model.predict_proba(test_features[places])[:, 1]
         scores[name] = result.tolist()
     return scores
-
-
-def _regress(known: Any, labels: Floats, new: Any) -> Floats:
-    """Return probabilities by a logistic regression; the mean label with one class."""
-    upper, lower = np.flatnonzero(labels > 0), np.flatnonzero(labels < 1)
-    if not len(upper) or not len(lower):
-        return np.full(new.shape[0], labels.mean())
-    stack = sparse.vstack if sparse.issparse(known) else np.vstack
-    classes = np.repeat([1, 0], [len(upper), len(lower)])
-    weights = np.concatenate([labels[upper], 1 - labels[lower]])
-    model = LogisticRegression(max_iter=2000).fit(stack([known[upper], known[lower]]), classes, sample_weight=weights)
-    return np.asarray(model.predict_proba(new)[:, 1], float)
-
-
-PARTS: dict[By, Callable[[Question], str]] = {
-    "source": lambda one: one[0].source,
-    "family": lambda one: one[1].family_name,
-    "variant": lambda one: one[1].variant,
-}
 
 
 def rows(
@@ -190,8 +174,9 @@ def rows(
         if wrong := [value for value in values if not 0 <= value <= 1]:
             raise ValueError(f"{name}: a score is {wrong[0]}; expected a number from 0 to 1")
     parts: dict[str, list[int]] = defaultdict(list)
-    for place, one in enumerate(test):
-        parts[PARTS[by](one) if by else ""].append(place)
+    for place, (example, target) in enumerate(test):
+        names = {"source": example.source, "family": target.family_name, "variant": target.variant}
+        parts[names[by] if by else ""].append(place)
     return [
         _row(name, part, [test[place] for place in places], [values[place] for place in places], resamples)
         for part, places in sorted(parts.items()) or [("", [])]

@@ -34,10 +34,6 @@ MAX_PADDING = 0.15
 """Share of a micro-batch that may be padding."""
 
 
-LeftOut = Literal["not_askable", "too_long"]
-"""Why an example cannot be learned."""
-
-
 @dataclass(frozen=True)
 class Branch:
     """One question's own tokens, and the label that is learned as the next token.
@@ -71,8 +67,8 @@ class Encoder:
         self._conversation = conversation
         self._context = min(context, judge.max_context or context)
 
-    def row(self, example: Example) -> Row | LeftOut:
-        """Return the row of an example, or why it has none."""
+    def row(self, example: Example) -> Row | Literal["not_askable", "too_long"]:
+        """Return the row of an example, or why it cannot be learned."""
         conversation, template = self._conversation, self._template
         try:
             asked = [AskedCriterion(target.criterion, "C1") for target in example.targets]
@@ -125,9 +121,31 @@ class JudgeModel:
 
     def __init__(self, model: Any, lora: LoraConfig, *, seed: int, base_sha256: str = "") -> None:
         self.base_sha256 = base_sha256
+        from peft import LoraConfig as PeftConfig
+        from peft import get_peft_model
+
         use_grouped_attention(model)
         model.eval()  # no dropout
-        self.model = _with_adapter(model, lora, seed)
+        torch.manual_seed(seed)
+        # Workers can merge linear layers only; `log_masses` reads the weights of the head directly.
+        head, layers = model.get_output_embeddings(), model.config.num_hidden_layers
+        linear = {name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
+        known = {name.rpartition(".")[2] for name in linear}
+        if unknown := set(lora.modules) - known:
+            message = f"the model has no linear layer {min(unknown)!r} that can be trained"
+            raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
+        if lora.first_layer >= layers:
+            raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {layers}")
+        config = PeftConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            target_modules=list(lora.modules),
+            layers_to_transform=list(range(lora.first_layer, layers)) if lora.first_layer else None,
+            bias="none",
+            task_type="CAUSAL_LM",
+        )
+        # The adapter's type is that of the model; the optimiser keeps float32 masters.
+        self.model = get_peft_model(model, config, autocast_adapter_dtype=False)
         self._causal = model
 
     def trained_weights(self) -> dict[str, Tensor]:
@@ -143,23 +161,36 @@ class JudgeModel:
 
     def log_masses(self, rows: Sequence[Row]) -> list[list[Tensor]]:
         """Return the log-probability of each label [labels] for each question, in the order of rows and branches."""
-        ids_BT, position_BT, owner_BT, asked = _pack(rows)
-        device = self._causal.device
+        width, device = max(row.size for row in rows), self._causal.device
+        ids_BT = torch.zeros(len(rows), width, dtype=torch.long)
+        position_BT, owner_BT = torch.zeros_like(ids_BT), torch.full_like(ids_BT, PADDING)
+        asked: list[tuple[int, int, Branch]] = []  # row and column of every question
+        for number, row in enumerate(rows):
+            start = end = len(row.prefix)
+            ids_BT[number, :start] = torch.tensor(row.prefix, dtype=torch.long)
+            position_BT[number, :start] = torch.arange(start)
+            owner_BT[number, :start] = SHARED
+            for owner, branch in enumerate(row.branches):
+                begin, end = end, end + len(branch.ids)
+                ids_BT[number, begin:end] = torch.tensor(branch.ids)
+                position_BT[number, begin:end] = torch.arange(start, start + len(branch.ids))
+                owner_BT[number, begin:end] = owner
+                asked.append((number, end - 1, branch))
         output = self._causal.model(
             input_ids=ids_BT.to(device),
             position_ids=position_BT.to(device),
             attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(device),
             use_cache=False,
         )
-        places = torch.tensor([[row, at] for row, at, _ in asked], device=device)
+        places = torch.tensor([[number, at] for number, at, _ in asked], device=device)
         hidden_QD = output.last_hidden_state[places[:, 0], places[:, 1]]
         # float32: in bfloat16 a logit near 20 is rounded to the next 1/8
         logits_QV = torch.nn.functional.linear(hidden_QD.float(), self._causal.lm_head.weight.float())
         log_z_Q = logits_QV.logsumexp(-1)
         result: list[list[Tensor]] = [[] for _ in rows]
-        for i, (row, _, branch) in enumerate(asked):
+        for i, (number, _, branch) in enumerate(asked):
             masses = [logits_QV[i, list(label)].logsumexp(0) - log_z_Q[i] for label in branch.labels]
-            result[row].append(torch.stack(masses))
+            result[number].append(torch.stack(masses))
         return result
 
 
@@ -187,51 +218,3 @@ def micro_batches(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
         total += row.size
     if batch:
         yield batch
-
-
-def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, int, Branch]]]:
-    """Return token ids, positions and owners [B, T], and (row, column, branch) of every question."""
-    width = max(row.size for row in rows)
-    ids_BT = torch.zeros(len(rows), width, dtype=torch.long)
-    position_BT = torch.zeros_like(ids_BT)
-    owner_BT = torch.full_like(ids_BT, PADDING)
-    asked = []
-    for number, row in enumerate(rows):
-        start = end = len(row.prefix)
-        ids_BT[number, :start] = torch.tensor(row.prefix, dtype=torch.long)
-        position_BT[number, :start] = torch.arange(start)
-        owner_BT[number, :start] = SHARED
-        for owner, branch in enumerate(row.branches):
-            begin, end = end, end + len(branch.ids)
-            ids_BT[number, begin:end] = torch.tensor(branch.ids)
-            position_BT[number, begin:end] = torch.arange(start, start + len(branch.ids))
-            owner_BT[number, begin:end] = owner
-            asked.append((number, end - 1, branch))
-    return ids_BT, position_BT, owner_BT, asked
-
-
-def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
-    from peft import LoraConfig as PeftConfig
-    from peft import get_peft_model
-
-    torch.manual_seed(seed)
-    layers = range(lora.first_layer, model.config.num_hidden_layers)
-    config = PeftConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        target_modules=list(lora.modules),
-        layers_to_transform=list(layers) if lora.first_layer else None,
-        bias="none",
-        task_type="CAUSAL_LM",
-    )
-    # Workers can merge linear layers only; `log_masses` reads the weights of the head directly.
-    head = model.get_output_embeddings()
-    linear = {name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
-    known = {name.rpartition(".")[2] for name in linear}
-    if unknown := set(lora.modules) - known:
-        message = f"the model has no linear layer {min(unknown)!r} that can be trained"
-        raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
-    if lora.first_layer >= model.config.num_hidden_layers:
-        raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {model.config.num_hidden_layers}")
-    # The adapter's type is that of the model; the optimiser keeps float32 masters.
-    return get_peft_model(model, config, autocast_adapter_dtype=False)

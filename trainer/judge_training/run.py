@@ -49,13 +49,7 @@ from trainer.judge_training.data import (
     sample,
     split,
 )
-from trainer.judge_training.evaluation import (
-    By,
-    base_judge,
-    baselines,
-    probabilities,
-    rows,
-)
+from trainer.judge_training.evaluation import By, baselines, probabilities, rows
 from trainer.judge_training.model import Encoder, JudgeModel
 from trainer.judge_training.training import Trained, encode, train
 from trainer.recording import Metrics, replace_text, sync
@@ -268,8 +262,10 @@ def examine_judge(
     Raises:
         InvalidError: All verdicts of the trained judge failed.
     """
-    untrained, parts = base_judge(config.judge), prepared.split
-    validation, test = (sample(part, config.test_examples) for part in (parts.validation, parts.test))
+    # the base without adapter and calibration; untrained it gives the labels little probability
+    bare = {"adapter": None, "weights_sha256": None, "calibration": None, "min_answer_mass": 0.0}
+    untrained, parts = config.judge.model_copy(update=bare), prepared.split.parts
+    validation, test = (sample(parts[name], config.test_examples) for name in ("validation", "test"))
 
     def noted(what: str) -> OnProgress:
         return lambda done, total, _: on_progress(done, total, what)
@@ -286,20 +282,19 @@ def examine_judge(
         for (_, target), score in zip(pairs, before, strict=True)
     ]
     on_progress(0, 1, "baselines")
-    scores = {**baselines(list(questions(parts.train)), pairs), UNTRAINED: base, TRAINED: after}
+    scores = {**baselines(list(questions(parts["train"])), pairs), UNTRAINED: base, TRAINED: after}
     judge = judge.model_copy(update={"calibration": calibration})
 
     raw, fitted = rows(pairs, {"before": before, "after": after})
     part = "fitted to the validation part, measured on the test" if calibration else "no curve was better than none"
-    repeatability, audit = asyncio.run(_audited(judge, noted("audit"))) if audited else (None, None)
+    audit = asyncio.run(_audited(judge, noted("audit"))) if audited else {}
     passport = _passport(config, prepared, judge, trained).model_copy(
         update={
             "tables": tuple(_tables(pairs, scores, config.split.held_out)),
             "calibration": CalibrationReport(
                 part=part, calibration=calibration, before=raw["ece"], after=fitted["ece"]
             ),
-            "repeatability": repeatability,
-            "audit": audit,
+            **audit,
         }
     )
     for value in (judge, passport):
@@ -307,13 +302,13 @@ def examine_judge(
     return judge, passport, sum(value is None for each in asked for value in each)
 
 
-async def _audited(judge: Judge, on_progress: OnProgress) -> tuple[Repeatability, Audit]:
+async def _audited(judge: Judge, on_progress: OnProgress) -> dict[str, Repeatability | Audit]:
     """Measure how repeatable a judge's verdicts on built-in completions are, and audit it."""
     plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
     built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
     async with aclosing(make_engine(judge)) as engine:
         repeatability = await measure(engine, judge, built_in, source="built-in cases")
-        return repeatability, await runner.run(engine, judge, plan, on_progress=on_progress)
+        return {"repeatability": repeatability, "audit": await runner.run(engine, judge, plan, on_progress=on_progress)}
 
 
 def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | None]]) -> Calibration | None:
@@ -356,7 +351,8 @@ def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], he
 
 def _passport(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained) -> Passport:
     """Return the passport of a trained judge, without figures."""
-    template, kept = load(judge), [step for step in trained.history.steps if step["step"] <= trained.best_step]
+    template, asked = load(judge), [target for _, target in questions(prepared.split.parts["train"])]
+    kept = [step for step in trained.history.steps if step["step"] <= trained.best_step]
     options = config.model_dump(mode="json", exclude=_NO_OPTION)
     options["data"] = {one.name: {"kind": one.kind, "weight": one.weight} for one in config.data}
     return Passport(
@@ -364,17 +360,14 @@ def _passport(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, traine
         description=config.description,
         not_for=config.not_for or NOT_FOR,
         base=BaseWeights(
-            name=config.judge.model,
-            revision=config.judge.revision,
-            license=config.license,
-            sha256=trained.base_sha256,
+            name=config.judge.model, revision=config.judge.revision, license=config.license, sha256=trained.base_sha256
         ),
         weights_sha256=judge.weights_sha256 or "",
         form=Form(
             mode=judge.mode,
             template=template.name,
             template_digest=template.digest,
-            scales=tuple(sorted({target.criterion.scale.kind for _, target in questions(prepared.split.train)})),
+            scales=tuple(sorted({target.criterion.scale.kind for target in asked})),
         ),
         training=Training(
             method="lora",

@@ -67,17 +67,15 @@ def encode(
     Examples that are longer than the judge's context are left out and counted in the data set's ``left_out``.
     """
     weights = {entry.name: entry.weight for entry in config.data if not datasets[entry.name].absent}
-    validation = sample(split.validation, config.validation.max_examples)
-    total = len(split.train) + len(validation)
-
+    known, validation = split.parts["train"], sample(split.parts["validation"], config.validation.max_examples)
     sources: dict[str, list[Row]] = {name: [] for name in weights}
     valid: list[Row] = []
-    for number, example in enumerate((*split.train, *validation)):
-        on_progress(number + 1, total, "")
+    for number, example in enumerate((*known, *validation)):
+        on_progress(number + 1, len(known) + len(validation), "")
         row = encoder.row(example)
         if not isinstance(row, Row):
             datasets[example.source].left_out[row] += 1
-        elif number < len(split.train):
+        elif number < len(known):
             sources[example.source].append(row)
         else:
             valid.append(row)
@@ -213,14 +211,16 @@ def train(
 def _step(
     model: JudgeModel, optimizer: MasterAdamW, rows: Sequence[Row], config: JudgeTrainConfig, step: int
 ) -> Metrics:
-    asked, start, total = sum(len(row.branches) for row in rows), time.perf_counter(), 0.0
-    for part in micro_batches(rows, config.optim.max_tokens):
+    """Take a step (from 0): its rate rises linearly, then falls linearly to ``final_lr`` times the highest one."""
+    asked, start, total, optim = sum(len(row.branches) for row in rows), time.perf_counter(), 0.0, config.optim
+    for part in micro_batches(rows, optim.max_tokens):
         loss = cross_entropy(part, model.log_masses(part)) / max(1, asked)
         total += float(loss.detach())
         if not math.isfinite(total):
             raise InvalidError(f"the loss of step {step + 1} is {total}", hint=_LOWER_LR)
         torch.autograd.backward(loss)
-    rate = learning_rate(config, step)
+    rate = optim.lr * min(1.0, (step + 1) / max(1, optim.warmup_steps))
+    rate *= 1.0 - (1.0 - optim.final_lr) * step / max(1, config.steps)
     return {
         "loss": total,
         "questions": asked,
@@ -229,13 +229,6 @@ def _step(
         "learning_rate": rate,
         "step_time": time.perf_counter() - start,
     }
-
-
-def learning_rate(config: JudgeTrainConfig, step: int) -> float:
-    """Return the learning rate of ``step`` (from 0): a linear rise, then a linear fall to ``final_lr`` times it."""
-    optim = config.optim
-    rise = min(1.0, (step + 1) / max(1, optim.warmup_steps))
-    return optim.lr * rise * (1.0 - (1.0 - optim.final_lr) * step / max(1, config.steps))
 
 
 @torch.no_grad()

@@ -27,7 +27,6 @@ from trainer.judge_training.data import (
     Dataset,
     Example,
     Target,
-    content_key,
     labelled_examples,
     load_dataset,
     merge,
@@ -193,23 +192,21 @@ def test_split_keeps_the_answers_of_a_prompt_together_and_is_stable() -> None:
     assert sum(map(len, groups)) == 200 and many.left_out == 0
     assert list(map(len, groups)) == pytest.approx([120, 40, 40], abs=20)
     for name, part in few.parts.items():
-        assert {content_key(one) for one in part} <= {content_key(one) for one in many.parts[name]}
-    assert {one.split_group for one in split(answers(200), SHARES, 2).test} != groups[2]
+        assert {one.content for one in part} <= {one.content for one in many.parts[name]}
+    assert {one.split_group for one in split(answers(200), SHARES, 2).parts["test"]} != groups[2]
 
 
 def test_split_holds_families_out_of_train_and_validation() -> None:
     made = [example(f"q{n}", "x", "a", "b", value=n // 2 % 2) for n in range(400)]
     parts = split(made, SplitConfig(test=0.2, validation=0.1, held_out=("b",)))
-    assert families(parts.train) == families(parts.validation) == {"a"}
-    assert families(parts.test) == {"a", "b"}
-    assert parts.left_out == len(parts.train) + len(parts.validation)
+    train, validation, test = parts.parts.values()
+    assert families(train) == families(validation) == {"a"}
+    assert families(test) == {"a", "b"}
+    assert parts.left_out == len(train) + len(validation)
 
 
 def test_split_rejects_unknown_names_and_shares() -> None:
-    cases = [
-        (SplitConfig(test=0.6, validation=0.4), "split.test"),
-        (SplitConfig(held_out=("b",)), "split.held_out"),
-    ]
+    cases = [(SplitConfig(test=0.6, validation=0.4), "split.test"), (SplitConfig(held_out=("b",)), "split.held_out")]
     for config, path in cases:
         with pytest.raises(InvalidError) as caught:
             split(answers(3), config)
