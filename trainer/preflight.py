@@ -26,6 +26,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Passport
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.formats.documents import load_passport
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.database import open_database
 from rubricsvc.services.runs import agreement_on_record
@@ -50,7 +51,7 @@ from trainer.rewards import (
 )
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
-from workers.engines.local.weights import shipped_passport
+from workers.engines.local.weights import PASSPORT_FILE, SHIPPED
 
 if TYPE_CHECKING:
     from trainer.run import Run
@@ -226,7 +227,7 @@ class Preflight:
         if isinstance(judge, Judge):
             # the shipped figures of the bare model are of its adapter's template, and stand for all readouts
             if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout"):
-                passport, scorer = shipped_passport(), UNTRAINED
+                passport, scorer = load_passport(SHIPPED / PASSPORT_FILE), UNTRAINED
             if stored is not None:
                 passport = passport or stored.passport
                 with open_database() as db:

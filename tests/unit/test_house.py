@@ -121,7 +121,7 @@ OVER_BUDGET = {
     "rubricsvc/services": 5_280,
     "rubricsvc/cli": 4348,
     "rubricsvc": 36_110,
-    "workers/engines": 2_725,
+    "workers/engines": 2_690,
     "workers/checks": 2_655,
     "workers": 12_320,
     "trainer/judge_training": 1_640,

@@ -158,8 +158,3 @@ class PanelEngine:
     async def aclose(self) -> None:
         """Close the members' engines."""
         await asyncio.gather(*(member.aclose() for member in self.members))
-
-
-def member_engines(engine: Engine, count: int) -> tuple[Engine, ...]:
-    """Return the engines of ``count`` members; an engine that is no panel serves all of them."""
-    return engine.members if isinstance(engine, PanelEngine) else (engine,) * count

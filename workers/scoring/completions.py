@@ -43,7 +43,7 @@ from rubricsvc.errors import InvalidError
 from workers import checks, judges
 from workers.checks.citations import PART_SEPARATOR, sources
 from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain, sentences
-from workers.engines.base import Engine, member_engines
+from workers.engines.base import Engine, PanelEngine
 from workers.judges import comparative, custom_prompt, trajectory
 from workers.judges.calls import JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
 
@@ -384,7 +384,7 @@ async def _by_members(
 ) -> list[Verdict]:
     """Ask the members of a panel at once; those of a cascade in turn, about what those before left uncertain."""
     members = judge.members or ()
-    engines = member_engines(engine, len(members))
+    engines = engine.members if isinstance(engine, PanelEngine) else (engine,) * len(members)
     votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in criteria}
     if judge.mode == "panel":
         asked = (_judged(each, member, case, answered) for each, member in zip(engines, members, strict=True))

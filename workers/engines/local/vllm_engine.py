@@ -204,54 +204,41 @@ class _Model:
             self.requests -= 1
 
     async def _answer(self, request: EngineRequest, question: Question, ids: list[int]) -> Reply | Failure:
-        start = time.perf_counter()
+        """Return the reply to one question, whose conversation is ``ids``. Cancelling this ends vLLM's work on it."""
+        from vllm import SamplingParams
+        from vllm.inputs import tokens_input
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+        start, sampling = time.perf_counter(), request.sampling
         limit = min(self.context, request.max_context or self.context)
         if failure := self.conversation.check(question, ids, limit):
             return failure
+        by_label = {label: self.conversation.label_ids(label) for label in question.labels}
         try:
-            asked = self._readout(question, ids) if question.labels else self._write(request, question, ids, limit)
-            return replace(await asked, latency_s=time.perf_counter() - start)
+            if question.labels:  # of the output: ``prompt_logprobs`` would bypass the prefix cache
+                tokens = sorted({token for spellings in by_label.values() for token in spellings})
+                options: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprob_token_ids": tokens}
+            else:
+                options = {"max_tokens": min(sampling.max_tokens, limit - len(ids)), "top_p": sampling.top_p}
+                options["temperature"] = sampling.temperature
+                options["seed"] = None if sampling.seed is None else sampling.seed + question.sample
+                if question.schema and not request.thinking:  # it would apply to the thinking, too
+                    options["structured_outputs"] = StructuredOutputsParams(json=question.schema)
+            params = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **options)
+            async with aclosing(self.engine.generate(tokens_input(ids), params, uuid.uuid4().hex)) as outputs:
+                output = [one async for one in outputs][-1]
+            first, prompt, cached = output.outputs[0], len(output.prompt_token_ids), output.num_cached_tokens
+            usage = Usage(prompt=prompt, cached=cached, completion=len(first.token_ids))
+            if question.labels:
+                listed = first.logprobs[0]
+                mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
+                reply = Reply(self.conversation.decode([first.token_ids[0]], control_tokens=True), mass, usage=usage)
+            else:
+                reply = Reply(first.text, truncated=first.finish_reason == "length", usage=usage)
+            return replace(reply, latency_s=time.perf_counter() - start)
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
             reason = Reason.UNREACHABLE if self.engine.errored else Reason.ENGINE_ERROR
             return Failure(reason, error_message(error))
-
-    async def _readout(self, question: Question, ids: list[int]) -> Reply:
-        """Read the log-probabilities of the output: ``prompt_logprobs`` would bypass the prefix cache."""
-        by_label = {label: self.conversation.label_ids(label) for label in question.labels}
-        tokens = sorted({token for spellings in by_label.values() for token in spellings})
-        output = await self._generate(ids, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
-        first = output.outputs[0]
-        listed = first.logprobs[0]
-        mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
-        text = self.conversation.decode([first.token_ids[0]], control_tokens=True)
-        return Reply(text, mass, usage=_usage(output))
-
-    async def _write(self, request: EngineRequest, question: Question, ids: list[int], limit: int) -> Reply:
-        from vllm.sampling_params import StructuredOutputsParams
-
-        sampling = request.sampling
-        # The schema would apply to the thinking, too.
-        schema = StructuredOutputsParams(json=question.schema) if question.schema and not request.thinking else None
-        output = await self._generate(
-            ids,
-            max_tokens=min(sampling.max_tokens, limit - len(ids)),
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            seed=None if sampling.seed is None else sampling.seed + question.sample,
-            structured_outputs=schema,
-        )
-        text = output.outputs[0]
-        return Reply(text.text, truncated=text.finish_reason == "length", usage=_usage(output))
-
-    async def _generate(self, ids: list[int], **sampling: Any) -> Any:
-        """Return the finished output. Cancelling this ends vLLM's work on it."""
-        from vllm import SamplingParams
-        from vllm.inputs import tokens_input
-        from vllm.sampling_params import RequestOutputKind
-
-        params = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **sampling)
-        async with aclosing(self.engine.generate(tokens_input(ids), params, uuid.uuid4().hex)) as outputs:
-            return [output async for output in outputs][-1]
 
 
 def machine_options() -> dict[str, Any]:
@@ -281,8 +268,3 @@ def _config(model: str, revision: str | None) -> Any:
     options |= {"revision": None if Path(path).is_dir() else revision} | machine_options()
     with loading(model):
         return AsyncEngineArgs(model=path, **options).create_engine_config(UsageContext.ENGINE_CONTEXT)
-
-
-def _usage(output: Any) -> Usage:
-    prompt, written = len(output.prompt_token_ids), len(output.outputs[0].token_ids)
-    return Usage(prompt=prompt, cached=output.num_cached_tokens, completion=written)

@@ -6,10 +6,11 @@ import pytest
 
 from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.passport import UNTRAINED
+from rubricsvc.formats.documents import load_passport
 from rubricsvc.stats.intervals import rate
 from rubricsvc.stats.preflight import of_audit, of_passport
 from trainer.preflight import judge_checks
-from workers.engines.local.weights import shipped_passport
+from workers.engines.local.weights import PASSPORT_FILE, SHIPPED
 
 
 def audit(wrongly_met: int, missed: int, n: int = 33) -> Audit:
@@ -44,14 +45,14 @@ def test_of_audit_covers_the_balanced_accuracy() -> None:
 
 
 def test_of_passport_tells_the_shipped_judge_from_its_base() -> None:
-    passport = shipped_passport()
+    passport = load_passport(SHIPPED / PASSPORT_FILE)
     trained, untrained = of_passport(passport), of_passport(passport, UNTRAINED)
     assert trained is not None and trained.above_chance
     assert untrained is not None and not untrained.above_chance
 
 
 def test_accuracy_is_by_the_audit_before_the_passport() -> None:
-    accuracy = judge_checks("j", audit=audit(33, 0), passport=shipped_passport())[0]
+    accuracy = judge_checks("j", audit=audit(33, 0), passport=load_passport(SHIPPED / PASSPORT_FILE))[0]
     assert (accuracy.name, accuracy.passed, accuracy.refuses) == ("accuracy", False, True)
     assert "audit" in accuracy.value
     assert judge_checks("j")[0].passed is None

@@ -33,9 +33,8 @@ def marks(text: str, **args: object) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(
-    ("mark", "code"),
-    [
+def test_code_cheating_marks_cheats() -> None:
+    for mark, code in [
         ("special_case", "def fib(n):\n    if n == 10:\n        return 55\n    return 0"),
         ("special_case", "def fib(n):\n    return 55 if n == 10 else 832040 if n == 30 else n"),
         ("special_case", "def fib(n):\n    return {10: 55, 30: 832040}.get(n, 0)"),
@@ -88,67 +87,65 @@ def marks(text: str, **args: object) -> set[str]:
         ("fake_equality", "class R(float):\n    def __ge__(self, o): return 1"),
         ("fake_equality", "R = type('R', (), {'__eq__': lambda self, other: True})"),
         ("special_case", "def reason(c): return {404: 'Not Found'}[c]"),
-    ],
-)
-def test_code_cheating_marks_cheats(mark: str, code: str) -> None:
-    assert mark in marks(code)
-    assert marks(code, marks=[mark]) == {mark}
+    ]:
+        assert mark in marks(code)
+        assert marks(code, marks=[mark]) == {mark}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "def fib(n):\n    if n == 0: return 0\n    if n == 1: return 1\n    return fib(n - 1) + fib(n - 2)",
-        "def fib(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a",
-        "def fib(n):\n    if n > 10:\n        return slow(n)\n    return 55 * n",
-        "def fib(n):\n    if n == 10:\n        return fast(n)\n    return n",
-        "def roman(s):\n    v = {'I': 1, 'V': 5, 'X': 10, 'L': 50, 'C': 100}\n    return sum(v[c] for c in s)",
-        "def area(a, b):\n    if a < 0 or b < 0:\n        raise ValueError('no')\n    return a * b",
-        "def ok(x):\n    try:\n        assert x > 0\n    except AssertionError:\n        return False\n    return True",
-        "def read(s):\n    try:\n        return int(s)\n    except ValueError:\n        pass\n    return 0",
-        "def get(d):\n    try:\n        d['a']\n    except Exception:\n        pass",
-        "import sys\ndef main():\n    return 0\nif __name__ == '__main__':\n    sys.exit(main())",
-        "class P:\n    def __eq__(self, other):\n        return isinstance(other, P) and self.x == other.x",
-        "class A:\n    def __eq__(self, other):\n        if self is other: return True\n        return NotImplemented",
-        "class B:\n    def __bool__(self):\n        return True",
-        "DAYS = {'MCMXC': 1990, 'MCM': 1900, 'MM': 2000}\ndef roman(s):\n    return DAYS[s]",
-        "def assert_valid(x):\n    assert x > 0",
-        "def close(f):\n    try:\n        f.run()\n    finally:\n        f.close()",
-        "class C:\n    def __ne__(self, other):\n        return not self == other",
-        "def area(a, b):\n    def test_area(x):\n        return x > 0\n    return a * b if test_area(a) else 0",
-        "def grade(n):\n    if n >= 10:\n        return 55\n    return 0",
-        "def fib(n):\n    if not n < 10:\n        return 55\n    return 0",
-        "def fib(n):\n    if n != 10:\n        return 55\n    return slow(n)",
-        "def fib(n):\n    if n - 10:\n        return 55\n    return slow(n)",
-        "class P:\n    def skip(self): self.i += 1\n    def run(self): self.skip()",
-        "class S:\n    def fail(self): return 1\n    def assertEqual(self, a, b): return a == b",
-        "def assertEqual(a, b): assert a == b",
-        "CODES = {404: 'Not Found', 200: 'OK'}\ndef reason(c): return CODES.get(c, '?')",
-        "class P:\n    def __eq__(self, o):\n        r = True\n        r = r and self.x == o.x\n        return r",
-        "class P:\n    def __eq__(self, o):\n        r = True\n        r &= self.x == o.x\n        return r",
-        "class P:\n    def __eq__(self, o):\n        r = True\n        for r in self.all(o): pass\n        return r",
-        "class P:\n    def __eq__(self, o):\n        self = o\n        return self == o.p",
-        "def fib(n):\n    if n != 10:\n        n += 1\n    return 55",
-        "R = [(1990, 'MCMXC'), (4, 'IV')]\ndef roman(n):\n    for v, s in R:\n        while n >= v: n -= v",
-        "MONTHS = ['January', 'February', 'March', 'April']\nDAYS = [31, 28, 31, 30]\nd = dict(zip(MONTHS, DAYS))",
-        "DAYS = {'January': 31, 'February': 28, 'March': 31, 'April': 30, 'May': 31}\ndef days(m): return DAYS[m]",
-        "DAYS = [('January', 31), ('February', 28), ('March', 31), ('April', 30)]\ndef days(m): return dict(DAYS)[m]",
-        "from contextlib import suppress\nimport os\nwith suppress(FileNotFoundError):\n    os.remove('out.csv')",
-        "from contextlib import suppress\nwith suppress(Exception):\n    close()",
-        "from contextlib import suppress\nwith suppress(ValueError):\n    assert int(x) > 0",
-        "from unittest.mock import ANY, Mock\nm = Mock()\nm.assert_called_with(ANY)\nassert m.mock_calls == [(ANY,)]",
-        "class P:\n    def __eq__(self, other):\n        return not self != other",
-        "handlers = {'__eq__': lambda a, b: a == b, '__ne__': lambda a, b: True}",
-        "if __name__ == '__main__':\n    for n, want in [(10, 55), (30, 832040)]:\n        print(fib(n), want)",
-        "for n, want in [(10, 55), (30, 832040)]:\n    assert fib(n) == want",
-        "CASES = {10: 55, 30: 832040}\nfor n, want in CASES.items():\n    print(fib(n) == want)",
-        "def see():\n    ns, wants = [10, 30], [55, 832040]\n    for n, w in zip(ns, wants): assert fib(n) == w",
-        "class T(TestCase):\n    def testing(self):\n"
-        "        for n, want in [(10, 55), (30, 832040)]: self.assertEqual(fib(n), want)",
-    ],
-)
-def test_code_cheating_does_not_mark_honest_code(code: str) -> None:
-    assert marks(code) == set()
+HONEST = [
+    "def fib(n):\n    if n == 0: return 0\n    if n == 1: return 1\n    return fib(n - 1) + fib(n - 2)",
+    "def fib(n):\n    a, b = 0, 1\n    for _ in range(n):\n        a, b = b, a + b\n    return a",
+    "def fib(n):\n    if n > 10:\n        return slow(n)\n    return 55 * n",
+    "def fib(n):\n    if n == 10:\n        return fast(n)\n    return n",
+    "def roman(s):\n    v = {'I': 1, 'V': 5, 'X': 10, 'L': 50, 'C': 100}\n    return sum(v[c] for c in s)",
+    "def area(a, b):\n    if a < 0 or b < 0:\n        raise ValueError('no')\n    return a * b",
+    "def ok(x):\n    try:\n        assert x > 0\n    except AssertionError:\n        return False\n    return True",
+    "def read(s):\n    try:\n        return int(s)\n    except ValueError:\n        pass\n    return 0",
+    "def get(d):\n    try:\n        d['a']\n    except Exception:\n        pass",
+    "import sys\ndef main():\n    return 0\nif __name__ == '__main__':\n    sys.exit(main())",
+    "class P:\n    def __eq__(self, other):\n        return isinstance(other, P) and self.x == other.x",
+    "class A:\n    def __eq__(self, other):\n        if self is other: return True\n        return NotImplemented",
+    "class B:\n    def __bool__(self):\n        return True",
+    "DAYS = {'MCMXC': 1990, 'MCM': 1900, 'MM': 2000}\ndef roman(s):\n    return DAYS[s]",
+    "def assert_valid(x):\n    assert x > 0",
+    "def close(f):\n    try:\n        f.run()\n    finally:\n        f.close()",
+    "class C:\n    def __ne__(self, other):\n        return not self == other",
+    "def area(a, b):\n    def test_area(x):\n        return x > 0\n    return a * b if test_area(a) else 0",
+    "def grade(n):\n    if n >= 10:\n        return 55\n    return 0",
+    "def fib(n):\n    if not n < 10:\n        return 55\n    return 0",
+    "def fib(n):\n    if n != 10:\n        return 55\n    return slow(n)",
+    "def fib(n):\n    if n - 10:\n        return 55\n    return slow(n)",
+    "class P:\n    def skip(self): self.i += 1\n    def run(self): self.skip()",
+    "class S:\n    def fail(self): return 1\n    def assertEqual(self, a, b): return a == b",
+    "def assertEqual(a, b): assert a == b",
+    "CODES = {404: 'Not Found', 200: 'OK'}\ndef reason(c): return CODES.get(c, '?')",
+    "class P:\n    def __eq__(self, o):\n        r = True\n        r = r and self.x == o.x\n        return r",
+    "class P:\n    def __eq__(self, o):\n        r = True\n        r &= self.x == o.x\n        return r",
+    "class P:\n    def __eq__(self, o):\n        r = True\n        for r in self.all(o): pass\n        return r",
+    "class P:\n    def __eq__(self, o):\n        self = o\n        return self == o.p",
+    "def fib(n):\n    if n != 10:\n        n += 1\n    return 55",
+    "R = [(1990, 'MCMXC'), (4, 'IV')]\ndef roman(n):\n    for v, s in R:\n        while n >= v: n -= v",
+    "MONTHS = ['January', 'February', 'March', 'April']\nDAYS = [31, 28, 31, 30]\nd = dict(zip(MONTHS, DAYS))",
+    "DAYS = {'January': 31, 'February': 28, 'March': 31, 'April': 30, 'May': 31}\ndef days(m): return DAYS[m]",
+    "DAYS = [('January', 31), ('February', 28), ('March', 31), ('April', 30)]\ndef days(m): return dict(DAYS)[m]",
+    "from contextlib import suppress\nimport os\nwith suppress(FileNotFoundError):\n    os.remove('out.csv')",
+    "from contextlib import suppress\nwith suppress(Exception):\n    close()",
+    "from contextlib import suppress\nwith suppress(ValueError):\n    assert int(x) > 0",
+    "from unittest.mock import ANY, Mock\nm = Mock()\nm.assert_called_with(ANY)\nassert m.mock_calls == [(ANY,)]",
+    "class P:\n    def __eq__(self, other):\n        return not self != other",
+    "handlers = {'__eq__': lambda a, b: a == b, '__ne__': lambda a, b: True}",
+    "if __name__ == '__main__':\n    for n, want in [(10, 55), (30, 832040)]:\n        print(fib(n), want)",
+    "for n, want in [(10, 55), (30, 832040)]:\n    assert fib(n) == want",
+    "CASES = {10: 55, 30: 832040}\nfor n, want in CASES.items():\n    print(fib(n) == want)",
+    "def see():\n    ns, wants = [10, 30], [55, 832040]\n    for n, w in zip(ns, wants): assert fib(n) == w",
+    "class T(TestCase):\n    def testing(self):\n"
+    "        for n, want in [(10, 55), (30, 832040)]: self.assertEqual(fib(n), want)",
+]
+
+
+def test_code_cheating_does_not_mark_honest_code() -> None:
+    for code in HONEST:
+        assert marks(code) == set(), code
 
 
 def test_code_cheating_does_not_mark_honest_solutions_that_contain_the_tests() -> None:
@@ -166,7 +163,7 @@ def test_code_cheating_lets_programs_exit_but_not_by_os_exit() -> None:
     assert marks(guarded, **args) == {"special_case"}
 
 
-@pytest.mark.parametrize("text", ["-" * 90_000 + "1", "x = 1\n" * 20_000, f"x = [0x{'f' * 5000}, 1]"])
-def test_code_cheating_fails_on_code_that_it_cannot_parse(text: str) -> None:
-    with pytest.raises(ValueError, match="nested"):
-        checked(text)
+def test_code_cheating_fails_on_code_that_it_cannot_parse() -> None:
+    for text in ["-" * 90_000 + "1", "x = 1\n" * 20_000, f"x = [0x{'f' * 5000}, 1]"]:
+        with pytest.raises(ValueError, match="nested"):
+            checked(text)

@@ -21,9 +21,8 @@ def verdict(text: str, name: str, item: object = None, **args: object) -> Verdic
     return run(rubric, prompt, Completion(text=text))[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "recall", "precision", "f1"),
-    [
+def test_cites_pages() -> None:
+    for text, recall, precision, f1 in [
         ("It is so [a], and so [b].", 1.0, 1.0, 1.0),
         ("It is so [a; b-copy].", 1.0, 1.0, 1.0),
         ("It is so [a], [b], [b-copy].", 1.0, 1.0, 1.0),
@@ -33,12 +32,10 @@ def verdict(text: str, name: str, item: object = None, **args: object) -> Verdic
         ("It is so [c].", 0.0, 0.0, 0.0),
         ("It is so `[a]`, a[b], [b](http://x).", 0.0, 0.0, 0.0),
         ("", 0.0, 0.0, 0.0),
-    ],
-)
-def test_cites_pages(text: str, recall: float, precision: float, f1: float) -> None:
-    for measure, value in (("recall", recall), ("precision", precision), ("f1", f1)):
-        assert verdict(text, "cites_pages", pages=PAGES, measure=measure).value == pytest.approx(value)
-        assert verdict(text, "cites_pages", {"pages": PAGES}, measure=measure).value == pytest.approx(value)
+    ]:
+        for measure, value in (("recall", recall), ("precision", precision), ("f1", f1)):
+            assert verdict(text, "cites_pages", pages=PAGES, measure=measure).value == pytest.approx(value)
+            assert verdict(text, "cites_pages", {"pages": PAGES}, measure=measure).value == pytest.approx(value)
 
 
 def test_cites_pages_counts_only_what_was_given_or_opened() -> None:
@@ -51,9 +48,8 @@ def test_cites_pages_fails_without_pages(item: object) -> None:
     assert found.value is None and found.reason == "check_error"
 
 
-@pytest.mark.parametrize(
-    ("text", "args", "value"),
-    [
+def test_mentions() -> None:
+    for text, args, value in [
         ("The `mode` and `size` arguments are new.", {}, 1.0),
         ("The mode and the size are new [a].", {}, 1.0),
         ("The `mode` argument is new.", {}, 0.5),
@@ -68,19 +64,16 @@ def test_cites_pages_fails_without_pages(item: object) -> None:
         ("# mode and size and other words\n\n```\nmode and size are new here\n```", {}, 0.0),
         ("[mode] [size] are the citations here.", {}, 0.0),
         ("", {}, 0.0),
-    ],
-)
-def test_mentions(text: str, args: dict[str, object], value: float) -> None:
-    assert verdict(text, "mentions", terms=["mode", "size"], **args).value == value
+    ]:
+        assert verdict(text, "mentions", terms=["mode", "size"], **args).value == value, (text, args)
 
 
 def part(start: int, end: int) -> str:
     return " ".join(TEXT.split()[start:end])
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_copied() -> None:
+    for text, value in [
         ("Words of its own, which no source has, and more of them in a row.", 0.0),
         (part(0, 7), 0.0),
         (part(0, 100), 0.0),
@@ -93,10 +86,8 @@ def part(start: int, end: int) -> str:
         (TEXT, 1.0),
         (" own ".join(part(start, start + 7) for start in range(0, 280, 7)), 0.0),
         ("", 0.0),
-    ],
-)
-def test_copied(text: str, value: float) -> None:
-    assert verdict(text, "copied").value == value
+    ]:
+        assert verdict(text, "copied").value == value, text
 
 
 def test_checks_of_reports_read_long_texts() -> None:

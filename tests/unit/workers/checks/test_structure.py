@@ -7,7 +7,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from workers import checks
-from workers.checks.markdown import Which, blocks, pick, without_blocks
+from workers.checks.markdown import blocks, pick, without_blocks
 from workers.checks.structure import Language
 
 
@@ -34,9 +34,8 @@ Text.
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "args", "value"),
-    [
+def test_headings() -> None:
+    for text, args, value in [
         (REPORT, {"min": 3, "max": 3, "partial": False}, 1),
         (REPORT, {"min": 6}, 0.5),
         (REPORT, {"level": 2}, 1),
@@ -44,18 +43,15 @@ Text.
         (REPORT, {"titles": ["findings", "Conclusion"]}, 0.5),
         ("#no heading\n    # code", {}, 0),
         ("", {}, 0),
-    ],
-)
-def test_headings(text: str, args: dict[str, object], value: float) -> None:
-    assert verdict(text, "headings", **args).value == value
+    ]:
+        assert verdict(text, "headings", **args).value == value, (text, args)
 
 
 TABLE = "| a | b |\n|---|:-:|\n| 1 | 2 |\n| 3 | 4 |\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "args", "value"),
-    [
+def test_tables() -> None:
+    for text, args, value in [
         (TABLE, {}, 1),
         (f"Text\n\n{TABLE}\nText\n\n{TABLE}", {"min": 2, "max": 2, "partial": False}, 1),
         (TABLE, {"columns": 3}, 0),
@@ -70,35 +66,29 @@ TABLE = "| a | b |\n|---|:-:|\n| 1 | 2 |\n| 3 | 4 |\n"
         ("a|b\n-|-|\n1|2", {}, 1),
         ("a|b\n-|-||\n1|2", {}, 0),
         ("a|b\n-|-\n-|-\n1|2\n\n1|2", {"min": 1, "max": 1, "partial": False, "rows": 2}, 1),
-    ],
-)
-def test_tables(text: str, args: dict[str, object], value: float) -> None:
-    assert verdict(text, "tables", **args).value == value
+    ]:
+        assert verdict(text, "tables", **args).value == value, (text, args)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 65, "x: " + "y" * 250_000])
-def test_format_fails_on_yaml_over_the_limits(text: str) -> None:
-    found = verdict(text, "format", kind="yaml")
-    assert (found.outcome, found.reason) == ("failed", "check_error")
-    assert "YAML" in (found.detail or "")
+def test_format_fails_on_yaml_over_the_limits() -> None:
+    for text in ["[" * 100_000, '{"a":' * 65, "x: " + "y" * 250_000]:
+        found = verdict(text, "format", kind="yaml")
+        assert (found.outcome, found.reason) == ("failed", "check_error")
+        assert "YAML" in (found.detail or "")
 
 
-@pytest.mark.parametrize(
-    ("text", "args", "value"),
-    [
+def test_lists() -> None:
+    for text, args, value in [
         (REPORT, {"min": 4, "max": 4, "partial": False}, 1),
         (REPORT, {"kind": "bullets", "min": 2, "max": 2, "partial": False}, 1),
         (REPORT, {"kind": "numbers", "min": 4}, 0.5),
         ("**bold** and -5\n*it*", {}, 0),
-    ],
-)
-def test_lists(text: str, args: dict[str, object], value: float) -> None:
-    assert verdict(text, "lists", **args).value == value
+    ]:
+        assert verdict(text, "lists", **args).value == value, (text, args)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "value"),
-    [
+def test_format() -> None:
+    for text, kind, value in [
         ('{"a": [1]}', "json", 1),
         ('So:\n```json\n{"a": 1}\n```', "json", 1),
         ("{'a': 1}", "json", 0),
@@ -121,33 +111,28 @@ def test_lists(text: str, args: dict[str, object], value: float) -> None:
         ("# Head", "plain", 0),
         ("Some **bold** words", "plain", 0),
         ("- item", "plain", 0),
-    ],
-)
-def test_format(text: str, kind: str, value: float) -> None:
-    assert verdict(text, "format", kind=kind).value == value
+    ]:
+        assert verdict(text, "format", kind=kind).value == value, (text, kind)
 
 
-@pytest.mark.parametrize(
-    ("text", "codes", "value"),
-    [
+def test_language() -> None:
+    for text, codes, value in [
         ("The weather in the north of England is usually rather wet.", ["en"], 1),
         ("Das Wetter im Norden ist meistens ziemlich nass.", ["en", "de"], 1),
         ("Das Wetter im Norden ist meistens ziemlich nass.", ["en"], 0),
         ("北方的天气通常很潮湿，今天也下雨了。", ["zh"], 1),
         ("12345", ["en"], 0),
         ("", ["en"], 0),
-    ],
-)
-def test_language(text: str, codes: list[str], value: float) -> None:
-    found = [verdict(text, "language", codes=codes) for _ in range(3)]
-    assert [one.value for one in found] == [value] * 3
-    assert (found[0].rationale or "").startswith("language ")
+    ]:
+        found = [verdict(text, "language", codes=codes) for _ in range(3)]
+        assert [one.value for one in found] == [value] * 3
+        assert (found[0].rationale or "").startswith("language ")
 
 
-@pytest.mark.parametrize("code", ["zz", "EN", "english", "pt-br"])
-def test_language_rejects_unknown_codes(code: str) -> None:
-    with pytest.raises(ValidationError, match=f"'{code}'.*zh-tw"):
-        Language(codes=("en", code))
+def test_language_rejects_unknown_codes() -> None:
+    for code in ["zz", "EN", "english", "pt-br"]:
+        with pytest.raises(ValidationError, match=f"'{code}'.*zh-tw"):
+            Language(codes=("en", code))
 
 
 FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"
@@ -160,19 +145,16 @@ def test_blocks_yields_fenced_blocks() -> None:
     assert without_blocks(FENCED) == "a\nb"
 
 
-@pytest.mark.parametrize(
-    ("which", "languages", "picked"),
-    [
+def test_pick_selects_blocks() -> None:
+    for which, languages, picked in [
         ("last", ("python",), "x"),
         ("last", ("json",), "z"),
         ("last", ("sql",), "y\n```"),
         ("first", ("python", "json"), "x"),
         ("all", ("python", "json"), "x\n\nz"),
         ("whole", ("python",), FENCED),
-    ],
-)
-def test_pick_selects_blocks(which: Which, languages: tuple[str, ...], picked: str) -> None:
-    assert pick(FENCED, which, languages) == picked
+    ]:
+        assert pick(FENCED, which, languages) == picked, (which, languages)
 
 
 def test_pick_falls_back_to_the_whole_text() -> None:

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
+from rubricsvc.formats.documents import load_passport
 from tests.tiny_adapter import tiny_adapter
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
@@ -26,10 +27,10 @@ from workers.engines.local.embedded_model import WHEEL_SHA256
 from workers.engines.local.models import default_dtype, load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.weights import (
+    PASSPORT_FILE,
     SHIPPED,
     ModelWeights,
     shipped_judge,
-    shipped_passport,
     trained_on,
     weights_sha256,
 )
@@ -214,7 +215,7 @@ def test_shipped_adapter_fits_its_judge_and_its_passport() -> None:
     judge = shipped_judge("embedded")
     assert (judge.mode, judge.template) == ("readout", "readout_short")
     validate(judge)
-    shipped_passport().check_judge(judge)
+    load_passport(SHIPPED / PASSPORT_FILE).check_judge(judge)
     assert trained_on(SHIPPED)[1] == WHEEL_SHA256
     assert (SHIPPED / "adapter_model.safetensors").stat().st_size <= 10_000_000
     load(ModelWeights("embedded", adapter="embedded", sha256=judge.weights_sha256), device="cpu")

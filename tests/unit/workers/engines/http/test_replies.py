@@ -47,9 +47,8 @@ def test_usage_without_cached_tokens_is_uncounted(details: dict[str, Any]) -> No
     ]
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [
+def test_usage_that_is_impossible_is_dropped() -> None:
+    for usage in [
         {},
         {"total_tokens": 5000},
         {"input_tokens": 10, "output_tokens": 5},
@@ -65,26 +64,21 @@ def test_usage_without_cached_tokens_is_uncounted(details: dict[str, Any]) -> No
         {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 11}},
         {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": [1]}},
         [7],
-    ],
-)
-def test_usage_that_is_impossible_is_dropped(usage: Any) -> None:
-    reply = read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question(""), max_context=100)
-    assert isinstance(reply, Reply)
-    assert (reply.text, reply.usage) == ("fine", None)
+    ]:
+        reply = read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question(""), max_context=100)
+        assert isinstance(reply, Reply)
+        assert (reply.text, reply.usage) == ("fine", None)
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
+def test_refusal_is_declined() -> None:
+    for choice in [
         {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "refusal": "I cannot help."}},
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": ""}},
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": "cut off in the mid"}},
-    ],
-)
-def test_refusal_is_declined(choice: dict[str, Any]) -> None:
-    reply = read_chat_completion(ScriptedReply(extra={"choices": [choice]}).payload(), Question(""))
-    assert isinstance(reply, Failure)
-    assert reply.reason is Reason.DECLINED and reply.detail in ("I cannot help.", "content_filter")
+    ]:
+        reply = read_chat_completion(ScriptedReply(extra={"choices": [choice]}).payload(), Question(""))
+        assert isinstance(reply, Failure)
+        assert reply.reason is Reason.DECLINED and reply.detail in ("I cannot help.", "content_filter")
 
 
 def content(value: Any) -> bytes:
@@ -93,22 +87,26 @@ def content(value: Any) -> bytes:
     return ScriptedReply(extra={"choices": [choice]}).payload()
 
 
-@pytest.mark.parametrize(
-    ("body", "part"),
-    [(b"\n<!DOCTYPE html><p>Login</p>", "HTML"), (b'{"choices": []}', "choices"), (b"{}", "'choices'")],
-)
-def test_response_of_another_kind_names_what_it_is(body: bytes, part: str) -> None:
-    failure = read_chat_completion(body, Question(""))
-    assert isinstance(failure, Failure) and failure.reason is Reason.UNPARSEABLE
-    assert part in (failure.detail or "")
+OTHERS = [
+    (b"\n<!DOCTYPE html><p>Login</p>", "HTML"),
+    (b'{"choices": []}', "choices"),
+    (b"{}", "'choices'"),
+]
 
 
-@pytest.mark.parametrize("value", [5, 0, True, False, {}, {"a": 1}, [5], ["hi"], [{"type": "text", "text": 5}]])
-def test_content_of_another_type_is_unparseable(value: Any) -> None:
-    for question in (Question(""), YES_NO):
-        failure = read_chat_completion(content(value), question)
-        assert isinstance(failure, Failure)
-        assert failure.reason is Reason.UNPARSEABLE
+def test_response_of_another_kind_names_what_it_is() -> None:
+    for body, part in OTHERS:
+        failure = read_chat_completion(body, Question(""))
+        assert isinstance(failure, Failure) and failure.reason is Reason.UNPARSEABLE
+        assert part in (failure.detail or "")
+
+
+def test_content_of_another_type_is_unparseable() -> None:
+    for value in [5, 0, True, False, {}, {"a": 1}, [5], ["hi"], [{"type": "text", "text": 5}]]:
+        for question in (Question(""), YES_NO):
+            failure = read_chat_completion(content(value), question)
+            assert isinstance(failure, Failure)
+            assert failure.reason is Reason.UNPARSEABLE
 
 
 def test_finish_reason_length_truncates_texts_only() -> None:
@@ -128,22 +126,19 @@ def test_usage_over_max_context_is_too_long() -> None:
     assert failure.reason is Reason.TOO_LONG
 
 
-@pytest.mark.parametrize(
-    ("logprobs", "reason"),
-    [
+def test_logprobs_that_are_invalid_fail() -> None:
+    for logprobs, reason in [
         (None, Reason.NO_LOGPROBS),
         ({"Yes": math.nan}, Reason.OUT_OF_RANGE),
         ({"No": -1.0, "x": 0.5}, Reason.OUT_OF_RANGE),
         ({"Yes": math.inf}, Reason.OUT_OF_RANGE),
         ({"Yes": False}, Reason.UNPARSEABLE),
         ({"Yes": "-1"}, Reason.UNPARSEABLE),
-    ],
-)
-def test_logprobs_that_are_invalid_fail(logprobs: dict[str, float] | None, reason: Reason) -> None:
-    failure = read_chat_completion(ScriptedReply(logprobs=logprobs).payload(), YES_NO)
-    assert isinstance(failure, Failure)
-    assert failure.reason is reason
-    assert failure.raw
+    ]:
+        failure = read_chat_completion(ScriptedReply(logprobs=logprobs).payload(), YES_NO)
+        assert isinstance(failure, Failure)
+        assert failure.reason is reason
+        assert failure.raw
 
 
 json_values = st.recursive(
