@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
 from sqlalchemy import make_url
 
 from rubricsvc.store import migrate
@@ -74,3 +75,11 @@ def _fresh_postgres() -> str:
     name = f"t_{uuid.uuid4().hex[:12]}"
     _execute(f"CREATE DATABASE {name} TEMPLATE {_postgres_template()}")
     return make_url(_server()).set(database=name).render_as_string(False)
+
+
+def downgrade(db: Database, revision: str) -> None:
+    """Go back to ``revision``. What the newer schema alone could hold is lost."""
+    settings = migrate.config()
+    with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
+        settings.attributes["connection"] = connection
+        command.downgrade(settings, revision)

@@ -211,7 +211,8 @@ def _criteria(
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]
         ids = (item.id for pair in page for one in (pair.a, pair.b) for item in one.items)
-        values = verdicts.values_for_items(session, ids)
+        of_items = verdicts.for_items(session, ids).items()
+        values = {id_: {one.criterion: one.value for one in each if one.value is not None} for id_, each in of_items}
         for pair in page:
             for a, b in match(pair.a.rubric_id, pair.b.rubric_id):
                 known = [

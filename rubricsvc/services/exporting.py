@@ -137,12 +137,6 @@ class _PromptGroups:
             "judge": self.judge,
         }
 
-    def people_disagree(self, chosen: ItemRow, rejected: ItemRow) -> bool:
-        """Whether more people gave the rejected completion the higher overall score than the chosen one."""
-        sides = chosen.completion_id, rejected.completion_id
-        gaps = [scores[sides[0]] - scores[sides[1]] for scores in self.overall if scores.keys() >= set(sides)]
-        return sum(gap < 0 for gap in gaps) > sum(gap > 0 for gap in gaps)
-
 
 def _example_pages(db: Database, job: JobRow, query: ExportQuery, counts: ExportCounts) -> Iterator[list[Row]]:
     """Yield examples, read prompt by prompt."""
@@ -190,8 +184,9 @@ def _pairs(found: _PromptGroups, query: ExportQuery, noise: float, left_out: Cou
     disputed = set()
     for group in found.groups:
         for pair in combinations(group, 2):
-            chosen, rejected = sorted(pair, key=_reward, reverse=True)
-            margin, key = _reward(chosen) - _reward(rejected), (found.copies[chosen.id], found.copies[rejected.id])
+            rejected, chosen = sorted(pair, key=lambda row: row.reward or 0.0)  # a group has rewards only
+            margin = (chosen.reward or 0.0) - (rejected.reward or 0.0)
+            key = found.copies[chosen.id], found.copies[rejected.id]
             if margin <= 0 or margin < (query.min_margin or 0.0):
                 left_out["close"] += 1
             elif key[0] == key[1]:
@@ -200,7 +195,9 @@ def _pairs(found: _PromptGroups, query: ExportQuery, noise: float, left_out: Cou
                 left_out["uncertain"] += 1
             else:
                 ordered[key].append((margin, chosen, rejected))
-                if found.people_disagree(chosen, rejected):
+                sides = chosen.completion_id, rejected.completion_id
+                gaps = [scores[sides[0]] - scores[sides[1]] for scores in found.overall if scores.keys() >= set(sides)]
+                if sum(gap < 0 for gap in gaps) > sum(gap > 0 for gap in gaps):  # most people prefer the rejected one
                     disputed.add(key)
     for key, several in ordered.items():
         if key in disputed or key[::-1] in ordered:
@@ -225,7 +222,7 @@ def _best(found: _PromptGroups, top: int, left_out: Counter[str]) -> Iterator[Ro
     taken = set[int]()
     for group in found.groups:
         best = set[int]()
-        for row in sorted(group, key=lambda row: -_reward(row)):
+        for row in sorted(group, key=lambda row: -(row.reward or 0.0)):
             copy = found.copies[row.id]
             if len(best) == top:
                 left_out["lower"] += 1
@@ -237,10 +234,6 @@ def _best(found: _PromptGroups, top: int, left_out: Counter[str]) -> Iterator[Ro
                 yield found.example(row, **own, completion_id=row.completion_id, policy=row.completion.policy)
             best.add(copy)
         taken |= best
-
-
-def _reward(row: ItemRow) -> float:
-    return row.reward if row.reward is not None else 0.0  # a group has rewards only
 
 
 def _messages(completion: Completion) -> list[Row]:

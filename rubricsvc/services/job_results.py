@@ -171,7 +171,8 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             on_progress(done, progress.total, "")
     all_values = [value for values, _ in rewards.values() for value in values]
     all_prompts = [prompt for _, of_prompts in rewards.values() for prompt in of_prompts]
-    low, high = bounds(min(all_values, default=0.0), max(all_values, default=1.0))
+    low, high = min(all_values, default=0.0), max(all_values, default=1.0)
+    low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
     policies = {name: made for name, of in rewards.items() if (made := distribution(*of, low, high)) is not None}
 
     def by_gain(sums: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
@@ -250,8 +251,3 @@ def distribution(values: Sequence[float], prompts: Sequence[Hashable], low: floa
         place = (value - low) / (high - low) if high > low else 0.5
         counts[min(max(int(place * BINS), 0), BINS - 1)] += 1
     return Distribution(len(values), mean_estimate(values, prompts), pstdev(values), tuple(counts))
-
-
-def bounds(low: float, high: float) -> tuple[float, float]:
-    """Return the ends of a histogram of rewards from ``low`` to ``high``: 0 and 1 if they lie between."""
-    return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rubricsvc.stats.criteria import VerdictMatrix
 from rubricsvc.store import rubrics
-from rubricsvc.store.labels import ABSTAINED, FAILED, MISSING, Chunks, Selection, read_items, read_values
+from rubricsvc.store.labels import ABSTAINED, FAILED, Chunks, Selection, read_items, read_values
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.stats.intervals import Floats
-    from rubricsvc.store.tables import RubricRow
 
 
 def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMatrix]:
@@ -35,33 +33,27 @@ def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMat
     for number, start in enumerate(starts[:-1]):
         cells = slice(bounds[number], bounds[number + 1])
         row = stored[int(items[3, start])]
-        yield _matrix(row, items[:, start : starts[number + 1]], rows[cells] - start, verdicts[:, cells])
-
-
-def _matrix(row: RubricRow, items: Floats, rows: Any, verdicts: Floats) -> VerdictMatrix:
-    """Return the matrix of one version: ``verdicts`` are positions and values, ``rows`` their items."""
-    rubric = row.value
-    size, positions, values = len(rubric.criteria), verdicts[0].astype(np.int64), verdicts[1]
-    matrix = np.full((items.shape[1], size), np.nan)
-    scored = values >= 0
-    matrix[rows[scored], positions[scored]] = values[scored]
-    return VerdictMatrix(
-        rubric_id=row.id,
-        name=f"{row.name}@{row.version}",
-        rubric=rubric,
-        completions=items[1].astype(np.int64),
-        prompts=items[2].astype(np.int64),
-        rewards=items[4],
-        lengths=items[5],
-        values=matrix,
-        failed=np.bincount(positions[values == FAILED], minlength=size),
-        abstained=np.bincount(positions[values == ABSTAINED], minlength=size),
-    )
+        of_version, at = items[:, start : starts[number + 1]], rows[cells] - start
+        positions, values = verdicts[0, cells].astype(np.int64), verdicts[1, cells]
+        rubric = row.value
+        size, scored = len(rubric.criteria), values >= 0
+        matrix = np.full((of_version.shape[1], size), np.nan)
+        matrix[at[scored], positions[scored]] = values[scored]
+        yield VerdictMatrix(
+            rubric_id=row.id,
+            name=f"{row.name}@{row.version}",
+            rubric=rubric,
+            completions=of_version[1].astype(np.int64),
+            prompts=of_version[2].astype(np.int64),
+            rewards=of_version[4],
+            lengths=of_version[5],
+            values=matrix,
+            failed=np.bincount(positions[values == FAILED], minlength=size),
+            abstained=np.bincount(positions[values == ABSTAINED], minlength=size),
+        )
 
 
 def _columns(chunks: Chunks, width: int) -> Floats:
-    """Return the columns [width, rows] of chunks of rows, NaN for MISSING; ids are exact up to 2^53."""
-    parts = [np.fromiter(chain.from_iterable(chunk), np.float64, len(chunk) * width) for chunk in chunks]
-    columns = np.ascontiguousarray(np.concatenate(parts or [np.empty(0)]).reshape(-1, width).T)
-    columns[columns == MISSING] = np.nan
-    return columns
+    """Return the columns [width, rows] of chunks of rows, NaN for null; ids are exact up to 2^53."""
+    parts = [np.array([tuple(row) for row in chunk], np.float64) for chunk in chunks]
+    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, width))]).T)

@@ -244,9 +244,7 @@ def superseded(rows: Iterable[LabelRow], versions: Mapping[int, RubricVersion]) 
 
 FAILED, ABSTAINED = -1.0, -2.0
 """In place of the value of a verdict that has none."""
-MISSING = -1e300
-"""In place of null, so that the rows of a chunk are numbers only."""
-_ROWS_AT_ONCE = 20_000
+_IN_CHUNKS = {"yield_per": 20_000}
 
 Chunks = Iterator[Sequence[Sequence[Any]]]
 
@@ -280,10 +278,10 @@ def read_items(session: Session, selection: Selection) -> Chunks:
     characters = case(
         (func.coalesce(text, "") == "", func.length(cast(CompletionRow.content, Text))), else_=func.length(text)
     )
-    reward = func.coalesce(ItemRow.reward, MISSING)
-    columns = (ItemRow.id, ItemRow.completion_id, CompletionRow.prompt_id, ItemRow.rubric_id, reward)
+    columns = (ItemRow.id, ItemRow.completion_id, CompletionRow.prompt_id, ItemRow.rubric_id, ItemRow.reward)
     query = select(*columns, characters).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-    return _chunks(session, query.where(ItemRow.id.in_(selection.newest)).order_by(ItemRow.rubric_id, ItemRow.id))
+    query = query.where(ItemRow.id.in_(selection.newest)).order_by(ItemRow.rubric_id, ItemRow.id)
+    return session.connection().execute(query, execution_options=_IN_CHUNKS).partitions()
 
 
 def read_values(session: Session, selection: Selection) -> Chunks:
@@ -295,12 +293,8 @@ def read_values(session: Session, selection: Selection) -> Chunks:
         (VerdictRow.outcome == "scored", VerdictRow.value), (VerdictRow.outcome == "failed", FAILED), else_=ABSTAINED
     )
     query = with_verdicts(select(ItemRow.id, QuestionRow.position, value).select_from(ItemRow))
-    return _chunks(session, query.where(ItemRow.id.in_(selection.newest)))
-
-
-def _chunks(session: Session, query: Select[Any]) -> Chunks:
-    result = session.connection().execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
-    return iter(result.partitions())
+    query = query.where(ItemRow.id.in_(selection.newest))
+    return session.connection().execute(query, execution_options=_IN_CHUNKS).partitions()
 
 
 def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | None = None) -> list[JudgeRow]:

@@ -70,14 +70,6 @@ def upgrade(db: Database, revision: str = "head") -> None:
         command.upgrade(settings, revision)
 
 
-def downgrade(db: Database, revision: str) -> None:
-    """Go back to ``revision``. What the newer schema alone could hold is lost."""
-    settings = config()
-    with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
-        settings.attributes["connection"] = connection
-        command.downgrade(settings, revision)
-
-
 def open_database(url: str) -> Database:
     """Return a database that is ready for use."""
     db = Database(url)

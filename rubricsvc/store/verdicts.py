@@ -130,17 +130,6 @@ def quote_counts(session: Session) -> tuple[ColumnElement[int], ColumnElement[in
     return func.json_array_length(details, "$.evidence"), found
 
 
-def values_for_items(session: Session, item_ids: Iterable[int]) -> dict[int, dict[str, float]]:
-    """Return the values of the scored verdicts behind each item's reward, by criterion."""
-    found: dict[int, dict[str, float]] = {}
-    for chunk in batched(item_ids):
-        query = with_verdicts(select(ItemRow.id, QuestionRow.criterion, VerdictRow.value).select_from(ItemRow))
-        for item_id, criterion, value in session.execute(query.where(ItemRow.id.in_(chunk))):
-            if value is not None:
-                found.setdefault(item_id, {})[criterion] = value
-    return found
-
-
 def page(
     session: Session,
     *,

@@ -116,7 +116,7 @@ OVER_BUDGET = {
     "rubricsvc/formats": 2_688,
     "rubricsvc/graders": 480,
     "rubricsvc/collections": 1_427,
-    "rubricsvc/store": 4_320,
+    "rubricsvc/store": 4_265,
     "rubricsvc/schemas": 1_570,
     "rubricsvc/services": 5_280,
     "rubricsvc/cli": 4348,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.store import migrate
 from rubricsvc.store.session import Database
+from tests.databases import downgrade
 from tests.rows import add_worker
 from tests.services import free_port
 from tests.unit.rubricsvc.api.conftest import Serve
@@ -34,7 +34,7 @@ def test_service_reports_running_workers_and_unattended_items(filled: TestClient
 
 
 def test_readyz_old_schema_is_503(http: TestClient, db: Database) -> None:
-    migrate.downgrade(db, "base")
+    downgrade(db, "base")
     answer = http.get("/readyz")
     assert answer.status_code == 503
     assert "rubricsvc db upgrade" in answer.json()["error"]["hint"]

@@ -11,8 +11,9 @@ import pytest
 
 from rubricsvc.cli import main
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.store import judges, migrate
+from rubricsvc.store import judges
 from rubricsvc.store.session import Database
+from tests.databases import downgrade
 from tests.rows import invalidate
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
@@ -47,7 +48,7 @@ def test_doctor_passes_with_a_served_model(capsys: pytest.CaptureFixture[str], d
 
 
 def test_doctor_fixes_an_old_schema_by_upgrade(capsys: pytest.CaptureFixture[str], db: Database) -> None:
-    migrate.downgrade(db, "base")
+    downgrade(db, "base")
     code, results = diagnose(capsys)
     assert (code, results["database"]["fix"]) == (1, "run `rubricsvc db upgrade`")
     assert "workers" not in results, "nothing was read"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.services.job_results import BINS, bounds, distribution
+from rubricsvc.services.job_results import BINS, distribution
 
 
 def test_distribution_counts_rewards_in_bars() -> None:
-    found = distribution([0.0, 0.04, 0.05, 1.0, 0.999, 0.5], [1, 1, 1, 1, 1, 1], *bounds(0.0, 1.0))
+    found = distribution([0.0, 0.04, 0.05, 1.0, 0.999, 0.5], [1, 1, 1, 1, 1, 1], 0.0, 1.0)
     assert found is not None
     assert (found.n, sum(found.counts)) == (6, 6)
     assert (found.counts[0], found.counts[1], found.counts[BINS // 2], found.counts[-1]) == (2, 1, 1, 2)

@@ -14,6 +14,7 @@ import rubricsvc.store.tables  # noqa: F401 - declares them
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.store import migrate
 from rubricsvc.store.session import Base, Database
+from tests.databases import downgrade
 
 
 def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
@@ -23,14 +24,14 @@ def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
 
 
 def test_migrate_downgrades_and_upgrades(each_db: Database) -> None:
-    migrate.downgrade(each_db, "base")
+    downgrade(each_db, "base")
     assert set(inspect(each_db.engine).get_table_names()) <= {"alembic_version"}
     migrate.upgrade(each_db)
     assert migrate.current(each_db) == migrate.head()
 
 
 def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> None:
-    migrate.downgrade(each_db, "base")
+    downgrade(each_db, "base")
     faults: list[Exception] = []
 
     def upgrade() -> None:

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from rubricsvc.store import leases, migrate
 from rubricsvc.store.session import Database
+from tests.databases import downgrade
 from workers.queue.app import NAME, reporting
 
 
@@ -39,7 +40,7 @@ def test_reporter_renews_and_removes_its_row(db: Database) -> None:
 
 
 def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
-    migrate.downgrade(db, "base")
+    downgrade(db, "base")
     with capture_logs() as logs, reporting(db):
         time.sleep(0.2)
         assert [entry["log_level"] for entry in logs] == ["warning"]
