@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.judge_tests import View
-from rubricsvc.core.audit import Audit, Rate, Repeatability
-from rubricsvc.core.passport import TRAINED, UNTRAINED, Figure, Measure, Row, Table
+from rubricsvc.core.audit import Audit, Figure, Rate, Repeatability
+from rubricsvc.core.passport import TRAINED, UNTRAINED, Measure, Row, Table
 
 ATTACKS = ("master_keys", "trivial", "constant", "injection")
 """Suites of the audit with a limit of their own; ``missed`` has another one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from rubricsvc.core.audit import Audit, Deviation, Measure, Rate, Repeatability, SuiteResult
+from rubricsvc.core.audit import Audit, Deviation, Figure, Measure, Rate, Repeatability, SuiteResult
 from rubricsvc.core.judge import Calibration, Curve
 from rubricsvc.core.passport import (
     Ablation,
@@ -15,7 +15,6 @@ from rubricsvc.core.passport import (
     CalibrationReport,
     DataSource,
     DataSplit,
-    Figure,
     Form,
     Passport,
     Row,

@@ -436,7 +436,8 @@ class Run:
             by = "approved by people" if evolve.approve == "human" else "approved automatically"
             say(f"rubrics evolve every {counted(evolve.every, 'step')}: {described}; versions are {by}")
         if isinstance(judge.value, Judge):
-            required = sorted({repr(key) for task in tasks.train for key in task.rubric.judged_required})
+            criteria = (one for task in tasks.train for one in task.rubric.criteria if one.required and not one.check)
+            required = sorted({repr(one.key) for one in criteria})
             if warning := veto_warning(judge.value, required):
                 say(f"warning: {warning}")
             if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.value.leaf_judges):

@@ -20,7 +20,7 @@ from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
-    from rubricsvc.core.passport import Passport
+    from rubricsvc.core.passport import LESS_IS_BETTER, Passport
     from trainer.judge_training.config import JudgeTrainConfig
     from trainer.judge_training.run import Prepared
     from trainer.recording import Metrics
@@ -93,7 +93,9 @@ def train(
         figure, best = trained[table.measure], table.best_baseline
         fields |= {"test_set": table.name, "measure": table.measure, "n": trained.n, **figure.model_dump()}
         fields["best_baseline"] = best and {"scorer": best.scorer, "value": best[table.measure].value}
-        if best and table.beats_baselines is False:
+        value, other = figure.value, best[table.measure].value if best else None
+        sign = -1 if table.measure in LESS_IS_BETTER else 1
+        if best and value is not None and other is not None and sign * value <= sign * other:
             baseline = f"{best.scorer} {cell(best[table.measure].value)}"
             echo(f"warning: on {table.name} the judge does not beat the best baseline ({baseline})")
     show(fields | {"audit": passport.audit and passport.audit.result, "not_for": passport.not_for}, as_json)

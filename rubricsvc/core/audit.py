@@ -28,14 +28,25 @@ DEFAULT_LIMIT = 100
 """Pairs or completions of one data set."""
 
 
-class Rate(Value):
+class Figure(Value):
+    """A measured number with its 95 % interval. Without a value there was too little to measure."""
+
+    value: float | None = Field(None, description="Measured number; null if there was too little.")
+    low: float | None = Field(None, description="Lower end of the 95 % interval.")
+    high: float | None = Field(None, description="Upper end of the 95 % interval.")
+
+
+class Rate(Figure):
     """A share of findings: ``hits`` of ``n``, with its 95 % Wilson interval. Without findings there is no rate."""
 
     n: int = Field(ge=0, description="Findings.")
     hits: int = Field(ge=0, description="Findings that count.")
-    value: UnitInterval | None = Field(None, description="Share that counts; null without findings.")
-    low: UnitInterval | None = Field(None, description="Lower end of the 95 % interval.")
-    high: UnitInterval | None = Field(None, description="Upper end of the interval.")
+
+
+class Deviation(Figure):
+    """A pooled standard deviation within questions, with a 95 % bootstrap interval over completions, from five on."""
+
+    n: int = Field(ge=0, description="Questions that were scored at least twice.")
 
 
 class Hit(Value):
@@ -125,26 +136,11 @@ class StoredAudit(Value):
 DEFAULT_REPEATS = 5
 
 
-class Deviation(Value):
-    """A pooled standard deviation within questions, with a 95 % bootstrap interval.
-
-    ``n`` is the number of questions that were scored at least twice. ``value`` is None without such a question; the
-    interval is None if they are of fewer than five completions.
-    """
-
-    n: int = Field(ge=0, description="Questions that were scored at least twice.")
-    value: float | None = Field(None, ge=0.0, description="Pooled standard deviation; null without such a question.")
-    low: float | None = Field(None, ge=0.0, description="Lower end of the 95 % interval.")
-    high: float | None = Field(None, ge=0.0, description="Upper end of the 95 % interval.")
-
-
 class Repeatability(Value):
     """The result of asking a judge the same questions ``repeats`` times, in other batches and orders.
 
     ``criteria`` holds the deviation of verdict values in [0, 1] by kind of scale (binary, ordinal, numeric), ``reward``
-    that of rewards, in the unit of the rubrics' formulas. ``fingerprint`` names how the judge was asked.
-    ``unscored`` counts verdicts without a value, by outcome or reason. ``vetoed`` counts completions whose rewards were
-    vetoed in every repeat: they say nothing about the deviation of rewards, and are not in it.
+    that of rewards, in the unit of the rubrics' formulas, without completions that are vetoed in every repeat.
     """
 
     fingerprint: str = Field(description="Digest of how the judge was asked.")
@@ -154,11 +150,5 @@ class Repeatability(Value):
     completions: int = Field(ge=1, description="Completions that were judged.")
     criteria: dict[str, Deviation] = Field(description="Deviation of verdict values, by kind of scale.")
     reward: Deviation = Field(description="Deviation of rewards.")
-    unscored: dict[str, int] = Field(
-        default_factory=dict, description="Verdicts without a value, by outcome or reason."
-    )
-    vetoed: int = Field(
-        0,
-        ge=0,
-        description="Completions that were vetoed in every repeat; they are not in the deviation of rewards.",
-    )
+    unscored: dict[str, int] = Field({}, description="Verdicts without a value, by outcome or reason.")
+    vetoed: int = Field(0, ge=0, description="Completions that were vetoed in every repeat.")

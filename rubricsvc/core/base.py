@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from itertools import count
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from rubricsvc.core.fingerprint import digest
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """Characters that the database cannot store: U+0000 and halves of surrogate pairs."""
@@ -36,14 +39,13 @@ Text = Annotated[str, AfterValidator(_encodable)]
 """Text that the database can store."""
 
 MAX_NAME_LENGTH = 200
+"""Characters of a name, an external id or a policy in the database."""
 
 
 def numbered_names(name: str, first: int = 2) -> Iterator[str]:
     """Yield ``name-2``, ``name-3`` …, none longer than a name may be."""
     return (f"{name[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(first))
 
-
-"""Characters of a name, an external id or a policy in the database."""
 
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
 Title = Annotated[Name, AfterValidator(_printable)]
@@ -65,3 +67,12 @@ class Value(BaseModel):
             for name in copy.__dict__.keys() - fields.keys():
                 del copy.__dict__[name]
         return copy
+
+
+class Content(Value):
+    """A value that is named by its content."""
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the content, 64 hex digits."""
+        return digest(self)

@@ -252,18 +252,26 @@ def tree(rubric: Rubric, values: Values) -> RawReward:
     return scores[()], {key: contributions.get(key, 0.0) for key in values}
 
 
-Pick = Literal["mean", "geometric", "min", "max", "all", "any"]
+Pick = Literal["mean", "tinker", "geometric", "min", "max", "all", "any"]
 
 
-def unweighted(_rubric: Rubric, values: Values, pick: Pick) -> RawReward | Values:
+def unweighted(rubric: Rubric, values: Values, pick: Pick) -> RawReward | Values:
     """Compute a figure of the values alone; weights are not used.
 
-    It is the ``mean`` Σ v / n, the ``geometric`` mean (Π v)^(1/n), contributed in equal parts, or the ``min`` or
+    It is the ``mean`` Σ v / n, that of ``tinker`` (tinker-cookbook), to which each criterion that is tagged ``format``
+    adds 0.1·(v − 1) instead, the ``geometric`` mean (Π v)^(1/n), contributed in equal parts, or the ``min`` or
     ``max``, contributed by its criterion. ``all`` and ``any`` are 1 where every or any value is at least 0.99, else 0
     (NeMo Gym, MultiChallenge).
     """
     if pick == "mean":
         return _divide(values, len(values))
+    if pick == "tinker":
+        penalties = {key: 0.1 * (value - 1.0) for key, value in values.items() if "format" in rubric.by_key[key].tags}
+        rest = {key: value for key, value in values.items() if key not in penalties}
+        if not rest:
+            raise FormulaError("tinker needs a judged criterion that is not tagged 'format'")
+        base, parts = _divide(rest, len(rest))
+        return base + math.fsum(penalties.values()), parts | penalties
     if pick == "geometric":
         value = math.prod(value ** (1.0 / len(values)) for value in values.values())
         return value, dict.fromkeys(values, value / len(values))
@@ -275,6 +283,7 @@ def unweighted(_rubric: Rubric, values: Values, pick: Pick) -> RawReward | Value
 
 _UNWEIGHTED: tuple[tuple[str, Pick], ...] = (
     ("mean inspect multichallenge_mean", "mean"),
+    ("tinker", "tinker"),
     ("geometric_mean", "geometric"),
     ("min multichallenge_min", "min"),
     ("max multichallenge_max", "max"),
@@ -283,17 +292,6 @@ _UNWEIGHTED: tuple[tuple[str, Pick], ...] = (
 )
 for _names, _pick in _UNWEIGHTED:
     formula(*_names.split(), weighting="equal", pitfalls=False)(partial(unweighted, pick=_pick))
-
-
-@formula("tinker", weighting="equal", pitfalls=False)
-def tinker(rubric: Rubric, values: Values) -> RawReward:
-    """Compute the mean of the criteria, + 0.1·(v − 1) for each that is tagged ``format`` (tinker-cookbook)."""
-    penalties = {key: 0.1 * (value - 1.0) for key, value in values.items() if "format" in rubric.by_key[key].tags}
-    rest = {key: value for key, value in values.items() if key not in penalties}
-    if not rest:
-        raise FormulaError("tinker needs a judged criterion that is not tagged 'format'")
-    base, parts = _divide(rest, len(rest))
-    return base + math.fsum(penalties.values()), parts | penalties
 
 
 @formula("calculate_output", weighting="equal", complete=True)

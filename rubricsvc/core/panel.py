@@ -73,12 +73,6 @@ def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) ->
     return Verdict.model_validate({"criterion": criterion.key, "detail": detail, **fields})
 
 
-def is_confident(verdict: Verdict, band: tuple[float, float]) -> bool:
-    """Return whether a cascade ends here: the probability (or value, without one) is scored and outside the band."""
-    chance = verdict.value if verdict.best_probability is None else verdict.best_probability
-    return verdict.outcome == "scored" and chance is not None and not band[0] <= chance <= band[1]
-
-
 def resolve_cascade(votes: Mapping[str, Verdict]) -> Verdict:
     """Return a cascade's verdict: that of the last member asked, even if it failed, with summed usage and latency."""
     given = list(votes.values())

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from rubricsvc.core.audit import Audit, Repeatability
+from rubricsvc.core.audit import Audit, Figure, Repeatability
 from rubricsvc.core.base import Text, Title, UnitInterval, Value
 from rubricsvc.core.judge import Calibration, Judge, Mode
 from rubricsvc.errors import InvalidError
@@ -22,14 +22,6 @@ TRAINED, UNTRAINED = "trained", "untrained"
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
-
-
-class Figure(Value):
-    """A measured number with its 95 % interval. Without a value there was too little to measure."""
-
-    value: float | None = Field(None, description="Measured number; null if there was too little.")
-    low: float | None = Field(None, description="Lower end of the 95 % interval.")
-    high: float | None = Field(None, description="Upper end of the 95 % interval.")
 
 
 class Row(Value):
@@ -77,14 +69,6 @@ class Table(Value):
             if row.scorer not in (TRAINED, UNTRAINED) and (value := row[self.measure].value) is not None
         ]
         return max(values, key=lambda one: one[0])[1] if values else None
-
-    @property
-    def beats_baselines(self) -> bool | None:
-        """Whether the judge is better than the best baseline; None where one of the two was not measured."""
-        value, baseline = (row[self.measure].value if row else None for row in (self.trained, self.best_baseline))
-        if value is None or baseline is None:
-            return None
-        return value < baseline if self.measure in LESS_IS_BETTER else value > baseline
 
 
 class BaseWeights(Value):

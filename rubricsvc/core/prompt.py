@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from rubricsvc.core.base import Name, Value
-from rubricsvc.core.fingerprint import canonical_json, digest
+from rubricsvc.core.base import Content, Name, Value
+from rubricsvc.core.fingerprint import canonical_json
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -113,7 +113,7 @@ class Document(Value):
     title: str = Field("", description="Title of the document.")
 
 
-class Prompt(Value):
+class Prompt(Content):
     """Chat messages for the policy, with an optional reference answer and documents.
 
     ``item`` is the data row that the prompt was made from; graders refer to its fields (see `core.templates`).
@@ -129,11 +129,6 @@ class Prompt(Value):
     def of(cls, text: str, **fields: object) -> Prompt:
         """Return a prompt of one user message."""
         return cls.model_validate({"messages": [{"role": "user", "content": text}], **fields})
-
-    @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of the content, 64 hex digits."""
-        return digest(self)
 
     @cached_property
     def text(self) -> str:
@@ -158,7 +153,7 @@ class Prompt(Value):
         return self.model_copy(update={"messages": messages})
 
 
-class Completion(Value):
+class Completion(Content):
     """One answer or a whole trajectory, with the policy that produced it.
 
     Judges read ``text``. Where only ``messages`` (a trajectory) are given, it is the last assistant message. It may be
@@ -183,8 +178,3 @@ class Completion(Value):
     def full_text(self) -> str:
         """The whole trajectory as one text, or ``text`` without a trajectory."""
         return _conversation(self.messages) if self.messages else self.text
-
-    @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of the content, 64 hex digits."""
-        return digest(self)

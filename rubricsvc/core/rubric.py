@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from rubricsvc.core.base import Name, Text, UnitInterval, Value
+from rubricsvc.core.base import Content, Name, Text, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.templates import TemplateText, check_expression
@@ -289,7 +289,7 @@ class Group(Value):
     text: str = Field("", description="What the node is about.")
 
 
-class Rubric(Value):
+class Rubric(Content):
     """An immutable list of criteria, identified by the SHA-256 of its content."""
 
     criteria: tuple[Criterion, ...] = Field(min_length=1, description="Criteria, with distinct keys.")
@@ -324,11 +324,6 @@ class Rubric(Value):
         return self
 
     @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of the content, 64 hex digits."""
-        return digest(self)
-
-    @cached_property
     def by_key(self) -> dict[str, Criterion]:
         """The criteria by key, in order."""
         return {criterion.key: criterion for criterion in self.criteria}
@@ -347,11 +342,6 @@ class Rubric(Value):
         )
         used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
         return self.model_copy(update={"criteria": tuple(criteria), "examples": used})
-
-    @property
-    def judged_required(self) -> list[str]:
-        """The keys of the required criteria that a judge decides."""
-        return [criterion.key for criterion in self.criteria if criterion.required and not criterion.check]
 
     def __hash__(self) -> int:
         return hash(self.digest)

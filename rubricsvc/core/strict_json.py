@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from typing import Any
@@ -17,6 +18,10 @@ MAX_VALUES = 250_000
 _LARGEST = sys.float_info.max
 _MAX_DIGITS = 1000
 """Digits of a number that is decoded; more cannot be stored, and decoding takes their square."""
+
+
+_SUSPICIOUS = re.compile(r"\\u|[0-9]{200}|[eE]\+?0*[1-9][0-9]{2}")
+"""What a text has that the database cannot store: an escape, or a number that may be too large. Else values stand."""
 
 
 class JsonError(ValueError):
@@ -52,31 +57,18 @@ def parse(text: str, *, max_values: int | None = None) -> Any:
     """
     if max_values is not None and has_more_values(text, max_values):
         raise JsonError(f"has more than {max_values} keys and values", "too_many_values")
-    suspicious = "\\u" in text
-
-    def read_float(digits: str) -> float:
-        nonlocal suspicious
-        number = float(digits)
-        suspicious = suspicious or math.isinf(number)
-        return number
 
     def reject_constant(name: str) -> Any:
         raise JsonError(f"{name} is not JSON; write a finite number, or null")
-
-    def read_int(digits: str) -> float:
-        nonlocal suspicious
-        suspicious = suspicious or len(digits) > sys.float_info.max_10_exp
-        return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
 
     try:
         data = json.loads(
             text,
             object_pairs_hook=unique_keys,
-            parse_float=read_float,
-            parse_int=read_int,
+            parse_int=lambda digits: int(digits) if len(digits) <= _MAX_DIGITS else math.inf,
             parse_constant=reject_constant,
         )
-        if suspicious:
+        if _SUSPICIOUS.search(text):
             check_storable(data)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 20].strip()

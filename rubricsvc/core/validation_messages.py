@@ -88,11 +88,6 @@ def describe(value: Any) -> str:
     return cut(repr(value), _MAX_QUOTED)
 
 
-def unknown_field(name: str, allowed: Iterable[str]) -> str:
-    """Return the message for a field that is not ``allowed``, with the closest one that is."""
-    return f"unknown field; {closest(name, allowed)}"
-
-
 def closest(name: str, allowed: Iterable[str]) -> str:
     """Return the hint for a name that is not ``allowed``: the closest one that is, or all of them."""
     allowed = list(dict.fromkeys(allowed))
@@ -116,12 +111,12 @@ def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted
         case "union_tag_not_found":
             return FieldMessage((*path, context["discriminator"].strip("'")), "is missing", code)
         case "extra_forbidden":
-            models = [model] if model else []
-            for step in loc[:-1]:
-                models = [inner for one in models for inner in models_in(_fields(one).get(str(step)))] or models
-            allowed = [name for one in models for name in _fields(one)]
-            message = unknown_field(str(loc[-1]), allowed) if model else "unknown field"
-            return FieldMessage(path, message, code)
+            models, allowed = [model] if model else [], dict[str, Any]()
+            for step in loc:
+                allowed = {f.alias or name: f.annotation for one in models for name, f in one.model_fields.items()}
+                models = list(models_in(allowed.get(str(step)))) or models
+            hint = f"; {closest(str(loc[-1]), allowed)}" if model else ""
+            return FieldMessage(path, f"unknown field{hint}", code)
         case "union_tag_invalid":
             tag = context["discriminator"].strip("'")
             path, value, message = (*path, tag), value[tag], f"expected one of {context['expected_tags']}"
@@ -136,10 +131,6 @@ def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted
             message = message[:1].lower() + message[1:]
     advice = "; put it in quotes" if code == "string_type" and isinstance(value, int | float) else ""
     return FieldMessage(path, f"{message}, found {describe(value)}{advice}" if quoted else message, code)
-
-
-def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:

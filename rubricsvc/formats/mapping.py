@@ -22,7 +22,7 @@ from pydantic import Field, JsonValue
 
 from rubricsvc.core.base import Value
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.validation_messages import FieldPath, closest, unknown_field
+from rubricsvc.core.validation_messages import FieldPath, closest
 from rubricsvc.formats import dialects, input_file, native, openai_grader
 from rubricsvc.formats.input_file import FORMULA, InputFile
 from rubricsvc.formats.record import MISSING, Entry, Location, Node, Placed, Record, file_error
@@ -102,7 +102,7 @@ def _read_mapping(entry: Entry) -> Iterator[Mapping]:
         *((("records", n), one) for n, one in enumerate(mapping.records)),
     ):
         for name in fields.keys() - {*native.FIELDS, *_CONTROL}:
-            entry.add("extra_forbidden", unknown_field(name, native.FIELDS), (*path, name))
+            entry.add("extra_forbidden", f"unknown field; {closest(name, native.FIELDS)}", (*path, name))
     if mapping.code is not None and mapping.code not in CODE:
         entry.add("invalid", f"unknown function {mapping.code!r}; {closest(mapping.code, CODE)}", ("code",))
     if not entry.errors:
@@ -152,10 +152,10 @@ class Reader:
         scope, unknown = Scope.of(self, entry), set[str]()
         for path, names in self.mapping.allowed.items():  # once for all items of a list
             for item in scope.find(path).items():
-                for name in item.value if isinstance(item.value, dict) else ():
-                    if name not in names and name not in unknown:
-                        unknown.add(name)
-                        entry.add("extra_forbidden", unknown_field(name, names), (*(item.path or ()), name))
+                for key in item.value if isinstance(item.value, dict) else ():
+                    if key not in names and key not in unknown:
+                        unknown.add(key)
+                        entry.add("extra_forbidden", f"unknown field; {closest(key, names)}", (*(item.path or ()), key))
         if entry.errors:
             return
         for fields in self.mapping.records:

@@ -14,7 +14,7 @@ from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric, level_value
-from rubricsvc.core.validation_messages import FieldPath, describe, field_messages, unknown_field
+from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
 from rubricsvc.errors import FormatError, InvalidError, cut
 
 MAX_LISTED = 20
@@ -261,7 +261,7 @@ class Entry:
             raise InvalidFileError(self.errors)
         for name in self.data:
             if name not in allowed:
-                self.add("extra_forbidden", unknown_field(name, allowed), (name,))
+                self.add("extra_forbidden", f"unknown field; {closest(name, allowed)}", (name,))
         return self.data
 
     def build(

@@ -433,7 +433,8 @@ class Jobs:
             notes.append(f"not approved: {cut(', '.join(found.drafts), 200)}; use such rubrics with --allow-drafts")
         if judge.value.mode == "comparative":
             used = rubrics.many(session, (rubric_id for _, rubric_id in found.pairs)).values()
-            required = [f"{key!r} of {row.ref}" for row in used for key in row.value.judged_required]
+            vetoes = ((row, one) for row in used for one in row.value.criteria if one.required and not one.check)
+            required = [f"{one.key!r} of {row.ref}" for row, one in vetoes]
             if warning := veto_warning(judge.value, required):
                 notes.append(f"warning: {warning}")
         options = new.model_dump(include={"key", "name", "budget", "min_coverage", "allow_drafts"})

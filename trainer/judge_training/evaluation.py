@@ -19,8 +19,9 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from rubricsvc.core.audit import Figure
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Figure, Row
+from rubricsvc.core.passport import Row
 from rubricsvc.core.rubric import Binary, Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError

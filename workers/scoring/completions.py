@@ -23,7 +23,6 @@ from rubricsvc.core.panel import (
     aggregate,
     align_scores,
     as_votes,
-    is_confident,
     mean_known,
     orders_disagree,
     overlapping_parts,
@@ -396,8 +395,10 @@ async def _by_members(
     for member_engine, member in zip(engines, members, strict=True):
         for verdict in await _judged(member_engine, member, case, answered):
             votes[verdict.criterion][member.name] = verdict
-            if is_confident(verdict, judge.band or (0.0, 1.0)):
-                answered |= {verdict.criterion}
+            chance = verdict.value if verdict.best_probability is None else verdict.best_probability
+            low, high = judge.band or (0.0, 1.0)
+            if verdict.outcome == "scored" and chance is not None and not low <= chance <= high:
+                answered |= {verdict.criterion}  # it is certain: the cascade ends here
     return [resolve_cascade(given) for given in votes.values()]
 
 
