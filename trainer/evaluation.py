@@ -25,7 +25,6 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas.runs import (
     BASELINES,
-    BEFORE,
     EQUAL_COMPUTE,
     OF_TOOLS,
     OTHER,
@@ -46,7 +45,8 @@ from trainer.environments.leaks import log_leaks
 from trainer.environments.scripted import NAME, demonstrate
 from trainer.environments.tools import EmptyResults, Research
 from trainer.loop import train
-from trainer.monitors.registry import metrics_by_prompt, observed_of
+from trainer.monitors.measures import groups_of
+from trainer.monitors.registry import MONITORS, PREFIX, monitor_metrics, observed_of
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.recording import History, Metrics, RunRecorder, line_of, read, replace_text
@@ -172,13 +172,8 @@ class Evaluator:
         self._joined = {name for name, source in scorers.items() if source.items_at == scorers[REWARD].items_at}
         self.setup = setup_of(config.eval, config, tasks)
 
-    def check(self, policy: Policy) -> None:
-        """Raise an InvalidError if a prompt leaves no room for its completion."""
-        for task in self.tasks:
-            policy.token_ids(task.prompt, self._config.sampling.max_new_tokens)
-
     def evaluate(
-        self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: PromptTable | None = None
+        self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: Metrics | None = None
     ) -> Evaluated:
         """Evaluate a policy.
 
@@ -187,7 +182,7 @@ class Evaluator:
             step: Its training steps.
             name: Its name in completions; by default its own.
             best_of: Samples of which each counted one is the best by the training reward.
-            start: The values of the policy to compare with, by score.
+            start: The line of the policy to compare with.
         """
         begun = time.perf_counter()
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
@@ -205,10 +200,12 @@ class Evaluator:
         for score in self._scorers:
             if score != REWARD or best_of == 1:
                 self._score(score, completions)
-        scores, values = self._estimates(completions, start or {})
+        scores, values = self._estimates(completions, start["values"] if start is not None else {})
         sampled = [one for one in completions if not one.greedy]
         tasks, texts = [self.tasks[one.prompt] for one in sampled], [one.completion for one in sampled]
         observed = observed_of(tasks, texts, [one.scored[REWARD] for one in sampled])
+        of_prompts = [monitor_metrics(group, MONITORS) for group in groups_of(observed)]  # of each prompt alone
+        monitored = dict.fromkeys(name for line in of_prompts for name in line if name.startswith(PREFIX))
         groups = groupby(sampled, key=lambda one: one.prompt)
         lengths: list[float | None] = [fmean(one.tokens for one in group) for _, group in groups]
         behaved = behaviour(self.tasks, [(one.prompt, one.completion) for one in completions])
@@ -232,7 +229,8 @@ class Evaluator:
             "completions/clipped_ratio": fmean(bool(one.completion.sampling["truncated"]) for one in completions),
             "behaviour": {name: _plain(value) for name, value in behaved.items()},
             "criteria": {name: _plain(value) for name, value in by_criterion.items()},
-            "monitors": metrics_by_prompt(observed) | {"completions/mean_length": lengths},
+            "monitors": {name: [line.get(name) for line in of_prompts] for name in monitored}
+            | {"completions/mean_length": lengths},
             **({"leak_hits": sum(hits)} if hits else {}),
             "eval_time": time.perf_counter() - begun,
             "setup": self.setup,
@@ -271,8 +269,11 @@ class Evaluator:
         for one, result in zip(completions, scored, strict=True):
             one.scored[score] = result if score in self._joined else replace(result, item_id=None)
 
-    def _estimates(self, completions: Sequence[EvalCompletion], start: PromptTable) -> tuple[Metrics, Metrics]:
-        """Return the estimates by score, and the values by prompt that they are computed from."""
+    def _estimates(self, completions: Sequence[EvalCompletion], start: Metrics) -> tuple[Metrics, Metrics]:
+        """Return the estimates by score, and the values by prompt that they are computed from.
+
+        ``start`` has such values of the policy to compare with.
+        """
         scores, values = {}, {}
         for score in self._scorers:
             samples: list[list[float | None]] = [[] for _ in self.tasks]
@@ -280,7 +281,7 @@ class Evaluator:
             for one in completions:
                 (greedy if one.greedy else samples[one.prompt]).append(one.scored[score].reward.value)
             decoded = greedy or None
-            before = start.get(score)
+            before = PromptValues(start[score]["mean"], start[score]["greedy"]) if score in start else None
             found = policy_scores(samples, decoded, before)
             named = {one.name: getattr(found, one.name) for one in fields(found)}
             scores[score] = {name: _plain(value) for name, value in named.items() if value is not None}
@@ -300,15 +301,6 @@ def check_gold(gold: str, tasks: Sequence[Task], scorers: Mapping[str, RewardSou
             hint='name another judge in eval.judges, or checks; `gold = "reward"` needs no judge of its own',
             path="eval.gold",
         )
-
-
-PromptTable = Mapping[str, PromptValues]
-"""The values of each prompt, by score."""
-
-
-def prompt_table(line: Metrics) -> PromptTable:
-    """Return the values of the prompts in the line of an evaluation."""
-    return {score: PromptValues(one["mean"], one["greedy"]) for score, one in line["values"].items()}
 
 
 def _plain(value: Estimate | float) -> Any:
@@ -394,7 +386,7 @@ class Evaluation:
         if not due or any(line["step"] == step for line in self.lines):
             return None
         first = next((line for line in self.lines if line["step"] == 0), None)
-        evaluated = self.evaluator.evaluate(policy, step, name=name, start=prompt_table(first) if first else None)
+        evaluated = self.evaluator.evaluate(policy, step, name=name, start=first)
         evaluated.line["best"] = self._save_if_best(policy, step, evaluated.line)
         if self._out is not None:
             tasks = [self.evaluator.tasks[one.prompt] for one in evaluated.completions]
@@ -518,7 +510,7 @@ def missing_baselines(config: TrainConfig, lines: Sequence[Metrics]) -> list[str
     return [name for name in BASELINES if name in chosen - done]
 
 
-class _Baselines:
+class Baselines:
     """The evaluations of a run's baselines, in its folder and on record."""
 
     def __init__(self, out: Path, evaluator: Evaluator, recorder: RunRecorder | None) -> None:
@@ -528,6 +520,7 @@ class _Baselines:
         self.lines = {one["baseline"]: one for one in known if one["setup"] == setup or one["baseline"] in OTHER}
 
     def add(self, name: str, line: Metrics) -> None:
+        """Keep the line of a baseline in the folder."""
         self.lines[name] = line
         self.folder.mkdir(parents=True, exist_ok=True)
         named = ({**self.lines[one], "baseline": one} for one in BASELINES if one in self.lines)
@@ -544,20 +537,11 @@ class _Baselines:
         start: str | None = None,
     ) -> None:
         """Evaluate a policy, and compare it with an earlier baseline ``start``."""
-        before = prompt_table(self.lines[start]) if start else None
+        before = self.lines[start] if start else None
         found = evaluator.evaluate(policy, step, best_of=best_of, start=before)
         if self.recorder is not None:
             self.recorder.send(record_of(evaluator, found, name))
         self.add(name, found.line)
-
-
-def evaluate_untouched(
-    out: Path, load: Callable[[], Policy], evaluator: Evaluator, recorder: RunRecorder | None = None
-) -> None:
-    """Evaluate the policy before the demonstrations, and record it, unless that is done."""
-    found = _Baselines(out, evaluator, recorder)
-    if BEFORE not in found.lines:
-        found.evaluate(BEFORE, load(), evaluator)
 
 
 def run_baselines(
@@ -587,7 +571,7 @@ def run_baselines(
     """
     if config.out is None:
         raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")
-    found, (load_start, load_trained) = _Baselines(config.out, evaluator, recorder), policies
+    found, (load_start, load_trained) = Baselines(config.out, evaluator, recorder), policies
     if recorder is not None:
         recorder.complete([{**line, "baseline": name} for name, line in found.lines.items()])
     missing = missing_baselines(config, list(found.lines.values()))

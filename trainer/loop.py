@@ -112,10 +112,9 @@ def check_start(
         evolution.check(tasks)
     if evaluation is not None:
         check_apart(tasks, evaluation.evaluator.tasks)
-        evaluation.evaluator.check(policy)
     if config.out:
         checkpoint.check_folder(config.out, resume=resume)
-    for task in tasks:
+    for task in (*tasks, *(evaluation.evaluator.tasks if evaluation is not None else ())):
         policy.token_ids(task.prompt, config.sampling.max_new_tokens)
 
 

@@ -186,7 +186,7 @@ class Preflight:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        measured = run.judge.repeatability
+        measured = run.judge.stored.repeatability if run.judge.stored is not None else None
         self.noise = (measured.reward.value if measured is not None else None) or 0.0
         """Standard deviation of a reward if the judge is asked again; 0 if it was not measured."""
 

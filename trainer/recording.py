@@ -486,9 +486,7 @@ class Tracking:
 
     def __init__(self, names: Sequence[Name] = (), folder: Path | None = None, run: str = "") -> None:
         self._run, self._newest_evaluation = run, -1
-        self.trackers: dict[str, TensorBoard | HostedTracker] = {
-            name: TensorBoard(folder) if name == "tensorboard" else HostedTracker(name) for name in names
-        }
+        self.trackers = {name: Tracker(name, folder) for name in names}
 
     @contextmanager
     def running(self, config: Mapping[str, Any], steps: Sequence[Metrics]) -> Iterator[None]:
@@ -511,7 +509,7 @@ class Tracking:
             self._newest_evaluation = line["step"]
             self._each(lambda tracker: tracker.log(evaluation_numbers(line), line["step"], is_evaluation=True))
 
-    def _each(self, act: Callable[[TensorBoard | HostedTracker], None]) -> None:
+    def _each(self, act: Callable[[Tracker], None]) -> None:
         for name, tracker in list(self.trackers.items()):
             try:
                 act(tracker)
@@ -521,62 +519,51 @@ class Tracking:
                 log.warning("the tracker %s does not get all metrics of this run: %s", name, reason)
 
 
-class TensorBoard:
-    """Event files in the folder ``tensorboard`` of the run. A resumed run discards the steps that it repeats."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = (folder or Path()) / "tensorboard"
-
-    def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
-        """Open a new event file; readers leave out what earlier ones have after ``done`` steps."""
-        from torch.utils.tensorboard import SummaryWriter
-
-        make: Any = SummaryWriter
-        self._writer = make(str(self._folder), purge_step=done + 1 if done else 0)
-        if not done:
-            self._writer.add_text("config", f"```\n{json.dumps(config, indent=2)}\n```")
-
-    def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
-        """Write values to the disk."""
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
-
-
-class HostedTracker:
-    """A run of Trackio or of Weights & Biases, as their environment variables say.
+class Tracker:
+    """A run of TensorBoard, in event files of the run's folder, of Trackio or of Weights & Biases.
 
     ``TRACKIO_PROJECT`` and ``WANDB_PROJECT`` (both ``rubricsvc``) name the project, ``TRACKIO_SPACE_ID`` and
     ``WANDB_MODE``, among others, say where it is.
     """
 
-    def __init__(self, name: Name) -> None:
-        self._name = name
+    def __init__(self, kind: Name, folder: Path | None) -> None:
+        self._kind, self._folder = kind, (folder or Path()) / "tensorboard"
         self._run: Any = None
 
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
-        """Begin the run, or continue it: that of Trackio by its name, that of W&B by its id."""
-        module: Any = import_module(self._name)
+        """Begin the run, or continue it: that of Trackio by its name, that of W&B by its id.
+
+        Readers of TensorBoard leave out what earlier event files have after ``done`` steps.
+        """
+        if self._kind == "tensorboard":
+            from torch.utils.tensorboard import SummaryWriter
+
+            make: Any = SummaryWriter
+            self._run = make(str(self._folder), purge_step=done + 1 if done else 0)
+            if not done:
+                self._run.add_text("config", f"```\n{json.dumps(config, indent=2)}\n```")
+            return
+        module: Any = import_module(self._kind)
         how: dict[str, Any] = {"name": name, "resume": "allow", "config": dict(config)}
-        how["project"] = os.environ.get(f"{self._name.upper()}_PROJECT") or PROJECT
-        if self._name == "trackio":
+        how["project"] = os.environ.get(f"{self._kind.upper()}_PROJECT") or PROJECT
+        if self._kind == "trackio":
             how |= {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
         else:
             how["id"] = os.environ.get("WANDB_RUN_ID") or re.sub(r"[^A-Za-z0-9_.-]", "-", name)[-_MAX_ID_CHARS:]
             how |= {"name": os.environ.get("WANDB_NAME") or name, "settings": module.Settings(console="off")}
         with redirect_stdout(sys.stderr):  # trackio prints, and the output of a command is data
             self._run = module.init(**how)
-        if self._name == "wandb":
+        if self._kind == "wandb":
             self._run.define_metric(EVAL_STEP)
             self._run.define_metric("eval/*", step_metric=EVAL_STEP)
 
     def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
         """Log values. In W&B those of an evaluation have an axis of their own: it refuses steps before its newest."""
-        if is_evaluation and self._name == "wandb":
+        if self._kind == "tensorboard":
+            for name, value in values.items():
+                self._run.add_scalar(name, value, step)
+            self._run.flush()
+        elif is_evaluation and self._kind == "wandb":
             self._run.log({EVAL_STEP: step, **values}, commit=False)
         else:
             self._run.log(dict(values), step=step)
@@ -584,7 +571,10 @@ class HostedTracker:
     def close(self) -> None:
         """Send what is left."""
         with redirect_stdout(sys.stderr):
-            self._run.finish()
+            if self._kind == "tensorboard":
+                self._run.close()
+            else:
+                self._run.finish()
 
 
 NO_TRACKING = Tracking()

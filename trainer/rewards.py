@@ -536,7 +536,7 @@ class Rewards:
         from workers.queue.app import embedded_worker
 
         run, judge, settings = self._run, other or self._judge.value, get_settings()
-        measured = self._judge.repeatability if other is None else None
+        measured = self._judge.stored.repeatability if other is None and self._judge.stored is not None else None
         options: dict[str, Any] = {"run": run.out.name, "allow_drafts": self._allow_drafts}
         if not isinstance(judge, Judge):
             outage = min(settings.outage_seconds, judge.timeout_s)

@@ -27,11 +27,11 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rubricsvc.client import Client
-from rubricsvc.core.audit import Repeatability, StoredAudit
+from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
-from rubricsvc.schemas.runs import REWARD, Alarm, RunReport, StoredRun
+from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.runs import JudgeOnRecord, Runs, check_references, judge_on_record, reject_drafts
@@ -181,11 +181,6 @@ class RunJudge:
     audit: AuditStatus
     stored: JudgeOnRecord | None = None
 
-    @property
-    def repeatability(self) -> Repeatability | None:
-        """How far its rewards deviate if it is asked again, if that was measured."""
-        return self.stored.repeatability if self.stored is not None else None
-
 
 def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
     """Return a run with judges in place of their names, so that its record has all of them, and its judge.
@@ -320,11 +315,7 @@ class Run:
         self.progress: Progress = progress or Logged()
         self._allow_drafts = allow_drafts
         self.loaded = config if isinstance(config, RunConfig) else load_config(Path(config), changes=changes)
-
-    @property
-    def out(self) -> Path:
-        """The folder of the run."""
-        return self.loaded.out
+        self.out: Path = self.loaded.out
 
     @cached_property
     def _judged(self) -> tuple[RunConfig, RunJudge]:
@@ -655,7 +646,7 @@ class Run:
         recorder: RunRecorder,
     ) -> bool:
         """Have the policy learn the demonstrations, unless it has; return False if that was stopped."""
-        from trainer.evaluation import evaluate_untouched
+        from trainer.evaluation import Baselines
         from trainer.loop import WARM_UP_FOLDER, is_warmed_up, warm_up
         from trainer.rewards import StopRequested
 
@@ -672,8 +663,9 @@ class Run:
         bar.update(0, steps, "demonstrations")
         with checkpoint.locked(run.out / WARM_UP_FOLDER):
             try:
-                if evaluator is not None:
-                    evaluate_untouched(run.out, untouched, evaluator, recorder)
+                found = Baselines(run.out, evaluator, recorder) if evaluator is not None else None
+                if evaluator is not None and found is not None and BEFORE not in found.lines:
+                    found.evaluate(BEFORE, untouched(), evaluator)
                 return warm_up(run, untouched, self.tasks.demonstrated, rewards, on_step=on_step, stop=stop)
             except StopRequested:
                 return False

@@ -144,13 +144,6 @@ def observed_of(
     return observed
 
 
-def metrics_by_prompt(observed: Sequence[Observed]) -> dict[str, list[float | None]]:
-    """Return what the monitors measure in the completions of each prompt alone, by metric."""
-    lines = [monitor_metrics(group, MONITORS) for group in groups_of(observed)]
-    names = dict.fromkeys(name for line in lines for name in line if name.startswith(PREFIX))
-    return {name: [line.get(name) for line in lines] for name in names}
-
-
 def monitor_metrics(observed: Sequence[Observed], monitors: Mapping[str, Monitor]) -> Metrics:
     """Return the metrics of a step. A monitor that raises is logged, and counted in ``monitors/errors``."""
     start, errors = time.perf_counter(), 0

@@ -105,7 +105,11 @@ class _Connection:
         """See `SamplingServer.check`."""
         await self._version()
         token = next(id_ for id_ in itertools.count() if id_ not in policy.end_ids.tolist())
-        certain = {"model": await self._model(), "max_tokens": 1, "allowed_token_ids": [token]}
+        certain = {
+            "model": (await self._call("/models"))["data"][0]["id"],
+            "max_tokens": 1,
+            "allowed_token_ids": [token],
+        }
         _, (logprob,) = await self._turn([int(policy.end_ids[0])], certain)
         problem = "returns log-probabilities that it does not sample with" if logprob != 0.0 else ""
         if is_tied(policy.model) and not problem:
@@ -128,7 +132,7 @@ class _Connection:
         if await self._version() != policy.version:
             await self._load(policy)
         settings = {
-            "model": await self._model(),
+            "model": (await self._call("/models"))["data"][0]["id"],
             "max_tokens": sampling.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -202,9 +206,6 @@ class _Connection:
 
     async def _version(self) -> Any:
         return (await self._call(f"{self.client.root}/weight_info", hint=_START)).get("weight_version")
-
-    async def _model(self) -> Any:
-        return (await self._call("/models"))["data"][0]["id"]
 
     async def _call(self, path: str, body: dict[str, Any] | None = None, hint: str = _RESUME) -> Any:
         """Return the JSON of a response."""
