@@ -16,7 +16,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
-from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.methods import takes
@@ -47,7 +47,8 @@ from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, items, judges, labels, prompts, rubrics, runs
 from rubricsvc.store.evolutions import authored
-from rubricsvc.store.session import database_time
+from rubricsvc.store.session import database_time, page_of
+from rubricsvc.store.tables import EvaluationRow, RunRow
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.stats.agreement import CriterionAgreement
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvaluationCompletionRow, EvaluationRow, RolloutRow, RunRow
+    from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow
 
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
@@ -168,7 +169,13 @@ class Runs:
     def stop(self, run_id: int) -> StoredRun:
         """Ask a run to stop after its current step, with a checkpoint. ConflictError if it is not running."""
         with self.db.write() as session:
-            return _summaries(session, [runs.request_stop(session, run_id)])[0]
+            row = runs.get(session, run_id)
+            if (state := runs.status(row, database_time(session))) not in runs.LIVE:
+                hint = f"`rubricsvc runs show {row.id}`"
+                raise ConflictError(f"run {row.id} is {state}: there is nothing to stop", hint=hint)
+            row.stop_requested = True
+            session.flush()
+            return _summaries(session, [row])[0]
 
     def delete(self, run_id: int) -> None:
         """Delete a run with its metrics, rollouts and evaluations. Prompts, rubrics, completions and jobs stay.
@@ -176,7 +183,11 @@ class Runs:
         ConflictError if it is running.
         """
         with self.db.write() as session:
-            runs.remove(session, run_id)
+            row = runs.get(session, run_id)
+            if (state := runs.status(row, database_time(session))) in runs.LIVE:
+                hint = f"stop it first: `rubricsvc runs stop {row.id}`"
+                raise ConflictError(f"run {row.id} is {state}", hint=hint)
+            runs.remove(session, row)
 
     def get(self, run_id: int) -> StoredRun:
         """Get a run with its counts of rollouts, its first and last rewards and its configuration."""
@@ -193,7 +204,7 @@ class Runs:
     def page(self, query: RunFilters) -> Page[StoredRun]:
         """List runs, oldest first, with how far each of them is."""
         with self.db.read() as session:
-            rows = runs.page(session, after=query.after, limit=query.limit + 1, key=query.key)
+            rows = page_of(session, RunRow, query.after, query.limit + 1, key=query.key)
             return Page.cut(_summaries(session, rows), query.limit)
 
     @takes(Paging)
@@ -216,9 +227,9 @@ class Runs:
     @takes(EvaluationFilters)
     def evaluations(self, run_id: int, query: EvaluationFilters) -> Page[StoredEvaluation]:
         """List the evaluations of a run and of its baselines, in the order in which they were recorded."""
-        selection = query.model_dump() | {"limit": query.limit + 1}
         with self.db.read() as session:
-            rows = runs.evaluations(session, runs.get(session, run_id).id, **selection)
+            row, limit = runs.get(session, run_id), query.limit + 1
+            rows = page_of(session, EvaluationRow, query.after, limit, run_id=row.id, name=query.name)
             return Page.cut([_of(StoredEvaluation, row) for row in rows], query.limit)
 
     @takes(EvaluationCompletionFilters)
@@ -236,7 +247,7 @@ class Runs:
         run = self.get(run_id)
         with self.db.read() as session:
             steps = [row.metrics for row in runs.steps(session, run.id, limit=MOST_ROWS)]
-            stored = runs.evaluations(session, run.id, limit=MOST_ROWS)
+            stored = page_of(session, EvaluationRow, 0, MOST_ROWS, run_id=run.id)
             newest = max([one for one in stored if one.name == STEP] or stored, key=lambda one: one.id, default=None)
             setup = newest.line.get("setup") if newest is not None else None
             current = [one for one in stored if one.line.get("setup") == setup]  # other prompts have their own

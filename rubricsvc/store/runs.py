@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.states import RunState, RunStatus
-from rubricsvc.errors import ConflictError
 from rubricsvc.schemas.runs import STEP
 from rubricsvc.store.session import batched, database_time, existing, get_or_add, insert, insert_rows, page_of, utcnow
 from rubricsvc.store.tables import (
@@ -54,11 +53,6 @@ def get(session: Session, run_id: int | str, *, lock: bool = False) -> RunRow:
     return existing(session, RunRow, "run", run_id, lock=lock)
 
 
-def page(session: Session, *, after: int = 0, limit: int = 50, key: str | None = None) -> list[RunRow]:
-    """Return up to ``limit`` runs with ids above ``after``, ascending; that of one key."""
-    return page_of(session, RunRow, after, limit, key=key)
-
-
 def status(row: RunRow, now: float) -> RunStatus:
     """Return the state of a run at a time by `database_time`."""
     return "lost" if row.state in LIVE and now - row.seen_at > LOST_SECONDS else row.state
@@ -73,29 +67,13 @@ def report(session: Session, row: RunRow, state: RunState | None = None, reason:
     session.flush()
 
 
-def request_stop(session: Session, run_id: int | str) -> RunRow:
-    """Ask the trainer of a run to stop after its current step."""
-    row = get(session, run_id)
-    if (state := status(row, database_time(session))) not in LIVE:
-        raise ConflictError(
-            f"run {row.id} is {state}: there is nothing to stop", hint=f"`rubricsvc runs show {row.id}`"
-        )
-    row.stop_requested = True
-    session.flush()
-    return row
-
-
-def remove(session: Session, run_id: int | str) -> RunRow:
+def remove(session: Session, row: RunRow) -> None:
     """Delete a run, its metrics, rollouts and evaluations. Its prompts, rubrics, completions and jobs stay."""
-    row = get(session, run_id)
-    if (state := status(row, database_time(session))) in LIVE:
-        raise ConflictError(f"run {row.id} is {state}", hint=f"stop it first: `rubricsvc runs stop {row.id}`")
     for table in (RolloutRow, RunMetricsRow):
         session.execute(delete(table).where(table.run_id == row.id))
     remove_evaluations(session, row.id)
     session.delete(row)
     session.flush()
-    return row
 
 
 def write_step(
@@ -186,13 +164,6 @@ def remove_evaluations(session: Session, run_id: int, *where: ColumnElement[bool
         for table in (EvaluationRewardRow, EvaluationCompletionRow):
             session.execute(delete(table).where(table.evaluation_id.in_(chunk)))
         session.execute(delete(EvaluationRow).where(EvaluationRow.id.in_(chunk)))
-
-
-def evaluations(
-    session: Session, run_id: int, *, after: int = 0, limit: int = 50, name: str | None = None
-) -> list[EvaluationRow]:
-    """Return up to ``limit`` evaluations of a run with ids above ``after``, ascending; of one name."""
-    return page_of(session, EvaluationRow, after, limit, run_id=run_id, name=name)
 
 
 def evaluation_completions(

@@ -97,8 +97,7 @@ def test_train_records_failure_and_interrupt(db: Database, tmp_path: Path) -> No
 def test_train_stops_when_asked_in_the_database_and_resumes(db: Database, tmp_path: Path) -> None:
     def ask(step: Metrics) -> None:
         if step["step"] == 2:
-            with db.write() as session:
-                runs.request_stop(session, 1)
+            Runs(db).stop(1)
 
     history = trained(db, tmp_path / "run", on_step=ask)
     assert (history.stopped, stored(db).status, stored(db).steps) == (True, "stopped", 3)

@@ -147,17 +147,15 @@ def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Databa
     store = Runs(each_db)
     store.create(new_run())
     store.record(1, run_step(1))
-    with pytest.raises(ConflictError), each_db.write() as session:
-        runs.remove(session, 1)
-    with each_db.write() as session:
-        runs.request_stop(session, 1)
+    with pytest.raises(ConflictError):
+        store.delete(1)
+    store.stop(1)
     assert store.record(1, run_step(2)).stop_requested
     assert not store.create(new_run(done=2)).stop_requested
     store.heartbeat(1, RunHeartbeat(state="stopped"))
-    with pytest.raises(ConflictError), each_db.write() as session:
-        runs.request_stop(session, 1)
-    with each_db.write() as session:
-        runs.remove(session, 1)
+    with pytest.raises(ConflictError):
+        store.stop(1)
+    store.delete(1)
     assert counts(each_db) == (0, 0, 0, 8)
     with pytest.raises(NotFoundError):
         details(each_db, 1)
