@@ -101,7 +101,6 @@ def test_rubric_reward_skips_up_to_max_unscored(client: Client, caplog: pytest.L
         reward([user("Why?")] * 3, [assistant(text) for text in ("one", "two", "two two")])
 
 
-@pytest.mark.parametrize("on_failure", ["raise", "skip"])
 @pytest.mark.parametrize(
     ("changes", "error", "path"),
     [
@@ -124,15 +123,17 @@ def test_rubric_reward_skips_up_to_max_unscored(client: Client, caplog: pytest.L
     ],
 )
 def test_rubric_reward_wrong_use_raises_whatever_on_failure(
-    client: Client, on_failure: Any, changes: dict[str, Any], error: type[RubricsvcError], path: str
+    client: Client, changes: dict[str, Any], error: type[RubricsvcError], path: str
 ) -> None:
     client.rubrics.add(RUBRIC, "own", prompt_id=client.prompts.add("Whose?").id)
     given = {"judge": "instant", "rubric": "good", "columns": {}, "completions": [assistant("one")] * 2, **changes}
     prompts = given.get("prompts", [user("Why?"), user("How?")])
-    reward = RubricReward(client, given["judge"], rubric=given["rubric"], on_failure=on_failure, max_unscored=1.0)
-    with pytest.raises(error) as caught:
-        reward(prompts, given["completions"], **given["columns"])
-    assert caught.value.path == path
+    how: Any
+    for how in ("raise", "skip"):
+        reward = RubricReward(client, given["judge"], rubric=given["rubric"], on_failure=how, max_unscored=1.0)
+        with pytest.raises(error) as caught:
+            reward(prompts, given["completions"], **given["columns"])
+        assert caught.value.path == path
     assert client.jobs.page().data == client.completions.page().data == ()
 
 
