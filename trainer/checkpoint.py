@@ -125,7 +125,12 @@ def has_run(out: Path) -> bool:
 
 
 def check_folder(out: Path, *, resume: bool) -> None:
-    """Check that ``out`` holds a run if one is to be resumed, and no checkpoint otherwise."""
+    """Check that ``out`` holds a run if one is to be resumed, and no checkpoint otherwise.
+
+    Raises:
+        NotFoundError: There is no run to resume.
+        ConflictError: There is a run that would be overwritten.
+    """
     if resume and not has_run(out):
         raise NotFoundError(f"no training run in {out}", hint="start without --resume")
     if not resume and steps(out):

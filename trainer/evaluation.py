@@ -422,7 +422,11 @@ class Evaluation:
 
 
 def check_setup(out: Path | None, lines: Iterable[Metrics], setup: str) -> None:
-    """Check that evaluations were of the held-out prompts and the settings with the digest ``setup``."""
+    """Check that evaluations were of the held-out prompts and the settings with the digest ``setup``.
+
+    Raises:
+        ConflictError: One was of others, so that it cannot be compared with those to come.
+    """
     if any(line["setup"] != setup for line in lines):
         raise ConflictError(
             f"{out}/{LINES} has evaluations with other held-out prompts or other settings of [eval]",
@@ -462,7 +466,11 @@ class Script(Policy):
 
 
 def with_other_tools(policy: Policy, baseline: str) -> Policy:
-    """Return a trained policy without its tools, with tools that find nothing, or a script in its place."""
+    """Return a trained policy without its tools, with tools that find nothing, or a script in its place.
+
+    Raises:
+        InvalidError: The policy acts in no environment, or the script's is another one than `research`.
+    """
     if (acting := policy.acting) is None:
         raise InvalidError("the run has no environment", hint="remove the baseline", path="eval.baselines")
     if baseline == SCRIPT:

@@ -79,7 +79,11 @@ def on_both_sides(train: Iterable[Task], held_out: Iterable[Task]) -> list[Task]
 
 
 def check_apart(train: Iterable[Task], held_out: Sequence[Task]) -> None:
-    """Check that no prompt is both trained on and held out."""
+    """Check that no prompt is both trained on and held out.
+
+    Raises:
+        InvalidError: Some are, by their words, whatever their case and line breaks. The message names them.
+    """
     trained = {content_key(task.prompt) for task in train}
     overlap = [task for task in held_out if content_key(task.prompt) in trained]
     if overlap:

@@ -84,8 +84,7 @@ def sample_episodes(
         live = [(turn.one, turn.episode) for turn, _ in continued]
         if live:
             decoding = Decoding.of([(turn.decoding, turn.place) for turn, _ in continued])
-            decoding.forget([place for place, (one, _) in enumerate(live) if one.fresh])
-            decoding.append([ids for _, ids in continued])
+            decoding.append([ids for _, ids in continued], fresh=[one.fresh for one, _ in live])
         if waiting:  # the sequences that have gone on or ended need not be kept for those
             left = Decoding.of([(turn.decoding, turn.place) for turn in waiting])
             for place, turn in enumerate(waiting):
@@ -510,14 +509,11 @@ class Decoding:
         selected._pending = None if self._pending is None else self._pending[chosen]
         return selected
 
-    def forget(self, rows: Sequence[int]) -> None:
-        """Hide all tokens of these sequences but the prompt from those that follow."""
-        prompt_BC = self._mask_BC.cumsum(-1) <= self._prompt_B.unsqueeze(-1)
-        self._mask_BC[list(rows)] &= prompt_BC[list(rows)]
-
-    def append(self, rows: Sequence[Sequence[int]]) -> None:
-        """Extend each sequence by given tokens, at least one."""
+    def append(self, rows: Sequence[Sequence[int]], fresh: Sequence[bool]) -> None:
+        """Extend each sequence by given tokens, at least one; of a ``fresh`` one these see the prompt alone."""
         device = self._mask_BC.device
+        prompt_BC = self._mask_BC.cumsum(-1) <= self._prompt_B.unsqueeze(-1)
+        self._mask_BC &= prompt_BC | ~torch.tensor(fresh, device=device).unsqueeze(-1)
         ids = [torch.tensor(row, device=device) for row in rows]
         masks = [torch.ones_like(row, dtype=torch.bool) for row in ids]
         # on the left, so that the last column has the last token of every sequence
