@@ -29,6 +29,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.queries import AnalysisQuery
 from rubricsvc.services.analysing import analyse
 from rubricsvc.store import items, jobs, judges, verdicts
 from rubricsvc.store.session import Database, batched
@@ -114,7 +115,7 @@ def measure(url: str) -> dict[str, float]:
     db, before = Database(url), peak_mib()
     start, processor = time.perf_counter(), time.process_time()
     with db.read() as session:
-        found = analyse(session, job_id=1)
+        found = analyse(session, None, AnalysisQuery(job_id=1))
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     count = sum(criterion.n for one in found for criterion in one.criteria)
     figures = {"seconds": seconds, "processor_seconds": processor, "peak_mib": peak_mib(), "before_mib": before}

@@ -30,6 +30,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Rubric
 from rubricsvc.core.rubric_analysis import WeightFit
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.queries import FitQuery
 from rubricsvc.services.analysing import fit
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -76,7 +77,7 @@ def fits(dialogues: llm_rubric.Dialogues, folder: Path, keys: Sequence[str], **o
     db = Database(fresh_url("sqlite", folder))
     store(db, dialogues, keys)
     with db.read() as session:
-        found = [fit(session, "r", to="labels", seed=seed, **options) for seed in range(seeds)]
+        found = [fit(session, "r", FitQuery(to="labels", seed=seed, **options)) for seed in range(seeds)]
     db.close()
     return found
 

@@ -12,19 +12,19 @@ class ImportedFile(Wire):
     """What a file added. The ids are in the file's order, and include what existed before."""
 
     file: str = Field("", description="Name of the file.")
-    new: dict[str, int] = Field(description="Rows that were added, by noun.")
-    existing: dict[str, int] = Field(description="Rows that existed before, by noun.")
-    rubric_ids: tuple[int, ...] = Field(description="Ids of the rubric versions.")
-    rubrics: tuple[str, ...] = Field((), description="The rubrics as name@version.")
-    new_rubrics: tuple[str, ...] = Field((), description="Those that were added.")
-    completion_ids: tuple[int, ...] = Field(description="Ids of the completions.")
-    label_ids: tuple[int, ...] = Field(description="Ids of the labels.")
-    omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")
-    superseded: dict[str, int] = Field(description="Rubrics that exist as an earlier version, with the newest version.")
+    new: dict[str, int] = Field({}, description="Rows that were added, by noun.")
+    existing: dict[str, int] = Field({}, description="Rows that existed before, by noun.")
+    rubric_ids: list[int] = Field([], description="Ids of the rubric versions.")
+    rubrics: list[str] = Field([], description="The rubrics as name@version.")
+    new_rubrics: list[str] = Field([], description="Those that were added.")
+    completion_ids: list[int] = Field([], description="Ids of the completions.")
+    label_ids: list[int] = Field([], description="Ids of the labels.")
+    omitted_labels: int = Field(0, description="Labels whose rubric or completion was not imported.")
+    superseded: dict[str, int] = Field({}, description="Rubrics that exist as an earlier version, with the newest.")
     not_approved: dict[str, RubricState] = Field(
-        default_factory=dict, description="Rubrics (name@version) that are not approved, with their states."
+        {}, description="Rubrics (name@version) that are not approved, with their states."
     )
-    skipped: tuple[FileProblem, ...] = Field(description="Errors of the records that were skipped.")
-    skipped_count: int = Field(description="Errors of the records that were skipped, listed or not.")
-    notes: tuple[FileProblem, ...] = Field((), description="What was read in another way than it was written.")
-    skipped_records: int = Field(description="Records that were skipped.")
+    skipped: list[FileProblem] = Field([], description="Errors of the records that were skipped.")
+    skipped_count: int = Field(0, description="Errors of the records that were skipped, listed or not.")
+    notes: list[FileProblem] = Field([], description="What was read in another way than it was written.")
+    skipped_records: int = Field(0, description="Records that were skipped.")

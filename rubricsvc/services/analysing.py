@@ -10,7 +10,8 @@ from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric_analysis import FitTo, RubricAnalysis, Signs, WeightFit
 from rubricsvc.errors import InvalidError, cut, needs_extra
-from rubricsvc.stats import RESAMPLES, OnProgress
+from rubricsvc.queries import AnalysisQuery, FitQuery
+from rubricsvc.stats import OnProgress
 from rubricsvc.store import items, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection, judged_labels, overall_labels
 
@@ -66,10 +67,8 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
 
 def analyse(
     session: Session,
-    ref: int | str | None = None,
-    *,
-    job_id: int | None = None,
-    judge: int | str | None = None,
+    ref: int | str | None,
+    query: AnalysisQuery,
     on_progress: OnProgress = lambda done, total, note: None,
 ) -> list[RubricAnalysis]:
     """Return the analysis of a rubric version, or of each one of a job, from a judge's newest verdicts.
@@ -83,7 +82,7 @@ def analyse(
         from rubricsvc.services.verdict_matrix import read_matrices
         from rubricsvc.stats.agreement import criterion_agreement
         from rubricsvc.stats.rubric_statistics import analysis
-    scope = scope_of(session, ref, job_id, judge)
+    scope = scope_of(session, ref, query.job_id, query.judge)
     matrices = list(read_matrices(session, scope.selection))
     if not matrices:
         raise InvalidError(f"judge {scope.judge.name!r} scored none of these completions", hint=_HINT)
@@ -101,26 +100,15 @@ def analyse(
                 agreement[key], _ = criterion_agreement(
                     scope.judge.value, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES
                 )
-        found.append(analysis(scope.judge.name, matrix, job_id, agreement, overall))
+        found.append(analysis(scope.judge.name, matrix, query.job_id, agreement, overall))
     on_progress(len(matrices), len(matrices), "")
     return found
 
 
 def fit(
-    session: Session,
-    ref: int | str,
-    *,
-    to: FitTo,
-    job_id: int | None = None,
-    judge: int | str | None = None,
-    signs: Signs = "keep",
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    on_progress: OnProgress = lambda done, total, note: None,
+    session: Session, ref: int | str, query: FitQuery, on_progress: OnProgress = lambda done, total, note: None
 ) -> WeightFit:
     """Return weights fitted on the completions that a judge scored under a rubric version and people gave a score.
-
-    With ``signs`` "keep", no weight changes its sign. ``seed`` is that of the folds and of the draws.
 
     Raises:
         NotFoundError: There is no such rubric, job or judge.
@@ -132,19 +120,18 @@ def fit(
         from rubricsvc.stats.weight_fit import FOLDS, check_weights_decide, fit_weights
     import numpy as np
 
-    scope = scope_of(session, ref, job_id, judge)
+    scope = scope_of(session, ref, query.job_id, query.judge)
     (matrix,) = read_matrices(session, scope.selection)
     check_weights_decide(matrix.rubric)
     labels = overall_labels(session, scope.selection)
-    problem, left_out = _problem(matrix, labels, to, signs)
-    found = fit_weights(problem, matrix.rubric, resamples=resamples, seed=seed, on_progress=on_progress)
+    problem, left_out = _problem(matrix, labels, query.to, query.signs)
+    draws: dict[str, Any] = {"resamples": query.resamples, "seed": query.seed, "on_progress": on_progress}
+    found = fit_weights(problem, matrix.rubric, **draws)
     prompts = len(np.unique(problem.clusters))
     return WeightFit(
         rubric=matrix.name,
-        job_id=job_id,
         judge=scope.judge.name,
-        to=to,
-        signs=signs,
+        **query.model_dump(include={"job_id", "to", "signs"}),
         n=len(problem.values),
         left_out=left_out,
         people=len({person for _, person, _ in labels}),

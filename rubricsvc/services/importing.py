@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ConfigDict, Field, SkipValidation
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from rubricsvc import formats
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED, IMPORTED, RubricState
+from rubricsvc.core.states import APPROVED, IMPORTED
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck, documents
@@ -26,7 +27,7 @@ from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
-from rubricsvc.store.session import Database, added, batched
+from rubricsvc.store.session import CHUNK, Database, added, batched
 
 MAX_CONTENT_RECORDS = 20_000
 """Records, or lines of JSONL, of a file that was sent to the service: meanwhile SQLite takes no other writes."""
@@ -54,7 +55,7 @@ class ImportResult(ImportedFile):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    completions: SkipValidation[Sequence[ImportedCompletion]] = Field((), exclude=True)
+    completions: list[ImportedCompletion] = Field([], exclude=True)
     conflict: ConflictError | None = Field(None, exclude=True)
 
 
@@ -163,23 +164,15 @@ def import_file(
 
 @dataclass
 class _Importer:
-    """The import of one file. Attributes without a note are those of `ImportResult`."""
+    """The import of one file."""
 
     session: Session
     file: InputFile
     query: ImportQuery
     edit: Edit
-    rubric_ids: list[int] = field(default_factory=list)
-    rubrics: list[str] = field(default_factory=list)
-    new_rubrics: list[str] = field(default_factory=list)
-    completions: list[ImportedCompletion] = field(default_factory=list)
-    label_ids: list[int] = field(default_factory=list)
-    omitted_labels: int = 0
-    superseded: dict[str, int] = field(default_factory=dict)
-    not_approved: dict[str, RubricState] = field(default_factory=dict)
-    conflict: ConflictError | None = None
 
     def __post_init__(self) -> None:
+        self.result = ImportResult(file=self.file.name)
         self._before = added(self.session).copy()
         self._prompt_ids: dict[prompts.PromptKey, int] = {}  # of records: those of the batch
         self._approved: dict[tuple[str, str], int] = {}  # new rubrics of the batch, by name and digest
@@ -192,7 +185,8 @@ class _Importer:
         """Add prompts, rubrics, completions and labels: new prompts and rubrics of a batch in a few statements."""
         as_they_are = (self.query.rubric_name, self.query.min_coverage, self.edit.parent) == (None, None, None)
         at_once = with_rubrics and as_they_are and self.edit.state(IMPORTED) == APPROVED
-        for batch in batched(map(self._with_stored_prompt, records)):
+        remaining = iter(records)
+        while batch := [self._with_stored_prompt(record) for record in islice(remaining, CHUNK)]:
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
             self._prompt_ids = prompts.add_many(self.session, given)
             self._approved = self._add_approved(batch) if at_once else {}
@@ -209,7 +203,7 @@ class _Importer:
                 if with_rubrics and record.rubric is not None:
                     rubric_id = self._add_rubric(record.rubric, record.name, prompt_id)
                 if rubric_id is None or prompt_id is None or not record.completions:
-                    self.omitted_labels += len(record.labels) + len(record.given_labels)
+                    self.result.omitted_labels += len(record.labels) + len(record.given_labels)
                 else:
                     marked += ((len(new), rubric_id, label) for label in record.labels)
                 if prompt_id is not None:
@@ -259,7 +253,7 @@ class _Importer:
 
     def _add_rubric(self, rubric: Rubric, own_name: str, prompt_id: int | None) -> int:
         for option, value in (("name", self.query.rubric_name), ("parent", self.edit.parent)):
-            if value is not None and self.rubric_ids:
+            if value is not None and self.result.rubric_ids:
                 raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
         if self.query.min_coverage is not None:
             rubric = rubric.model_copy(update={"min_coverage": self.query.min_coverage})
@@ -267,15 +261,15 @@ class _Importer:
         id_, ref = self._approved.pop((name, rubric.digest), None), f"{name}@1"
         if id_ is None:
             new = add_version(self.session, rubric, self.edit, name=name, prompt_id=prompt_id)
-            row, is_new, self.conflict = new.row, new.is_new, new.conflict
+            row, is_new, self.result.conflict = new.row, new.is_new, new.conflict
             id_, ref = row.id, row.ref
             if row.state != APPROVED:
-                self.not_approved[ref] = row.state
+                self.result.not_approved[ref] = row.state
             elif not is_new and (newest := rubrics.get(self.session, row.name).version) > row.version:
-                self.superseded[ref] = newest
-        self.new_rubrics += [ref] * is_new
-        self.rubrics.append(ref)
-        self.rubric_ids.append(id_)
+                self.result.superseded[ref] = newest
+        self.result.new_rubrics += [ref] * is_new
+        self.result.rubrics.append(ref)
+        self.result.rubric_ids.append(id_)
         return id_
 
     def add_completions(self) -> None:
@@ -307,10 +301,10 @@ class _Importer:
             return
         ids = completions.add_many(self.session, [(prompt_id, completion) for prompt_id, completion, _ in new])
         for id_, (prompt_id, completion, named) in zip(ids, new, strict=True):
-            self.completions.append(ImportedCompletion(id_, prompt_id, completion.policy, named))
+            self.result.completions.append(ImportedCompletion(id_, prompt_id, completion.policy, named))
         if marked:
             rows = ((ids[index], rubric_id, label) for index, rubric_id, label in marked)
-            self.label_ids += labels.add_many(self.session, rows, replace=self.query.replace_labels)
+            self.result.label_ids += labels.add_many(self.session, rows, replace=self.query.replace_labels)
 
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
@@ -325,7 +319,7 @@ class _Importer:
                     message = f"rubric {line.rubric!r} of this database has other content than the labelled one"
                     raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
                 label = (self._completion_of(line), rubric_id, _resolve(line, rubric))
-                self.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
+                self.result.label_ids += labels.add_many(self.session, [label], replace=self.query.replace_labels)
             except (NotFoundError, InvalidError, ConflictError) as error:
                 if isinstance(error, ConflictError):
                     self._hints = [error.hint]
@@ -370,29 +364,24 @@ class _Importer:
         errors = self.file.errors
         if not self.query.skip_invalid:
             errors.raise_if_any(*self._hints)
-        if (kind == COMPLETIONS and not self.completions) or (kind == LABELS and not self.label_ids):
+        if (kind == COMPLETIONS and not self.result.completions) or (kind == LABELS and not self.result.label_ids):
             errors.raise_if_any("correct them: no line is valid")
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")
-        completion_ids = [completion.id for completion in self.completions]
+        result, counts = self.result, added(self.session)
+        result.completion_ids = [completion.id for completion in result.completions]
         used = {
             "prompts": {*self._used_prompts, *self._prompt_refs.values()},
-            "rubrics": {*self.rubric_ids},
-            "completions": {*completion_ids},
-            "labels": {*self.label_ids},
+            "rubrics": {*result.rubric_ids},
+            "completions": {*result.completion_ids},
+            "labels": {*result.label_ids},
         }
-        new = {noun: added(self.session)[noun] - self._before[noun] for noun in used if used[noun] or noun != "labels"}
-        own = {name: getattr(self, name) for name in ImportResult.model_fields if hasattr(self, name)}
-        own["file"] = self.file.name
-        return ImportResult(
-            **own,
-            new=new,
-            existing={noun: len(used[noun]) - count for noun, count in new.items()},
-            completion_ids=tuple(completion_ids),
-            skipped=tuple(FileProblem.of(one) for one in errors.errors),
-            skipped_count=errors.count,
-            skipped_records=errors.invalid,
-            notes=tuple(FileProblem.of(one) for one in errors.notes),
-        )
+        for noun, ids in used.items():
+            if ids or noun != "labels":
+                result.new[noun] = counts[noun] - self._before[noun]
+                result.existing[noun] = len(ids) - result.new[noun]
+        result.skipped, result.notes = (list(map(FileProblem.of, some)) for some in (errors.errors, errors.notes))
+        result.skipped_count, result.skipped_records = errors.count, errors.invalid
+        return result
 
 
 def _resolve(given: GivenLabel, rubric: Rubric) -> Label:

@@ -192,13 +192,12 @@ class Rubrics:
             if (count := labels.count_selected(session, scope.selection)) > MAX_COMPLETIONS:
                 message = f"{count} completions; an analysis over HTTP is limited to {MAX_COMPLETIONS}"
                 raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` beside the database")
-            return analysing.analyse(session, ref, job_id=query.job_id, judge=query.judge)[0]
+            return analysing.analyse(session, ref, query)[0]
 
     def analyse_all(self, ref: int | str | None, query: AnalysisQuery, on_progress: OnProgress) -> list[RubricAnalysis]:
         """Analyse a version, or without one all rubrics of a job, of any size."""
         with self.db.read() as session:
-            options: dict[str, Any] = {"job_id": query.job_id, "judge": query.judge, "on_progress": on_progress}
-            return analysing.analyse(session, ref, **options)
+            return analysing.analyse(session, ref, query, on_progress)
 
     def fit(self, ref: int | str, query: FitQuery, on_progress: OnProgress) -> WeightFit:
         """Fit the weights of a version to people's overall scores; with ``save`` store them as a draft version.
@@ -210,8 +209,7 @@ class Rubrics:
             ConflictError: Somebody has edited the rubric since; the weights are kept as a draft.
         """
         with self.db.read() as session:
-            options = query.model_dump(exclude={"save", "force"})
-            found = analysing.fit(session, ref, **options, on_progress=on_progress)
+            found = analysing.fit(session, ref, query, on_progress)
         if not query.save:
             return found
         with self.db.write() as session:
@@ -230,8 +228,28 @@ class Rubrics:
         A name means its only version that the action can start from. Doing the same again changes nothing. 409 if the
         version has a state that the action does not start from, or if it has examples and its newest test did not pass.
         """
+        action, comment = new.action, (new.comment or "").strip() or None
+        if comment is None and action in ("reject", "comment"):
+            hint = "say why in `comment` (on the command line --comment TEXT)"
+            raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
         with self.db.write() as session:
-            row = review(session, ref, new.action, by=self.caller, comment=new.comment)
+            row = _version(session, ref, action)
+            session.refresh(row, with_for_update=True)  # of two reviewers the second one sees what the first one did
+            step = STEPS.get(action)
+            after = step.after if step is not None else row.state
+            if after == row.state:
+                if comment is None or rubrics.is_repeated(session, row, by=self.caller, comment=comment):
+                    return StoredRubric.of(row)
+            elif step is not None and row.state not in step.before:
+                allowed = " or ".join(state.replace("_", " ") for state in step.before)
+                hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
+                if action == "approve":
+                    hint = f"submit it for review first: `rubricsvc rubrics review {row.ref} submit`"
+                message = f"{row.ref} is {row.state.replace('_', ' ')}; what can be {step.participle} is {allowed}"
+                raise ConflictError(message, hint=hint, path="action")
+            if action == "approve":
+                _require_tests(session, row)
+            rubrics.record_event(session, row, after, by=self.caller, comment=comment)
             return StoredRubric.of(row)
 
     def provenance(self, ref: int | str) -> Provenance:
@@ -399,47 +417,6 @@ STEPS: dict[ReviewAction, Step] = {
     "reject": Step((IN_REVIEW,), DRAFT, "rejected"),
     "retire": Step((APPROVED,), RETIRED, "retired"),
 }
-_NEEDS_COMMENT = ("reject", "comment")
-
-
-def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, comment: str | None = None) -> RubricRow:
-    """Change the state of a version, or comment on it; return it. Doing the same again changes nothing.
-
-    Args:
-        session: The session to write in.
-        ref: The version. A name means its only version that the action can start from.
-        action: What is done. Rejecting and commenting need a comment.
-        by: Name of the person or API key.
-        comment: Stored with the event.
-
-    Raises:
-        NotFoundError: There is no such version.
-        ConflictError: The version has a state that the action does not start from; or it is to be approved, has
-            examples, and its newest test did not pass.
-        InvalidError: The comment is missing, or several versions of the name could be meant.
-    """
-    comment = (comment or "").strip() or None
-    if comment is None and action in _NEEDS_COMMENT:
-        hint = "say why in `comment` (on the command line --comment TEXT)"
-        raise InvalidError(f"to {action} needs a comment", hint=hint, path="comment")
-    row = _version(session, ref, action)
-    session.refresh(row, with_for_update=True)  # so that of two reviewers the second one sees what the first one did
-    step = STEPS.get(action)
-    after = step.after if step is not None else row.state
-    if after == row.state:
-        if comment is None or rubrics.is_repeated(session, row, by=by, comment=comment):
-            return row
-    elif step is not None and row.state not in step.before:
-        allowed = " or ".join(state.replace("_", " ") for state in step.before)
-        hint = f"list the versions with `rubricsvc rubrics show --name {row.name}`"
-        if action == "approve":
-            hint = f"submit it for review first: `rubricsvc rubrics review {row.ref} submit`"
-        message = f"{row.ref} is {row.state.replace('_', ' ')}; what can be {step.participle} is {allowed}"
-        raise ConflictError(message, hint=hint, path="action")
-    if action == "approve":
-        _require_tests(session, row)
-    rubrics.record_event(session, row, after, by=by, comment=comment)
-    return row
 
 
 def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRow:

@@ -8,6 +8,7 @@ import pytest
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.queries import AnalysisQuery
 from rubricsvc.services.analysing import analyse
 from rubricsvc.store import labels
 from rubricsvc.store.session import Database
@@ -39,7 +40,7 @@ def texts(values: np.ndarray) -> list[tuple[str, str, list[float | None]]]:
 
 def analysed(db: Database, ref: str | None = "r", **options: object) -> RubricAnalysis:
     with db.read() as session:
-        (found,) = analyse(session, ref, **options)  # type: ignore[arg-type]
+        (found,) = analyse(session, ref, AnalysisQuery(**options))  # type: ignore[arg-type]
     return found
 
 

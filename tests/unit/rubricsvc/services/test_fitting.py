@@ -36,7 +36,7 @@ def scored(db: Database, *, shuffled: bool = False) -> np.ndarray:
 
 def fitted(db: Database, **options: object) -> WeightFit:
     with db.read() as session:
-        return fit(session, "r", **{"to": "labels", "resamples": 30} | options)  # type: ignore[arg-type]
+        return fit(session, "r", FitQuery(**{"to": "labels", "resamples": 30} | options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", ["labels", "preferences"])

@@ -75,7 +75,7 @@ def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> Non
     other = RECORD.replace('"ann": 1', '"ann": 0')
     with pytest.raises(ConflictError):
         run(db, path, other)
-    assert run(db, path, other, replace_labels=True).label_ids == (1,)
+    assert run(db, path, other, replace_labels=True).label_ids == [1]
 
 
 def test_import_file_reports_contradicting_labels_with_all_other_errors(db: Database, path: Path) -> None:

@@ -15,7 +15,7 @@ from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.jobs import Jobs, select, with_rubrics
-from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version, review
+from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow
@@ -31,10 +31,9 @@ def add(db: Database, text: str, *, name: str = "r", origin: RubricOrigin = "imp
 
 
 def act(db: Database, ref: int | str, *actions: ReviewAction, by: str = "bob", comment: str | None = None) -> str:
-    with db.write() as session:
-        for action in actions:
-            row = review(session, ref, action, by=by, comment=comment)
-        return row.state
+    for action in actions:
+        row = Rubrics(db, Edit(by=by)).review(ref, action=action, comment=comment)
+    return row.state
 
 
 def resolved(db: Database, ref: int | str, **options: Any) -> str:
@@ -103,10 +102,11 @@ def test_review_records_who_when_and_why(each_db: Database) -> None:
 )
 def test_review_rejects_steps_from_other_states(db: Database, state: Any, action: ReviewAction) -> None:
     with db.write() as session:
-        row = rubrics.add(session, rubric("One."), name="r", state=state)
-        with pytest.raises(ConflictError) as caught:
-            review(session, "r@1", action, by="ann", comment="Because.")
-        assert caught.value.path == "action" and row.state == state
+        rubrics.add(session, rubric("One."), name="r", state=state)
+    with pytest.raises(ConflictError) as caught:
+        act(db, "r@1", action, comment="Because.")
+    with db.read() as session:
+        assert caught.value.path == "action" and rubrics.get(session, "r@1").state == state
         assert not page_of(session, RubricEventRow, 0, 9)
 
 

@@ -12,7 +12,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.evolutions import Approve, Evolutions, Round, RunEvolutions, hold_rounds
-from rubricsvc.services.rubrics import review
+from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow
@@ -147,8 +147,7 @@ def test_versions_that_people_approve_wait_as_drafts(each_db: Database) -> None:
 
 def approve(db: Database, ref: str) -> None:
     for action in ("submit", "approve"):
-        with db.write() as session:
-            review(session, ref, action, by="ann")  # type: ignore[arg-type]
+        Rubrics(db).review(ref, action=action)  # type: ignore[arg-type]
 
 
 def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -> None:

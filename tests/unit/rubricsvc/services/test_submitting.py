@@ -12,7 +12,7 @@ from rubricsvc.formats import InputFile
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.importing import ImportResult, import_file
 from rubricsvc.services.jobs import Jobs, select
-from rubricsvc.services.rubrics import review
+from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import judges
 from rubricsvc.store.session import Database
 
@@ -55,9 +55,9 @@ def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Impo
         (two,) = import_file(session, InputFile(tmp_path / "other.yaml")).rubrics
         with pytest.raises(InvalidError) as elsewhere:
             select(session, NewJob(judge="j", rubric="two", policy="p"), imported)
-        review(session, "one", "retire", by="ann")
-        with pytest.raises(InvalidError) as retired:
-            select(session, NewJob(judge="j", policy="p"), imported)
+    Rubrics(db).review("one", action="retire")
+    with db.read() as session, pytest.raises(InvalidError) as retired:
+        select(session, NewJob(judge="j", policy="p"), imported)
     assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
     assert "one@1" in retired.value.message and "one@1" in retired.value.hint
 
