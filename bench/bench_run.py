@@ -85,7 +85,7 @@ def main() -> None:
         rubricsvc(folder, "runs", "sweep", "controls.toml")
         return
     rubricsvc(folder, "runs", "start", "run.toml", *(["--resume"] if begun else []))
-    rubricsvc(folder, "runs", "evaluations", "training")
+    rubricsvc(folder, "runs", "show", "training", "--evaluations")
     rubricsvc(folder, "runs", "report", "training", "--out", "report.html")
 
 

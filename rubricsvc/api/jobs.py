@@ -29,5 +29,7 @@ def get_report(service: Service, job_id: IdInPath, query: Annotated[ReportQuery,
     progress = service.jobs.get(job_id).progress
     if progress is not None and progress.total > MAX_REPORT_ITEMS:
         message = f"job {job_id} has {progress.total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
-        raise InvalidError(message, hint=f"write it on the service's machine: `rubricsvc jobs report {job_id}`")
+        raise InvalidError(
+            message, hint=f"write it on the service's machine: `rubricsvc jobs export {job_id} --format html`"
+        )
     return HTMLResponse(service.jobs.report(job_id, completions=query.completions))

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -19,7 +18,7 @@ from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, sh
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError
-from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, ReportQuery, RescoreQuery
+from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy
 from rubricsvc.schemas.waiting import no_worker
@@ -38,7 +37,7 @@ Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
 Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
-_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv"}
+_ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".html": "html"}
 
 
 @command(app)
@@ -148,22 +147,6 @@ def retry(job_id: Id, query: RetryRequest, wait: Wait = False, as_json: Json = F
         end(s, retried.job.model_copy(update={"is_new": True}), wait, as_json)
 
 
-@command(app, "report")
-def report_(
-    job_id: Id,
-    query: ReportQuery,
-    out: Annotated[Path | None, typer.Option(help="HTML file.", show_default="stdout")] = None,
-) -> None:
-    """Write a report of a job as one HTML page: rewards, criteria, the worst and the best completions.
-
-    The page holds everything in itself, needs no script and loads nothing.
-    """
-    with service() as s:
-        page = s.jobs.report(job_id, completions=query.completions)
-    with open_output(out) as stream:
-        stream.write(page)
-
-
 @command(app)
 def export(
     job_id: Id,
@@ -175,7 +158,10 @@ def export(
     ] = None,
     out: Out = None,
 ) -> None:
-    """Write rewards and verdicts with their texts, a row for each completion; or examples for TRL's trainers."""
+    """Write rewards and verdicts with their texts, a row for each completion; or examples for TRL's trainers.
+
+    As HTML it is a report: rewards, criteria, the worst and the best completions. The page holds everything in itself.
+    """
     from rubricsvc.services import exporting
 
     ending = out.suffix.lower() if out else ""
@@ -183,6 +169,12 @@ def export(
         hint = f"use one of {', '.join(_ENDINGS)}, or choose the format with --format"
         raise InvalidError(f"unknown ending {ending!r} of --out {out}", hint=hint, path="out")
     form = format or _ENDINGS.get(ending, "jsonl")
+    if form == "html":
+        with service() as s:
+            page = s.jobs.report(job_id)
+        with open_output(out) as stream:
+            stream.write(page)
+        return
     if form == "csv" and query.kind != "completion":
         raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
     counts = ExportCounts()

@@ -34,7 +34,7 @@ from rubricsvc.cli.service import service
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
-from rubricsvc.schemas.runs import StoredRun, measures_beside
+from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
 
 if TYPE_CHECKING:
     from rubricsvc.client import Client
@@ -233,9 +233,10 @@ def show_(
         str | None, typer.Argument(metavar="[RUN]", help="Id of the run, or its folder.", show_default="list runs")
     ] = None,
     last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
+    evaluations: Annotated[bool, typer.Option("--evaluations", help="Show its evaluations and baselines.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a run with its alarms, or the metrics of its last steps; or list training runs."""
+    """Show a run with its alarms, its last steps, or its evaluations on held-out prompts; or list training runs."""
     columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
     with service() as s:
         if run is None:
@@ -249,12 +250,51 @@ def show_(
             rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
             show(rows, as_json, empty="no step is finished yet")
             return
-        record, alarms = _record(s.runs.get(run_id)), s.runs.report(run_id).alarms
+        report = s.runs.report(run_id)
+        if evaluations:
+            _show_evaluations(report, as_json)
+            return
+        record, alarms = _record(s.runs.get(run_id)), report.alarms
     examples = ["; ".join(sample.where for sample in one.examples) for one in alarms]
     texts = [f"{one.text} Examples: {each}." if each else one.text for one, each in zip(alarms, examples, strict=True)]
     show(record | ({"alarms": texts} if as_json else {}), as_json)
     for text in () if as_json else texts:
         echo(f"alarm: {text}")
+
+
+def _show_evaluations(report: RunReport, as_json: bool) -> None:
+    """Print the evaluations of a run and its baselines on held-out prompts, and where its best checkpoint is."""
+    if not report.evaluations:
+        hint = "add a table [eval] to its configuration (docs/training.md)"
+        raise NotFoundError(f"no evaluations of the run {report.name}", hint=hint)
+    lines = [*report.evaluations, *report.baselines]
+    if as_json:
+        for line in lines:
+            print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
+    else:
+        names = {"mean": "mean", "difference": "mean_difference"} | {one: one for one in ESTIMATES}
+        show(
+            {
+                "policy": line.get("baseline", line["policy"]),
+                "step": line["step"],
+                "score": f"{score}{' (gold)' * (score == line['gold'])}",
+                **{title: found.get(name) for title, name in names.items()},
+                "unscored": found["unscored_fraction"],
+            }
+            for line in lines
+            for score, found in line["scores"].items()
+        )
+        columns, measures = measures_beside(lines)
+        if measures:
+            print_data("")
+            print_table(("mean", *columns), [[name, *row] for name, row in measures])
+        if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
+            echo(f"leak_hits: {sum(guarded)}")
+    if (folder := Path(str(report.config.get("out", "")))).is_dir():
+        from trainer.evaluation import saved_best
+
+        if (best := saved_best(folder)) is not None:
+            echo(f"best by {best['gold']}: {best['folder']}")
 
 
 @app.command()
@@ -313,44 +353,6 @@ def delete(
         s.runs.delete(record.id)
     show(_record(record), as_json)
     echo(f"deleted run {record.id}; its folder stays: {record.folder}")
-
-
-@app.command()
-def evaluations(run: RunRef, as_json: Json = False) -> None:
-    """Show the evaluations of a run and its baselines on held-out prompts."""
-    with service() as s:
-        report = s.runs.report(_id(s, run))
-    if not report.evaluations:
-        hint = "add a table [eval] to its configuration (docs/training.md)"
-        raise NotFoundError(f"no evaluations of the run {run}", hint=hint)
-    lines = [*report.evaluations, *report.baselines]
-    if as_json:
-        for line in lines:
-            print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
-    else:
-        names = {"mean": "mean", "difference": "mean_difference"} | {one: one for one in ESTIMATES}
-        show(
-            {
-                "policy": line.get("baseline", line["policy"]),
-                "step": line["step"],
-                "score": f"{score}{' (gold)' * (score == line['gold'])}",
-                **{title: found.get(name) for title, name in names.items()},
-                "unscored": found["unscored_fraction"],
-            }
-            for line in lines
-            for score, found in line["scores"].items()
-        )
-        columns, measures = measures_beside(lines)
-        if measures:
-            print_data("")
-            print_table(("mean", *columns), [[name, *row] for name, row in measures])
-        if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
-            echo(f"leak_hits: {sum(guarded)}")
-    if (folder := Path(str(report.config.get("out", "")))).is_dir():
-        from trainer.evaluation import saved_best
-
-        if (best := saved_best(folder)) is not None:
-            echo(f"best by {best['gold']}: {best['folder']}")
 
 
 @app.command("report")

@@ -138,7 +138,7 @@ class Item(Wire):
     verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
-ExportFormat = Literal["jsonl", "csv"]
+ExportFormat = Literal["jsonl", "csv", "html"]
 ExportKind = Literal["completion", "sft", "dpo"]
 
 

@@ -119,7 +119,7 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_265,
     "rubricsvc/schemas": 1_570,
     "rubricsvc/services": 5_280,
-    "rubricsvc/cli": 4348,
+    "rubricsvc/cli": 4_342,
     "rubricsvc": 36_110,
     "workers/engines": 2_690,
     "workers/checks": 2_655,
@@ -134,8 +134,8 @@ MIN_MEDIAN_FUNCTION_LINES = 7  # towards 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
 MAX_PRINTING_CALLS = 2
-MAX_COMMANDS = 69  # towards 60
-MAX_OPTIONS = 330
+MAX_COMMANDS = 67  # towards 60
+MAX_OPTIONS = 328
 
 
 def lines_of(path: Path) -> int:

@@ -206,5 +206,5 @@ def test_ten_lines_train_on_a_folder_of_documents(cli: Cli, tmp_path: Path) -> N
         ran = cli(*arguments)
         assert ran.code == 0, f"{line}: {ran.err}"
     assert cli("runs", "show", "1", "--json").json["status"] == "finished"
-    names = [line.get("baseline", line["step"]) for line in cli("runs", "evaluations", "1", "--json").lines]
+    names = [line.get("baseline", line["step"]) for line in cli("runs", "show", "1", "--evaluations", "--json").lines]
     assert names == [0, 1, "before_demonstrations"]

@@ -35,7 +35,7 @@ def test_runs_compare_pairs_held_out_prompts_and_refuses_other_judges(
     before, last = found["scores"]
     assert (last["prompts"], last["variant"], last["score"]) == (6, "B", "reward")
     assert last["difference"]["low"] <= last["difference"]["value"] <= last["difference"]["high"]
-    first, fast = (cli("runs", "evaluations", ref, "--json").lines[-1] for ref in (1, 2))
+    first, fast = (cli("runs", "show", ref, "--evaluations", "--json").lines[-1] for ref in (1, 2))
     means = [line["scores"]["reward"]["mean"]["value"] for line in (first, fast)]
     assert [row["mean"]["value"] for row in (before, last)] == means
 

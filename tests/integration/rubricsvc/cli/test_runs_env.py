@@ -103,7 +103,9 @@ def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_pa
     ran = cli("runs", "start", config, "--resume")
     assert ran.code == 0, ran.err
     assert "1 demonstration of 1 of 1 prompt" in ran.err
-    found = {line.get("baseline", line["step"]): line for line in cli("runs", "evaluations", "1", "--json").lines}
+    found = {
+        line.get("baseline", line["step"]): line for line in cli("runs", "show", "1", "--evaluations", "--json").lines
+    }
     names = ["before_demonstrations", "start", "without_tools", "empty_results", "script", "other_start", "other"]
     assert list(found) == [0, 2, *names]
     run = tmp_path / "runs" / "first"
@@ -118,7 +120,7 @@ def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_pa
     assert (found[2]["leak_hits"], found["script"]["leak_hits"]) == (0, 0)
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [step["tools/leak_hits"] for step in steps] == [0, 0] and not (run / "leaks.jsonl").exists()
-    assert "leak_hits: 0" in cli("runs", "evaluations", "1").err
+    assert "leak_hits: 0" in cli("runs", "show", "1", "--evaluations").err
     assert cli("runs", "report", "1", "--out", tmp_path / "report.html").code == 0
     assert (tmp_path / "report.html").read_text().count('data-name="leak_hits">0<') == 2
 

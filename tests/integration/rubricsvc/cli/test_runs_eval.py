@@ -52,7 +52,7 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     assert ran.code == 0, ran.err
     assert "1 held-out prompt" in ran.err
     run = tmp_path / "runs" / "first"
-    lines = cli("runs", "evaluations", run, "--json").lines
+    lines = cli("runs", "show", run, "--evaluations", "--json").lines
     assert [line["step"] for line in lines] == [0, 2, 3]
     assert lines[0]["gold"] == "quick"
     assert set(lines[0]["scores"]) == {"reward", "quick"}
@@ -62,10 +62,10 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     config.write_text(config.read_text() + "baselines = true\n")
     done = cli("runs", "start", config, "--resume")
     assert done.code == 0, done.err
-    table = cli("runs", "evaluations", run).out
+    table = cli("runs", "show", run, "--evaluations").out
     assert "best_of_n_supervised" in table and "quick (gold)" in table
-    assert len(cli("runs", "evaluations", run, "--json").lines) == 6
-    assert cli("runs", "evaluations", 1).out == table, "by its id"
+    assert len(cli("runs", "show", run, "--evaluations", "--json").lines) == 6
+    assert cli("runs", "show", 1, "--evaluations").out == table, "by its id"
 
     for ref in (1, run):
         assert cli("runs", "report", ref, "--out", "run.html").code == 0
@@ -80,10 +80,10 @@ def test_report_and_evaluations_are_read_from_the_record(cli: Cli, config: Path,
     add_judge(cli)
     config.write_text(config.read_text() + "baselines = true\n")
     assert cli("runs", "start", config).code == 0
-    lines = cli("runs", "evaluations", 1, "--json").lines
+    lines = cli("runs", "show", 1, "--evaluations", "--json").lines
     whole = Runs(Database(get_settings().database_url)).report(1)
     shutil.rmtree(tmp_path / "runs")
-    again = cli("runs", "evaluations", 1, "--json")
+    again = cli("runs", "show", 1, "--evaluations", "--json")
     assert again.lines == lines
     assert [line.get("baseline", line["step"]) for line in lines] == [0, 2, 3, *EQUAL_COMPUTE]
     assert cli("runs", "report", 1, "--out", "run.html").code == 0
