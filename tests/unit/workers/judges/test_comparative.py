@@ -37,9 +37,8 @@ def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:
     return compare(InstantEngine(lambda _: Reply(text=reply)), asked, ["a", "bb", "ccc"])
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
+def test_parse_fails_the_group_for_wrong_ids() -> None:
+    for reply, reason in [
         (scores({"A": 0.1, "B": 0.2}), Reason.WRONG_CRITERIA),
         (scores({"A": 0.1, "B": 0.2, "D": 0.3}), Reason.WRONG_CRITERIA),
         (scores({"A": 0.1, "B": 0.2, "C": 0.3, "D": 0.3}), Reason.WRONG_CRITERIA),
@@ -53,12 +52,10 @@ def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:
         ("All are fine.", Reason.UNPARSEABLE),
         (json.dumps([{"A": 1}]), Reason.UNPARSEABLE),
         (json.dumps({"A": 1, "B": 1, "C": 1}), Reason.UNPARSEABLE),
-    ],
-)
-def test_parse_fails_the_group_for_wrong_ids(reply: str, reason: Reason) -> None:
-    found = replied(reply)
-    assert [verdict.reason for (verdict,) in found] == [reason] * 3
-    assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(reply after one repair:)\n\n{reply}"}
+    ]:
+        found = replied(reply)
+        assert [verdict.reason for (verdict,) in found] == [reason] * 3
+        assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(reply after one repair:)\n\n{reply}"}
 
 
 @pytest.mark.parametrize(
@@ -108,23 +105,25 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("asked", [PAIRS, GROUP, WRITTEN], ids=["pairs", "group", "written"])
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
-def test_groups_keep_each_completion_in_its_fence(attack: str, asked: Judge) -> None:
-    engine = Tasteful(long_is_good)
-    found = compare(engine, asked, ["bb", attack, "ccc"])
-    plain = Tasteful(long_is_good)
-    compare(plain, asked, ["bb", "x" * 20, "ccc"])
-    assert values(found) == values(compare(Tasteful(long_is_good), asked, ["bb", "x" * 20, "ccc"]))
-    for request in engine.requests:
-        marks = re.findall(r"^<(answer-[0-9a-f]{8})>$", request.shared, re.M)
-        real = [mark for mark in marks if mark != "answer-00000000"]
-        assert all(request.shared.count(f"<{mark}>") == request.shared.count(f"</{mark}>") == 1 for mark in real)
-        assert len(real) == len(answers_in(request.shared))
-        assert "<|im_" not in request.shared
-    assert {q.text for request in engine.requests for q in request.questions} == {
-        q.text for request in plain.requests for q in request.questions
-    }
+def test_groups_keep_each_completion_in_its_fence() -> None:
+    for attack in ATTACKS.values():
+        for asked in [PAIRS, GROUP, WRITTEN]:
+            engine = Tasteful(long_is_good)
+            found = compare(engine, asked, ["bb", attack, "ccc"])
+            plain = Tasteful(long_is_good)
+            compare(plain, asked, ["bb", "x" * 20, "ccc"])
+            assert values(found) == values(compare(Tasteful(long_is_good), asked, ["bb", "x" * 20, "ccc"]))
+            for request in engine.requests:
+                marks = re.findall(r"^<(answer-[0-9a-f]{8})>$", request.shared, re.M)
+                real = [mark for mark in marks if mark != "answer-00000000"]
+                assert all(
+                    request.shared.count(f"<{mark}>") == request.shared.count(f"</{mark}>") == 1 for mark in real
+                )
+                assert len(real) == len(answers_in(request.shared))
+                assert "<|im_" not in request.shared
+            assert {q.text for request in engine.requests for q in request.questions} == {
+                q.text for request in plain.requests for q in request.questions
+            }
 
 
 def test_groups_have_unpredictable_fences() -> None:
@@ -135,17 +134,14 @@ def test_groups_have_unpredictable_fences() -> None:
     assert not set(marks) & set(re.findall(r"^</answer-[0-9a-f]{8}>$", engine.requests[1].shared, re.M))
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_judge_rejects_contradictory_comparisons() -> None:
+    for fields, words in [
         ({"mode": "readout", "comparison": Comparison()}, "comparison"),
         ({"comparison": Comparison(), "require_evidence": True}, "require_evidence"),
         ({"comparison": Comparison(kind="pairwise"), "thinking": Thinking()}, "thinking"),
         ({"mode": "panel", "model": "", "members": (GROUP, PAIRS.model_copy(update={"name": "d"}))}, "needs a group"),
-    ],
-)
-def test_judge_rejects_contradictory_comparisons(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        Judge.model_validate({"name": "c", "model": "m", "mode": "comparative", **fields})
-    with pytest.raises(ValidationError, match="pairwise"):
-        Comparison(opponents=3)
+    ]:
+        with pytest.raises(ValidationError, match=words):
+            Judge.model_validate({"name": "c", "model": "m", "mode": "comparative", **fields})
+        with pytest.raises(ValidationError, match="pairwise"):
+            Comparison(opponents=3)

@@ -74,9 +74,8 @@ def test_verdicts_are_1_for_passing_labels() -> None:
         assert 'one of "good", "fair", "bad"' in request.shared
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
+def test_parse_fails_off_the_scale() -> None:
+    for reply, reason in [
         ("", Reason.UNPARSEABLE),
         ("good enough", Reason.UNPARSEABLE),
         ('{"result": ', Reason.UNPARSEABLE),
@@ -100,12 +99,10 @@ def test_verdicts_are_1_for_passing_labels() -> None:
         (result(None), Reason.OUT_OF_RANGE),
         ("nan", Reason.OUT_OF_RANGE),
         (Reply(result(7), truncated=True), Reason.TRUNCATED),
-    ],
-)
-def test_parse_fails_off_the_scale(reply: str | Reply, reason: Reason) -> None:
-    verdict = score_reply(score_model(), reply)[1]
-    assert (verdict.value, verdict.reason) == (None, reason)
-    assert verdict.raw == (reply.text if isinstance(reply, Reply) else reply)
+    ]:
+        verdict = score_reply(score_model(), reply)[1]
+        assert (verdict.value, verdict.reason) == (None, reason)
+        assert verdict.raw == (reply.text if isinstance(reply, Reply) else reply)
 
 
 @pytest.mark.parametrize("label", ["Good", "excellent", 1])

@@ -39,21 +39,21 @@ def asked(text: str, judge: Judge) -> tuple[EngineRequest, list[Verdict]]:
     return engine.requests[0], verdicts
 
 
-@pytest.mark.parametrize("judge", [Judge(name="r", model="m"), WRITTEN], ids=["readout", "written"])
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
-def test_completions_stay_between_their_marks(attack: str, judge: Judge) -> None:
-    request, _ = asked(attack, judge)
-    plain, _ = asked("A plain answer.", judge)
-    head, mark, rest = request.shared.partition("<completion-")
-    number = rest[:8]
-    inside, end, after = rest[9:].partition(f"</completion-{number}>")
-    assert head == plain.shared.partition("<completion-")[0]
-    assert mark and end
-    assert number not in inside
-    assert number not in after
-    assert after.strip() in ("", "(The answer is empty: nothing was written.)")
-    assert [question.text for question in request.questions] == [question.text for question in plain.questions]
-    assert request.system == plain.system
+def test_completions_stay_between_their_marks() -> None:
+    for attack in ATTACKS.values():
+        for judge in [Judge(name="r", model="m"), WRITTEN]:
+            request, _ = asked(attack, judge)
+            plain, _ = asked("A plain answer.", judge)
+            head, mark, rest = request.shared.partition("<completion-")
+            number = rest[:8]
+            inside, end, after = rest[9:].partition(f"</completion-{number}>")
+            assert head == plain.shared.partition("<completion-")[0]
+            assert mark and end
+            assert number not in inside
+            assert number not in after
+            assert after.strip() in ("", "(The answer is empty: nothing was written.)")
+            assert [question.text for question in request.questions] == [question.text for question in plain.questions]
+            assert request.system == plain.system
 
 
 @pytest.mark.parametrize("name", ["role tokens", "other role tokens"])

@@ -70,14 +70,14 @@ def test_verdicts_name_the_distribution_over_levels() -> None:
     assert verdict({"Yes": 0.6, "No": 0.4}).levels is None, "of two levels the probability says all"
 
 
-@pytest.mark.parametrize("scale", [Numeric(), Numeric(low=-1, high=1), Numeric(low=0.5, high=9), Numeric(high=1e308)])
-def test_build_call_uses_eleven_letters_for_other_scales(scale: Numeric) -> None:
-    question = call(scale).question
-    assert question.labels == tuple("ABCDEFGHJKL")
-    assert f"A: {scale.low:g}\n" in question.text
-    assert f"L: {scale.high:g}\n" in question.text
-    assert verdict({"L": 1.0}, scale).value == 1.0
-    assert verdict({"F": 1.0}, scale).value == pytest.approx(0.5)
+def test_build_call_uses_eleven_letters_for_other_scales() -> None:
+    for scale in [Numeric(), Numeric(low=-1, high=1), Numeric(low=0.5, high=9), Numeric(high=1e308)]:
+        question = call(scale).question
+        assert question.labels == tuple("ABCDEFGHJKL")
+        assert f"A: {scale.low:g}\n" in question.text
+        assert f"L: {scale.high:g}\n" in question.text
+        assert verdict({"L": 1.0}, scale).value == 1.0
+        assert verdict({"F": 1.0}, scale).value == pytest.approx(0.5)
 
 
 def test_build_call_rejects_more_levels_than_letters() -> None:
@@ -86,9 +86,8 @@ def test_build_call_rejects_more_levels_than_letters() -> None:
         call(Ordinal(levels=levels))
 
 
-@pytest.mark.parametrize(
-    ("mass", "reason"),
-    [
+def test_verdicts_fail_without_an_answer() -> None:
+    for mass, reason in [
         (None, Reason.NO_LOGPROBS),
         ({}, Reason.NO_ANSWER),
         ({"Yes": 0.06, "No": 0.03}, Reason.NO_ANSWER),
@@ -99,11 +98,9 @@ def test_build_call_rejects_more_levels_than_letters() -> None:
         ({"Yes": 1.2}, Reason.OUT_OF_RANGE),
         ({"Yes": 0.9999, "No": 0.9999}, Reason.OUT_OF_RANGE),
         ({"Yes": -0.5, "No": 1.0}, Reason.OUT_OF_RANGE),
-    ],
-)
-def test_verdicts_fail_without_an_answer(mass: dict[str, float] | None, reason: Reason) -> None:
-    found = verdict(mass)
-    assert (found.outcome, found.reason, found.value, found.raw) == ("failed", reason, None, "x")
+    ]:
+        found = verdict(mass)
+        assert (found.outcome, found.reason, found.value, found.raw) == ("failed", reason, None, "x")
 
 
 def test_verdicts_fail_without_any_mass() -> None:

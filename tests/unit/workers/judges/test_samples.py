@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -70,23 +69,19 @@ def test_samples_have_their_own_seeds_and_are_aggregated() -> None:
     assert verdict.usage.prompt == 30
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_judge_rejects_options_of_other_modes() -> None:
+    for fields in [
         {"mode": "written", "voting": Voting(samples=2)},
         {"mode": "readout", "voting": Voting(samples=2), "sampling": WARM},
         {"mode": "readout", "thinking": Thinking()},
         {"mode": "readout", "require_evidence": True},
-    ],
-)
-def test_judge_rejects_options_of_other_modes(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        Judge(name="w", model="m", **fields)
+    ]:
+        with pytest.raises(ValidationError):
+            Judge(name="w", model="m", **fields)
 
 
-@pytest.mark.parametrize(
-    ("scale", "said", "quotes", "reason"),
-    [
+def test_verdicts_that_are_positive_need_evidence() -> None:
+    for scale, said, quotes, reason in [
         (Binary(), "met", ["the left  operand"], None),
         (Binary(), "met", ["left operand", "the left operand"], None),
         (Binary(), "met", ["a right operand", "the left operand"], Reason.NO_EVIDENCE),
@@ -103,16 +98,12 @@ def test_judge_rejects_options_of_other_modes(fields: dict[str, Any]) -> None:
         (ORDINAL, "good", [], Reason.NO_EVIDENCE),
         (Numeric(), 0, [], None),
         (Numeric(), 3, [], Reason.NO_EVIDENCE),
-    ],
-)
-def test_verdicts_that_are_positive_need_evidence(
-    scale: Scale, said: object, quotes: Sequence[str], reason: Reason | None
-) -> None:
-    verdict, _ = ask(text_reply(wrote(said, *quotes)), scale, require_evidence=True)
-    assert verdict.reason == reason
-    assert (verdict.raw is not None) == (reason is not None)
-    assert [quote.quote for quote in verdict.evidence] == list(quotes)
-    assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
+    ]:
+        verdict, _ = ask(text_reply(wrote(said, *quotes)), scale, require_evidence=True)
+        assert verdict.reason == reason
+        assert (verdict.raw is not None) == (reason is not None)
+        assert [quote.quote for quote in verdict.evidence] == list(quotes)
+        assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
 
 
 def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> ScriptedReply:
@@ -120,46 +111,40 @@ def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -
     return ScriptedReply(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        reasoned("reasoning_content", wrote("not_met"), wrote("met")),
-        reasoned("reasoning", wrote("not_met"), wrote("met")),
-        text_reply(f"<think>\n{wrote('not_met')}\n</think>\n{wrote('met')}"),
-        text_reply(f"{wrote('not_met')}\n</think>\n{wrote('met')}"),
-    ],
-)
-@pytest.mark.parametrize("thinking", [Thinking(budget_tokens=77), None])
-def test_thinking_is_split_off_and_never_parsed(reply: ScriptedReply, thinking: Thinking | None) -> None:
-    verdict, server = ask(reply, thinking=thinking)
-    assert (verdict.value, verdict.thinking) == (1.0, wrote("not_met"))
-    assert server.requests[0]["max_tokens"] == 1024 + (77 if thinking else 0)
+def test_thinking_is_split_off_and_never_parsed() -> None:
+    for thinking in [Thinking(budget_tokens=77), None]:
+        for reply in [
+            reasoned("reasoning_content", wrote("not_met"), wrote("met")),
+            reasoned("reasoning", wrote("not_met"), wrote("met")),
+            text_reply(f"<think>\n{wrote('not_met')}\n</think>\n{wrote('met')}"),
+            text_reply(f"{wrote('not_met')}\n</think>\n{wrote('met')}"),
+        ]:
+            verdict, server = ask(reply, thinking=thinking)
+            assert (verdict.value, verdict.thinking) == (1.0, wrote("not_met"))
+            assert server.requests[0]["max_tokens"] == 1024 + (77 if thinking else 0)
 
 
-@pytest.mark.parametrize(
-    ("reply", "where"),
-    [
+def test_replies_that_are_truncated_are_not_repaired() -> None:
+    for reply, where in [
         (text_reply(f"<think>{wrote('met')}"), "inside its thinking"),
         (text_reply(f"<think>{wrote('met')}", finish_reason="length"), "inside its thinking"),
         (reasoned("reasoning", wrote("met"), None, "length"), "inside its thinking"),
         (text_reply(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),
-    ],
-)
-def test_replies_that_are_truncated_are_not_repaired(reply: ScriptedReply, where: str) -> None:
-    verdict, server = ask(reply, thinking=Thinking())
-    assert (verdict.reason, len(server.requests)) == (Reason.TRUNCATED, 1)
-    assert where in (verdict.detail or "")
+    ]:
+        verdict, server = ask(reply, thinking=Thinking())
+        assert (verdict.reason, len(server.requests)) == (Reason.TRUNCATED, 1)
+        assert where in (verdict.detail or "")
 
 
-@pytest.mark.parametrize(("tokens", "reason"), [(78, Reason.TRUNCATED), (77, None), ("many", None), (None, None)])
-def test_thinking_over_its_budget_is_truncated(tokens: object, reason: Reason | None) -> None:
-    usage = {"prompt_tokens": 9, "completion_tokens": 99, "completion_tokens_details": {"reasoning_tokens": tokens}}
-    verdict, server = ask(text_reply(wrote("met"), usage=usage), thinking=Thinking(budget_tokens=77))
-    assert (verdict.reason, len(server.requests)) == (reason, 1)
-    if reason:
-        assert "budget of 77" in (verdict.detail or "")
-        assert verdict.raw == wrote("met")
-    assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
+def test_thinking_over_its_budget_is_truncated() -> None:
+    for tokens, reason in [(78, Reason.TRUNCATED), (77, None), ("many", None), (None, None)]:
+        usage = {"prompt_tokens": 9, "completion_tokens": 99, "completion_tokens_details": {"reasoning_tokens": tokens}}
+        verdict, server = ask(text_reply(wrote("met"), usage=usage), thinking=Thinking(budget_tokens=77))
+        assert (verdict.reason, len(server.requests)) == (reason, 1)
+        if reason:
+            assert "budget of 77" in (verdict.detail or "")
+            assert verdict.raw == wrote("met")
+        assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
 
 
 @pytest.mark.parametrize("broken", ["I would say it is met.", wrote(criterion="C9")])

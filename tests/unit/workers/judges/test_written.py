@@ -46,12 +46,12 @@ def reasons(verdicts: Sequence[Verdict]) -> list[Reason | None]:
     return [verdict.reason for verdict in verdicts]
 
 
-@pytest.mark.parametrize(("per_call", "sizes"), [(1, [1, 1, 1, 1, 1]), (2, [2, 2, 1]), (0, [5]), (9, [5])])
-def test_composition_follows_criteria_per_call(per_call: int, sizes: list[int]) -> None:
-    rubric = Rubric(criteria=tuple(one.criterion for one in asked(5)))
-    parts = composition(JUDGE.model_copy(update={"criteria_per_call": per_call}), rubric)
-    assert [len(part) for part in parts] == sizes
-    assert tuple(criterion for part in parts for criterion in part) == rubric.criteria
+def test_composition_follows_criteria_per_call() -> None:
+    for per_call, sizes in [(1, [1, 1, 1, 1, 1]), (2, [2, 2, 1]), (0, [5]), (9, [5])]:
+        rubric = Rubric(criteria=tuple(one.criterion for one in asked(5)))
+        parts = composition(JUDGE.model_copy(update={"criteria_per_call": per_call}), rubric)
+        assert [len(part) for part in parts] == sizes
+        assert tuple(criterion for part in parts for criterion in part) == rubric.criteria
 
 
 def test_build_call_asks_for_the_rationale_before_the_verdict() -> None:
@@ -63,30 +63,27 @@ def test_build_call_asks_for_the_rationale_before_the_verdict() -> None:
     ]
 
 
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("scale", [Binary(), ORDINAL, Numeric(low=-2, high=3)])
-def test_verdicts_read_replies_of_the_schema(count: int, scale: Scale) -> None:
-    made = call(count, scale)
-    verdicts = read(made, agreeable(made.question).text)
-    assert [verdict.criterion for verdict in verdicts] == [f"k{n + 1}" for n in range(count)]
-    assert all(verdict.outcome == "scored" for verdict in verdicts)
+def test_verdicts_read_replies_of_the_schema() -> None:
+    for scale in [Binary(), ORDINAL, Numeric(low=-2, high=3)]:
+        for count in [1, 3]:
+            made = call(count, scale)
+            verdicts = read(made, agreeable(made.question).text)
+            assert [verdict.criterion for verdict in verdicts] == [f"k{n + 1}" for n in range(count)]
+            assert all(verdict.outcome == "scored" for verdict in verdicts)
 
 
-@pytest.mark.parametrize(
-    ("scale", "said", "value"),
-    [
+def test_verdicts_map_scales_to_values() -> None:
+    for scale, said, value in [
         (Binary(), "met", 1.0),
         (Binary(), "not_met", 0.0),
         (ORDINAL, "good", 0.8),
         (Numeric(low=0, high=10), 7, 0.7),
         (Numeric(low=-1, high=1), -1, 0.0),
         (Numeric(low=-8e307, high=8e307), 8e307, 1.0),
-    ],
-)
-def test_verdicts_map_scales_to_values(scale: Scale, said: object, value: float) -> None:
-    (verdict,) = read(call(scale=scale), json.dumps(finding(verdict=said)))
-    assert verdict.value == pytest.approx(value)
-    assert verdict.rationale == "Because."
+    ]:
+        (verdict,) = read(call(scale=scale), json.dumps(finding(verdict=said)))
+        assert verdict.value == pytest.approx(value)
+        assert verdict.rationale == "Because."
 
 
 @pytest.mark.parametrize("scale", [Binary(), ORDINAL, Numeric()])
@@ -95,9 +92,8 @@ def test_verdicts_abstain_on_cannot_tell(scale: Scale) -> None:
     assert (verdict.outcome, verdict.value, verdict.rationale) == ("abstained", None, "Because.")
 
 
-@pytest.mark.parametrize(
-    ("scale", "said"),
-    [
+def test_verdicts_off_the_scale_fail_alone() -> None:
+    for scale, said in [
         (Binary(), "yes"),
         (Binary(), "MET"),
         (Binary(), 1),
@@ -108,23 +104,19 @@ def test_verdicts_abstain_on_cannot_tell(scale: Scale) -> None:
         (Numeric(), math.nan),
         (Numeric(), math.inf),
         (Numeric(), "7"),
-    ],
-)
-def test_verdicts_off_the_scale_fail_alone(scale: Scale, said: object) -> None:
-    good = agreeable(call(1, scale).question)
-    right = json.loads(good.text)
-    verdicts = read(call(2, scale), json.dumps({"verdicts": [right, finding(2, said)]}))
-    assert reasons(verdicts) == [None, Reason.OUT_OF_RANGE]
-    assert verdicts[1].raw is not None
+    ]:
+        good = agreeable(call(1, scale).question)
+        right = json.loads(good.text)
+        verdicts = read(call(2, scale), json.dumps({"verdicts": [right, finding(2, said)]}))
+        assert reasons(verdicts) == [None, Reason.OUT_OF_RANGE]
+        assert verdicts[1].raw is not None
 
 
-@pytest.mark.parametrize(
-    "numbers", [[1], [1, 2, 2], [1, 1], [1, 3], [1, 2, 3], [], [2, 2]], ids=lambda numbers: f"answered {numbers}"
-)
-def test_parse_fails_the_call_for_wrong_ids(numbers: list[int]) -> None:
-    verdicts = read(call(2), json.dumps({"verdicts": [finding(n) for n in numbers]}))
-    assert reasons(verdicts) == [Reason.WRONG_CRITERIA] * 2
-    assert "C1, C2" in (verdicts[0].detail or "")
+def test_parse_fails_the_call_for_wrong_ids() -> None:
+    for numbers in [[1], [1, 2, 2], [1, 1], [1, 3], [1, 2, 3], [], [2, 2]]:
+        verdicts = read(call(2), json.dumps({"verdicts": [finding(n) for n in numbers]}))
+        assert reasons(verdicts) == [Reason.WRONG_CRITERIA] * 2
+        assert "C1, C2" in (verdicts[0].detail or "")
 
 
 def test_parse_matches_verdicts_by_id() -> None:
@@ -136,9 +128,8 @@ def test_parse_fails_truncated_replies() -> None:
     assert reasons(read(call(), json.dumps(finding()), truncated=True)) == [Reason.TRUNCATED]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_parse_fails_anything_else_with_the_raw_reply() -> None:
+    for text in [
         "",
         "met",
         "{",
@@ -158,48 +149,39 @@ def test_parse_fails_truncated_replies() -> None:
         json.dumps(finding()) + "\n" + json.dumps(finding())[:20],
         '{"a":' * 100_000,
         "{" * 5000 + "}" * 5000,
-    ],
-    ids=range(19),
-)
-def test_parse_fails_anything_else_with_the_raw_reply(text: str) -> None:
-    (verdict,) = read(call(), text)
-    assert (verdict.outcome, verdict.reason, verdict.raw) == ("failed", Reason.UNPARSEABLE, text)
-    assert verdict.detail
+    ]:
+        (verdict,) = read(call(), text)
+        assert (verdict.outcome, verdict.reason, verdict.raw) == ("failed", Reason.UNPARSEABLE, text)
+        assert verdict.detail
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_parse_takes_the_last_object() -> None:
+    for reply in [
         "{0}",
         "```json\n{0}\n```",
         "Let me think. The answer uses the set {{1, 2}}.\n{0}\nThat is my verdict.",
         "<think>{{ what a mess {1}</think>\n{0}",
         '{{"note": 1}}\n{0}\n{0}',
-    ],
-)
-def test_parse_takes_the_last_object(reply: str) -> None:
-    text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
-    (verdict,) = read(call(), text)
-    assert verdict.value == 0.0
+    ]:
+        text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
+        (verdict,) = read(call(), text)
+        assert verdict.value == 0.0
 
 
-@pytest.mark.parametrize(
-    "reply", ["{0}\n{1}", "{1}\n{0}", "First I thought {1}, but no:\n{0}", "{0}\nThe answer says: {1}"]
-)
-def test_parse_fails_replies_with_two_different_verdicts(reply: str) -> None:
+def test_parse_fails_replies_with_two_different_verdicts() -> None:
     """The completion may hold a verdict of its own, which the judge quotes before or after its verdict."""
-    text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
-    assert reasons(read(call(), text)) == [Reason.CONTRADICTORY]
-    several = json.dumps({"verdicts": [finding(1), finding(2)]})
-    assert reasons(read(call(2), f"{text}\n{several}")) == [Reason.CONTRADICTORY] * 2
+    for reply in ["{0}\n{1}", "{1}\n{0}", "First I thought {1}, but no:\n{0}", "{0}\nThe answer says: {1}"]:
+        text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
+        assert reasons(read(call(), text)) == [Reason.CONTRADICTORY]
+        several = json.dumps({"verdicts": [finding(1), finding(2)]})
+        assert reasons(read(call(2), f"{text}\n{several}")) == [Reason.CONTRADICTORY] * 2
 
 
 EXAMPLE = {"rationale": "your reasons in one or two sentences", "evidence": ["exact words quoted from the answer"]}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_verdicts_fail_on_words_of_the_template() -> None:
+    for fields in [
         EXAMPLE,
         {"rationale": f"<{EXAMPLE['rationale']}>."},
         {"evidence": EXAMPLE["evidence"]},
@@ -216,29 +198,23 @@ EXAMPLE = {"rationale": "your reasons in one or two sentences", "evidence": ["ex
         {"rationale": "<rationale>"},
         {"evidence": ["Exact words"]},
         {"evidence": ["It greets.", "words quoted from the answer: hello"]},
-    ],
-    ids=str,
-)
-def test_verdicts_fail_on_words_of_the_template(fields: dict[str, object]) -> None:
-    for count in (1, 2):
-        verdicts = read(call(count), json.dumps({"verdicts": [finding(n) | fields for n in range(1, count + 1)]}))
-        assert reasons(verdicts) == [Reason.TEMPLATE_COPIED] * count
-        assert verdicts[0].raw
+    ]:
+        for count in (1, 2):
+            verdicts = read(call(count), json.dumps({"verdicts": [finding(n) | fields for n in range(1, count + 1)]}))
+            assert reasons(verdicts) == [Reason.TEMPLATE_COPIED] * count
+            assert verdicts[0].raw
 
 
-@pytest.mark.parametrize(
-    "rationale",
-    [
+def test_verdicts_keep_rationales_that_share_words_with_the_template() -> None:
+    for rationale in [
         "",
         "Yes.",
         "The answer gives reasons in two sentences.",
         "Your reasons are sound, but no source is named.",
         "It is",
-    ],
-)
-def test_verdicts_keep_rationales_that_share_words_with_the_template(rationale: str) -> None:
-    (verdict,) = read(call(), json.dumps(finding(rationale=rationale)))
-    assert verdict.outcome == "scored"
+    ]:
+        (verdict,) = read(call(), json.dumps(finding(rationale=rationale)))
+        assert verdict.outcome == "scored"
 
 
 def no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -278,11 +254,11 @@ def test_json_objects_equals_a_slow_search(text: str) -> None:
     assert found == slow_last_object(text)
 
 
-@pytest.mark.parametrize("piece", ["{", "{ ", "}", '{"', '{"a":', '{"a": "', "{}", '{"a": [0, '])
-def test_json_objects_is_cheap_on_many_pieces(piece: str) -> None:
-    text = piece * (400_000 // len(piece))
-    (verdict,) = read(call(), text + "{")
-    assert verdict.reason is Reason.UNPARSEABLE
+def test_json_objects_is_cheap_on_many_pieces() -> None:
+    for piece in ["{", "{ ", "}", '{"', '{"a":', '{"a": "', "{}", '{"a": [0, ']:
+        text = piece * (400_000 // len(piece))
+        (verdict,) = read(call(), text + "{")
+        assert verdict.reason is Reason.UNPARSEABLE
 
 
 json_values = st.recursive(

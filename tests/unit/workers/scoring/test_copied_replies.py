@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from rubricsvc.core.judge import Comparison, Judge, TrajectoryOptions
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric, Rubric, Turn
@@ -65,15 +63,16 @@ class Copying(InstantEngine):
         return {"verdicts": verdicts} if "verdicts" in form else verdicts[0]
 
 
-@pytest.mark.parametrize("name", JUDGES)
-@pytest.mark.parametrize(
-    "variant",
-    [str, str.upper, "<{}>.".format, lambda words: words.replace(" ", "_"), lambda words: words.replace("one", "1")],
-    ids=["same", "upper", "brackets", "underscores", "digits"],
-)
-def test_score_fails_a_judge_that_copies_its_example(name: str, variant: Callable[[str], str]) -> None:
-    fields, rubric = JUDGES[name]
-    judge = Judge.model_validate({"name": "c", "model": "m", **fields})
-    completions = [Completion(text=text) for text in ("It says a.", "It says b and more.")]
-    found = asyncio.run(score_group(Copying(variant), judge, rubric, Prompt.of("Why?"), completions))
-    assert {verdict.reason for verdicts in found for verdict in verdicts} == {Reason.TEMPLATE_COPIED}
+def test_score_fails_a_judge_that_copies_its_example() -> None:
+    for variant in [
+        str,
+        str.upper,
+        "<{}>.".format,
+        lambda words: words.replace(" ", "_"),
+        lambda words: words.replace("one", "1"),
+    ]:
+        for fields, rubric in JUDGES.values():
+            judge = Judge.model_validate({"name": "c", "model": "m", **fields})
+            completions = [Completion(text=text) for text in ("It says a.", "It says b and more.")]
+            found = asyncio.run(score_group(Copying(variant), judge, rubric, Prompt.of("Why?"), completions))
+            assert {verdict.reason for verdicts in found for verdict in verdicts} == {Reason.TEMPLATE_COPIED}

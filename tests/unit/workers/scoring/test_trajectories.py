@@ -77,9 +77,9 @@ def test_trajectory_keeps_each_step_as_a_vote() -> None:
     assert [vote.answer_mass for vote in progress.votes] == [1.0] * 3
 
 
-@pytest.mark.parametrize(("rule", "value"), [("last", 0.3), ("mean", 0.2), ("median", 0.2), ("min", 0.1)])
-def test_trajectory_value_follows_the_rule(rule: str, value: float) -> None:
-    assert scored(Growing(), judge(value=rule))[0].value == pytest.approx(value)
+def test_trajectory_value_follows_the_rule() -> None:
+    for rule, value in [("last", 0.3), ("mean", 0.2), ("median", 0.2), ("min", 0.1)]:
+        assert scored(Growing(), judge(value=rule))[0].value == pytest.approx(value)
 
 
 def test_trajectory_asks_about_the_last_segment_only_where_it_decides() -> None:
