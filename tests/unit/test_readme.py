@@ -86,3 +86,18 @@ def test_settings_page_lists_every_setting_with_its_default() -> None:
     for name, field in Settings.model_fields.items():
         if field.default_factory is None:
             assert rows[name.upper()] == ("unset" if field.default is None else str(field.default)), name
+
+
+def test_code_names_commands_that_exist() -> None:
+    """Hints and docstrings name commands as `rubricsvc NOUN VERB`, or ``NOUN VERB`` in backquotes."""
+    nouns = "|".join(name for name in COMMANDS if hasattr(load(name), "commands"))
+    named = re.compile(rf"(?:rubricsvc |`)({nouns}) ([a-z]+)(?![\w.(\[=/-])")
+    pages = [path for room in ("rubricsvc", "workers", "trainer", "docs") for path in (ROOT / room).rglob("*.*")]
+    wrong = {
+        f"{path.relative_to(ROOT)}: {noun} {verb}"
+        for path in (*pages, ROOT / "README.md")
+        if path.suffix in {".py", ".j2", ".toml", ".yaml", ".md"} and "adr" not in path.parts
+        for noun, verb in named.findall(path.read_text("utf-8"))
+        if verb not in load(noun).commands
+    }
+    assert not wrong

@@ -65,7 +65,7 @@ def run_demo(out: Path, size: DemoSize, seed: int, *, as_json: bool = False) -> 
                 run_command(*command)
         for state in Path(RUN).rglob("optimizer.safetensors"):
             state.unlink()  # 1.6 GB, which only further training needs
-        run_command("runs", "evaluations", RUN, *(["--json"] if as_json else []))
+        run_command("runs", "show", RUN, "--evaluations", *(["--json"] if as_json else []))
     echo(f"look at {out / REPORT}; cd {out} to use its database: rubricsvc runs show")
 
 
