@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import JudgedLabel, Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import agreement_report
 from rubricsvc.stats.calibration_fit import FittedFamily, calibrate

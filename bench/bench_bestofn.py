@@ -18,8 +18,8 @@ from pathlib import Path
 
 from bench.bench_run import rubricsvc
 from bench.judge_sets import truthfulqa
-from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Label
 from rubricsvc.formats import writing
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED

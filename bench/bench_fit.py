@@ -25,11 +25,10 @@ from typing import Any
 from scipy import stats
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Numeric, Rubric
 from rubricsvc.core.rubric_analysis import WeightFit
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.queries import FitQuery
 from rubricsvc.services.analysing import fit
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics

@@ -19,10 +19,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import native, writing
 from rubricsvc.formats.record import Record

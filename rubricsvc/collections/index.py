@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NamedTuple, Self
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.shingles import Shingles, shingles
+from rubricsvc.core.fingerprint import Shingles, digest, shingles
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, cut
 
 FORMAT = "1"

@@ -1,14 +1,22 @@
-"""Verdicts: scored, abstained or failed, on one criterion of one completion. A failure is never a number."""
+"""Verdicts: scored, abstained or failed, on one criterion of one completion; labels, which are those of people.
+
+A failure is never a number.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from rubricsvc.core.base import UnitInterval, Value, storable
+from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value, storable
 from rubricsvc.core.states import Outcome
+
+if TYPE_CHECKING:
+    from rubricsvc.core.rubric import Criterion
 
 
 class Reason(StrEnum):
@@ -184,3 +192,60 @@ class Verdict(Value):
     def failed(cls, criterion: str, reason: Reason | str, **fields: object) -> Verdict:
         """Return a verdict that failed."""
         return cls.model_validate({"criterion": criterion, "outcome": "failed", "reason": reason, **fields})
+
+
+OVERALL = "overall"
+"""The key of a score of the whole completion. If a rubric has such a criterion, the judge is asked for it too."""
+
+
+Annotator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
+
+
+class Label(Value):
+    """A person's verdict. ``value`` is in [0, 1] on the criterion's scale; None if the person could not decide."""
+
+    criterion: str = Field(
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        description="Key of the criterion, or overall: the completion as a whole.",
+    )
+    annotator: Annotator = Field(description="Name of the person.")
+    value: UnitInterval | None = Field(
+        None, description="Value on the criterion's scale; null if the person could not tell."
+    )
+    note: StorableText | None = Field(None, max_length=20_000, description="Why, in the person's words.")
+
+    @property
+    def verdict(self) -> Verdict:
+        """The label as a verdict, for `rubricsvc.reward`: scored, or abstained where the person could not tell."""
+        if self.value is None:
+            return Verdict.abstained(self.criterion, rationale=self.note)
+        return Verdict.scored(self.criterion, self.value, rationale=self.note)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedLabel:
+    """A label beside one judge's verdicts on the same completion under the same rubric.
+
+    ``verdicts`` has the judge's newest verdicts by criterion, and is empty if it was not asked; ``reward`` was computed
+    from them. ``criterion`` is None for an ``overall`` score under a rubric without such a criterion.
+    """
+
+    completion_id: int
+    prompt_id: int
+    rubric_id: int
+    label: Label
+    criterion: Criterion | None
+    verdicts: Mapping[str, Verdict]
+    reward: float | None = None
+    completion_external_id: str | None = None
+
+    @property
+    def question(self) -> str:
+        """What the person was asked: the criterion's question, or the key of a score of the whole completion."""
+        return self.criterion.question if self.criterion is not None else self.label.criterion
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The judge's verdict on the criterion of the label."""
+        return self.verdicts.get(self.label.criterion)

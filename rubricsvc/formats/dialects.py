@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
-from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.core.verdict import Label
 from rubricsvc.formats.native import keys_of, rubric_name
 from rubricsvc.formats.record import MISSING, Entry, Node, Placed, Record
 

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 from rubricsvc.core.base import Value
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.mapping import FORMATS

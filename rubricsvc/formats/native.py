@@ -16,10 +16,10 @@ from pydantic import AfterValidator, StringConstraints
 from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
 from rubricsvc.core.formulas import FormulaError
-from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors, level_value
 from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import input_file
 from rubricsvc.formats.record import Entry, FieldError, GivenLabel, InvalidFileError, Location, Record, RubricCheck

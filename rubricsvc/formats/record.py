@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rubricsvc.core.base import UnitInterval, Value
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric, level_value
 from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import FormatError, InvalidError, cut
 
 MAX_LISTED = 20

@@ -7,9 +7,8 @@ from typing import Any
 from pydantic import Field
 from pydantic.config import JsonDict
 
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.queries import Id
 from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
 

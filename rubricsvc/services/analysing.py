@@ -18,8 +18,8 @@ from rubricsvc.store.labels import Selection, judged_labels, overall_labels
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.label import JudgedLabel
     from rubricsvc.core.rubric import Rubric
+    from rubricsvc.core.verdict import JudgedLabel
     from rubricsvc.stats.agreement import CriterionAgreement
     from rubricsvc.stats.criteria import VerdictMatrix
     from rubricsvc.store.tables import JudgeRow

@@ -5,7 +5,7 @@
 - ``dpo``: prompt, chosen, rejected. Pairs of completions of a prompt, without contradictory and uncertain ones.
 
 Other columns of examples say where they are from; TRL ignores them. A completion that repeats another one of its prompt
-(`core.shingles`) is left out.
+(`copy_groups`) is left out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.label import OVERALL
+from rubricsvc.core.fingerprint import copy_groups
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.shingles import copy_groups
+from rubricsvc.core.verdict import OVERALL
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery
 from rubricsvc.services import job_results

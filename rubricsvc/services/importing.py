@@ -13,11 +13,11 @@ from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from rubricsvc import formats
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, IMPORTED
 from rubricsvc.core.strict_json import MAX_VALUES
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record, RubricCheck, documents
 from rubricsvc.formats.documents import LabelLine

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.judge import Calibration, Judge
-from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import JudgedLabel, Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.formats import Record
 from rubricsvc.queries import Paging

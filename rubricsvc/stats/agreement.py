@@ -26,8 +26,8 @@ from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
+from rubricsvc.core.verdict import OVERALL, JudgedLabel
 from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.paired import correlation

@@ -17,7 +17,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
 from rubricsvc.core.judge import MIN_DISTANCE, Curve, Method, family
-from rubricsvc.core.label import JudgedLabel
+from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import expected_calibration_error
 from rubricsvc.stats.intervals import Floats, Ints

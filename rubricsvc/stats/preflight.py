@@ -15,8 +15,8 @@ from scipy.stats import chi2
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.passport import TRAINED, Passport
+from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
 from rubricsvc.stats.best_of_n import chosen_mean
 from rubricsvc.stats.paired import tau_within

@@ -21,10 +21,10 @@ from rubricsvc.core.generation import (
     Specification,
     Trajectory,
 )
-from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import GENERATED, RubricState
+from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import budgets, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.leases import GenerationLease, LeaseResult, Recorded

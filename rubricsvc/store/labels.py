@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, case, cast, func, or_, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from rubricsvc.core.label import OVERALL, JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import OVERALL, JudgedLabel, Label
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import items, verdicts
 from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of, utcnow

@@ -12,14 +12,13 @@ from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 from rubricsvc.core.audit import Audit, Repeatability, StoredAudit
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, HeldOutResult
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
 from rubricsvc.core.states import APPROVED, RubricState, RunState
 from rubricsvc.core.validation_messages import first_error
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.store.session import Base, DatedRow
 

@@ -14,9 +14,9 @@ import pytest
 
 from rubricsvc.client import AsyncClient, Client, transport
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import (
     ConflictError,
     InvalidError,

@@ -18,8 +18,8 @@ from pydantic import JsonValue
 from rubricsvc.collections import Collection
 from rubricsvc.collections.index import THRESHOLD, NearCopies
 from rubricsvc.core import strict_json
+from rubricsvc.core.fingerprint import Shingles, containment, shingles
 from rubricsvc.core.prompt import Completion, Prompt, ToolCall
-from rubricsvc.core.shingles import Shingles, containment, shingles
 
 if TYPE_CHECKING:
     from trainer.data.tasks import Task

@@ -19,7 +19,6 @@ from safetensors import SafetensorError
 
 from rubricsvc.core.audit import Audit, Repeatability
 from rubricsvc.core.judge import Calibration, Judge
-from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.passport import (
     TRAINED,
     UNTRAINED,
@@ -33,7 +32,7 @@ from rubricsvc.core.passport import (
     Training,
 )
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rubricsvc.core.fingerprint import shingles
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
-from rubricsvc.core.shingles import shingles
 from tests.model.trainer.policies.test_episode_sampling import CALL, Reversing, scripted
 from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config, tiny_policy
 from trainer.config import TrainConfig

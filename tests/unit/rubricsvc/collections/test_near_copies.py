@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rubricsvc.collections import index as collections
 from rubricsvc.collections.index import FaultyDocuments, NearCopies, Page
-from rubricsvc.core.shingles import shingles
+from rubricsvc.core.fingerprint import shingles
 
 WORDS = [f"word{number}" for number in range(200)]
 SECTION, REST = " ".join(WORDS[:60]), " ".join(WORDS[60:])

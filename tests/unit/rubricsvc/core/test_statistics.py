@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, mean_estimate, ratio_estimate, t_quantile, t_tail
+from rubricsvc.core.fingerprint import containment, copy_groups, shingles
 from rubricsvc.core.panel import (
     ANCHORS,
     align_scores,
@@ -21,7 +22,6 @@ from rubricsvc.core.panel import (
 )
 from rubricsvc.core.reward import contributions
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.shingles import containment, copy_groups, shingles
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
 
 

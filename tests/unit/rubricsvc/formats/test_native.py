@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
+from rubricsvc.core.verdict import Label
 from rubricsvc.formats import HIDDEN, InputFile, Record, load
 from rubricsvc.formats.writing import plain, write_text
 

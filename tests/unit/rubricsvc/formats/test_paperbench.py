@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.label import Label
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Group
+from rubricsvc.core.verdict import Label
 from rubricsvc.formats import load
 from tests.unit.rubricsvc.formats.invalid import errors_of
 

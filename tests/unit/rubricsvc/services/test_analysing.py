@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.core.verdict import Label
 from rubricsvc.queries import AnalysisQuery
 from rubricsvc.services.analysing import analyse
 from rubricsvc.store import labels

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import OVERALL, Label, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import BestOfN
 from rubricsvc.services.best_of_n import best_of_n

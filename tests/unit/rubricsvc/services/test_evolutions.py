@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, EvolutionRequest, EvolutionRound
-from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.store import labels, rubrics

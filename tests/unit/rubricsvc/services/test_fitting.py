@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rubricsvc.core.label import Label
 from rubricsvc.core.rubric_analysis import WeightFit
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import ConflictError
 from rubricsvc.queries import FitQuery
 from rubricsvc.services.analysing import fit

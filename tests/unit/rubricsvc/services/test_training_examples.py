@@ -10,9 +10,9 @@ import pytest
 
 from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import NotFoundError
 from rubricsvc.schemas.jobs import ExportCounts, ExportKind, ExportQuery
 from rubricsvc.services import exporting

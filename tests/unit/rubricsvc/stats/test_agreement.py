@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Check, Criterion
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
 from rubricsvc.stats.agreement import (
     METRICS,
     Sample,

@@ -10,9 +10,8 @@ from scipy import stats
 from sklearn import metrics
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
 from rubricsvc.stats.agreement import (
     AgreementReport,
     Sample,

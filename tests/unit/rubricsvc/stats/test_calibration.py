@@ -10,9 +10,8 @@ from pydantic import ValidationError
 from scipy.special import expit, logit
 
 from rubricsvc.core.judge import Calibration, Curve, Judge, family
-from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion, Numeric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.calibration_fit import calibrate, fit_curve, split
 

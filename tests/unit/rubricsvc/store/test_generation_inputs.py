@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.core.generation import AuthoringTask, Generation, Specification
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import rubrics as generating
 from rubricsvc.store import completions, labels, prompts, rubrics

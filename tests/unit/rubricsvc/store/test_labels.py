@@ -9,10 +9,9 @@ import pytest
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Endpoint, Judge, Price
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
 from rubricsvc.store.labels import judged_labels

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import Label, Reason, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.local import Validators
