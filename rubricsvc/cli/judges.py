@@ -393,12 +393,12 @@ def audit(
     plan = plan.only(suite) if suite else plan
     path = get_settings().cache_dir / "audits" / f"{stored.digest[:32]}-{plan.digest[:32]}.jsonl"
     kept = output.continue_hint("the completions judged so far are kept")
-    with kept, runner.AuditJournal(path) as journal, output.progress_bar("audit") as bar:
+    with kept, runner.open_journal(path) as journal, output.progress_bar("audit") as bar:
         if done := len(journal.verdicts):
             echo(f"resuming an interrupted audit: {done} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
         result = ask(stored, lambda engine: runner.run(engine, stored, plan, **options))
-        journal.delete()
+    path.unlink(missing_ok=True)
     given = [f"--data {data.name}"] if data is not None else []
     given += [f"--limit {limit}"] * (limit != DEFAULT_LIMIT)
     given += [f"--per-attack {per_attack}"] * (per_attack != DEFAULT_PER_ATTACK)

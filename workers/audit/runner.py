@@ -9,13 +9,13 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import fmean
-from typing import Self, TextIO
+from typing import TextIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -154,51 +154,43 @@ def check_auditable(judge: Judge) -> None:
             raise InvalidError(f"judge {judge.name!r}: a panel of {leaf.mode} judges cannot be audited", hint=hint)
 
 
+@dataclass
 class AuditJournal:
-    """CompletionVerdicts by question. Failed verdicts are not kept, so they are asked for again.
+    """Verdicts by question, and the file that gets new ones, if there is one.
 
-    Use it as a context manager, and ``delete`` it when the audit is complete. Without a path it keeps nothing.
+    Failed verdicts are not kept, so they are asked for again.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        """Set the file; it is opened on entering the context."""
-        self._path = path
-        self.verdicts: dict[str, CompletionVerdicts] = {}
-        self._stream: TextIO | None = None
-
-    def __enter__(self) -> Self:
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self._path.open("a+", encoding="utf-8")
-            self._stream.seek(0)
-            for line in self._stream:
-                with suppress(ValueError, TypeError, ValidationError):  # empty or incomplete
-                    key, data = json.loads(line)
-                    self.verdicts[str(key)] = _VERDICTS.validate_python(data)
-            self._stream.write("\n")  # ends the line that a killed audit may have left unfinished
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    @staticmethod
-    def key(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> str:
-        """Return the name of a question: how it is asked, and about what."""
-        return digest(questions_of(rubric, judge).digest, prompt.digest, [one.digest for one in completions])
+    verdicts: dict[str, CompletionVerdicts] = field(default_factory=dict)
+    stream: TextIO | None = None
 
     def add(self, key: str, verdicts: CompletionVerdicts) -> None:
         """Keep the verdicts of a question unless one of them failed."""
-        if self._stream is None or any(verdict.outcome == "failed" for each in verdicts for verdict in each):
+        if self.stream is None or any(verdict.outcome == "failed" for each in verdicts for verdict in each):
             return
         data = _VERDICTS.dump_python(verdicts, mode="json", exclude_none=True)
-        self._stream.write(json.dumps([key, data], ensure_ascii=False) + "\n")
-        self._stream.flush()
+        self.stream.write(json.dumps([key, data], ensure_ascii=False) + "\n")
+        self.stream.flush()
 
-    def delete(self) -> None:
-        """Delete the file: the audit is complete."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[AuditJournal]:
+    """Give the journal of an audit, from which it resumes. Delete the file when the audit is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    verdicts: dict[str, CompletionVerdicts] = {}
+    with path.open("a+", encoding="utf-8") as stream:
+        stream.seek(0)
+        for line in stream:
+            with suppress(ValueError, TypeError, ValidationError):  # empty or incomplete
+                key, data = json.loads(line)
+                verdicts[str(key)] = _VERDICTS.validate_python(data)
+        stream.write("\n")  # ends the line that a killed audit may have left unfinished
+        yield AuditJournal(verdicts, stream)
+
+
+def question_key(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> str:
+    """Return the name of a question: how it is asked, and about what."""
+    return digest(questions_of(rubric, judge).digest, prompt.digest, [one.digest for one in completions])
 
 
 @dataclass
@@ -215,7 +207,7 @@ class _Session:
     def ask(self, case: AuditCase, suite: str) -> asyncio.Task[tuple[Verdicts, Verdicts]]:
         """Start to score the case's completion: its verdicts, and those on the better one beside it, if any."""
         completions = [case.completion] + ([] if case.better is None else [Completion(text=case.better)])
-        key = AuditJournal.key(self.judge, case.rubric, case.prompt, completions)
+        key = question_key(self.judge, case.rubric, case.prompt, completions)
 
         async def scored() -> tuple[Verdicts, Verdicts]:
             verdicts = self.journal.verdicts.get(key)

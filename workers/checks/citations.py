@@ -123,17 +123,14 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
                 false[passage] = "not in the document cited" if ids else "no document cited"
     count = len(true | false.keys())
     lines = [f"{problem}: {passage[:120]}" for passage, problem in sorted(false.items()) if passage not in true]
-    shares = [max((_shared(passage, one, args.words) for one in true), default=0) for passage in args.passages or ()]
+    shares = list[float]()
+    for words in (WORD.findall(plain(passage)) for passage in args.passages or ()):
+        matchers = (SequenceMatcher(None, words, WORD.findall(one), autojunk=False) for one in true)
+        run = max((matcher.find_longest_match().size for matcher in matchers), default=0)
+        shares.append(run / len(words) if words and run >= min(args.words, len(words)) else 0.0)
     first = fmean(shares) if shares else min(1.0, len(true) / args.min)
     value = first * len(true) / count if count else 0.0
     return CheckResult(value, "\n".join([f"{len(true)} of {count} quoted passages", *lines[:20]]))
-
-
-def _shared(passage: str, quotation: str, least: int) -> float:
-    """Return the share of a passage's words that a quotation has in a row; 0 for fewer words than ``least``."""
-    words = WORD.findall(plain(passage))
-    run = SequenceMatcher(None, words, WORD.findall(quotation), autojunk=False).find_longest_match().size
-    return run / len(words) if run >= min(least, len(words)) else 0.0
 
 
 def _quoted(text: str, known: Collection[str]) -> Iterator[tuple[str, set[str]]]:

@@ -62,11 +62,6 @@ class CodeTests(Args):
     wall_s: float = Field(default=20.0, gt=0.0, le=600.0)
     memory_mib: int = Field(default=512, ge=64, le=65536)
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of each test."""
-        return Limits(cpu_s=self.cpu_s, wall_s=self.wall_s, memory_mib=self.memory_mib)
-
 
 class Code(CodeTests):
     """``partial``: the value is the pass rate, else 1 only where all tests pass that count."""
@@ -126,11 +121,13 @@ def run_suite(source: str, suite: CodeTests) -> SuiteResult:
 
 @lru_cache(maxsize=32)  # `code` and `code_cheating` of one rubric share a run, and so cannot disagree on it
 def _run_suite(source: str, suite: CodeTests) -> SuiteResult:
+    limits = Limits(cpu_s=suite.cpu_s, wall_s=suite.wall_s, memory_mib=suite.memory_mib)
+
     def results(tests: tuple[str, ...], cases: tuple[Case, ...], prefix: str) -> Iterator[tuple[str, str]]:
         for name, test in split(tests, suite.setup):
-            yield f"{prefix}{name}", _run_test(source, test, suite)
+            yield f"{prefix}{name}", _run_test(source, test, suite, limits)
         for number, case in enumerate(cases, start=1):
-            result = run_python(source, stdin=case.stdin, limits=suite.limits, packages=suite.packages)
+            result = run_python(source, stdin=case.stdin, limits=limits, packages=suite.packages)
             printed = [[line.rstrip() for line in text.rstrip().splitlines()] for text in (result.stdout, case.stdout)]
             error = "" if printed[0] == printed[1] else f"it printed {result.stdout[:80]!r}"
             yield f"{prefix}case {number}", error if result.ok else result.error
@@ -164,16 +161,16 @@ def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]
             yield name, f"{before}{source}\n{call}\n"
 
 
-def _run_test(source: str, test: str, suite: CodeTests) -> str:
+def _run_test(source: str, test: str, suite: CodeTests, limits: Limits) -> str:
     """Return the error of a test. It passed if its last action was to print a token that was unknown until then."""
     token = secrets.token_hex(16)
-    result = run_module("solution", source, TEST, token + test, limits=suite.limits, packages=suite.packages)
+    result = run_module("solution", source, TEST, token + test, limits=limits, packages=suite.packages)
     if result.ok and result.stdout == token:
         return ""
     error = "it ended early" if result.ok else result.error
     suspicious = error.startswith(("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError"))
     if suite.setup or suspicious:
-        run_without_code(suite.setup, test if suspicious else "", suite.limits, suite.packages)
+        run_without_code(suite.setup, test if suspicious else "", limits, suite.packages)
     if error == "AssertionError":
         lines = re.findall(r'^  File "test\.py", line (\d{1,9})\b', result.stderr, re.MULTILINE)  # perhaps forged
         text = "".join(test.splitlines()[int(lines[-1]) - 1 :][:1]).strip() if lines else ""
@@ -243,7 +240,11 @@ def _special_cases(tree: ast.Module, args: CodeTests) -> Marks:
     expected |= {((case.stdin.strip(),), case.stdout.strip()) for case in cases}
     expected = {(inputs, out) for inputs, out in expected if not all(map(_COMMON_INPUT.fullmatch, inputs))}
     parts, used = list(tree.body) if cases else [], _names(tests)
-    while not cases and (found := [one for one in tree.body if one not in parts and used & _defined(one)]):
+    defined = {
+        part: _names(part.targets) if isinstance(part, ast.Assign) else {getattr(part, "name", "")}
+        for part in tree.body
+    }
+    while not cases and (found := [one for one in tree.body if one not in parts and used & defined[one]]):
         parts += found  # what the tests use, and what that depends on
         used |= _names(found)
     for node in chain.from_iterable(map(ast.walk, parts)):
@@ -299,10 +300,6 @@ def _literal(node: ast.AST) -> str:
 
 def _literals(*nodes: ast.AST) -> set[str]:
     return {_literal(node) for part in nodes for node in ast.walk(part)}
-
-
-def _defined(part: ast.stmt) -> set[str]:
-    return _names(part.targets) if isinstance(part, ast.Assign) else {getattr(part, "name", "")}
 
 
 def _names(trees: Sequence[ast.AST]) -> set[str]:

@@ -54,12 +54,12 @@ def english_sentences(text: str) -> list[str]:
     return list(_punkt().tokenize(text))
 
 
-def english_tokens(text: str) -> list[str]:
-    """Split words and punctuation marks as NLTK's ``word_tokenize`` does."""
+def _count_capitals(text: str) -> int:
+    """Return the number of tokens in capital letters, where tokens are those of NLTK's ``word_tokenize``."""
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
-    words = NLTKWordTokenizer()
-    return [token for sentence in english_sentences(text) for token in words.tokenize(sentence)]
+    tokenizer = NLTKWordTokenizer()
+    return sum(token.isupper() for sentence in english_sentences(text) for token in tokenizer.tokenize(sentence))
 
 
 def detect_language(text: str) -> str | None:
@@ -174,7 +174,7 @@ _FUNCTIONS: dict[str, Callable[..., bool]] = {
         text.strip().strip('"').lower().endswith(end_phrase.strip().lower())),
     "startend:quotation": lambda text: re.fullmatch(r'\s*".*"\s*', text, re.DOTALL) is not None,
     "change_case:capital_word_frequency": lambda text, capital_frequency, capital_relation: (
-        _compare(sum(token.isupper() for token in english_tokens(text)), capital_relation, capital_frequency)),
+        _compare(_count_capitals(text), capital_relation, capital_frequency)),
     "change_case:english_capital": lambda text: text.isupper() and _is_in(text, "en"),
     "change_case:english_lowercase": lambda text: text.islower() and _is_in(text, "en"),
     "punctuation:no_comma": lambda text: "," not in text,

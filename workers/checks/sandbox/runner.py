@@ -148,9 +148,8 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         box.chmod(0o755)
         given.write(stdin.encode("utf-8", "replace"))
         given.seek(0)
-        walls = _walls(box, limits, packages, filter_) if kind == "bwrap" else []
         process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
-            [*walls, *_program(kind, box, limits, packages, start.passed_fd)],
+            _command(box, limits, packages, start.passed_fd, filter_ if kind == "bwrap" else None),
             stdin=given,
             stdout=output,
             stderr=errors,
@@ -232,8 +231,12 @@ def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
     return [program, *spaces, *rights, *calls, "--die-with-parent", "--new-session", "--clearenv", *places, *room]
 
 
-def _program(kind: str, box: Path, limits: Limits, packages: bool, started: int) -> list[str]:
-    """Return the command line of the bootstrap; ``started`` is the socket of its signal."""
+def _command(box: Path, limits: Limits, packages: bool, started: int, filter_: tuple[int, ...] | None) -> list[str]:
+    """Return the command line of the bootstrap, in the sandbox unless ``filter_`` is None.
+
+    ``started`` is the socket of its signal. Readable are the system's libraries and this Python; no home folder, and no
+    configuration.
+    """
     bounds = {
         "RLIMIT_CPU": limits.cpu_s,
         "RLIMIT_AS": limits.memory_mib * _MIB,
@@ -244,21 +247,14 @@ def _program(kind: str, box: Path, limits: Limits, packages: bool, started: int)
         "RLIMIT_CORE": 0,
     }
     given: dict[str, object] = {"limits": bounds, "uid": None, "started": started, "parent": None, "disk": "/tmp"}  # noqa: S108
-    if kind == "none":
+    python = [sys.executable, *(["-I"] if packages else ["-I", "-S"])]
+    if filter_ is None:
         given["disk"] = None
         del bounds["RLIMIT_NPROC"]  # it would count all processes of this user
         given["parent"] = os.getpid() if sys.platform == "linux" else None
-    elif _unassigned_uids():
+        return [*python, f"{box}/{_BOOTSTRAP.name}", json.dumps(given)]
+    if _unassigned_uids():
         given["uid"] = random.choice(_unassigned_uids())  # of its own, so that its processes are counted
-    flags = ["-I"] if packages else ["-I", "-S"]
-    return [sys.executable, *flags, f"{box if kind == 'none' else _BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
-
-
-def _walls(box: Path, limits: Limits, packages: bool, filter_: tuple[int, ...]) -> list[str]:
-    """Return the command line that runs another one in the sandbox.
-
-    Readable are the system's libraries and this Python; no home folder, and no configuration.
-    """
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
     system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
     prefixes = {sys.base_prefix, str(Path(os.path.realpath(sys.executable)).parent.parent)}
@@ -272,7 +268,8 @@ def _walls(box: Path, limits: Limits, packages: bool, filter_: tuple[int, ...]) 
     folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
     shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
     last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
-    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last]
+    walls = [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last]
+    return [*walls, *python, f"{_BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) -> int | None:

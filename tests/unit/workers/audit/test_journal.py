@@ -8,7 +8,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Evidence, Verdict
-from workers.audit.runner import AuditJournal
+from workers.audit.runner import open_journal, question_key
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."),))
 JUDGE = Judge(name="j", model="m")
@@ -19,23 +19,21 @@ VERDICTS = [
 
 
 def key(text: str = "x", judge: Judge = JUDGE, prompt: str = "Why?") -> str:
-    return AuditJournal.key(judge, RUBRIC, Prompt.of(prompt), [Completion(text=text)])
+    return question_key(judge, RUBRIC, Prompt.of(prompt), [Completion(text=text)])
 
 
 def test_journal_restores_verdicts_except_failures(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "audit.jsonl"
-    with AuditJournal(path) as journal:
+    with open_journal(path) as journal:
         journal.add(key(), VERDICTS)
         journal.add(key("y"), [[Verdict.failed("a", "timeout")]])
     with path.open("a") as stream:
         stream.write('["broken off')
-    with AuditJournal(path) as journal:
+    with open_journal(path) as journal:
         assert journal.verdicts == {key(): VERDICTS}
         journal.add(key("z"), VERDICTS)
-    with AuditJournal(path) as journal:
+    with open_journal(path) as journal:
         assert len(journal.verdicts) == 2
-        journal.delete()
-    assert not path.exists()
 
 
 def test_journal_key_depends_on_judge_task_and_completion() -> None:
