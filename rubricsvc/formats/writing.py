@@ -24,7 +24,7 @@ from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutraliz
 from rubricsvc.formats.mapping import FORMATS
 from rubricsvc.formats.native import rubric_errors
 from rubricsvc.formats.record import Entry, FileErrors, GivenLabel, InvalidFileError, Location, Record, Row
-from rubricsvc.graders.written import grader_of
+from rubricsvc.graders.model import grader_of
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
 
