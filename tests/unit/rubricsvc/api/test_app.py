@@ -128,41 +128,6 @@ def test_openapi_body_examples_are_accepted(openapi: dict[str, Any], http: TestC
         assert http.post(path, json=example).status_code == 201, name
 
 
-CALL = {"name": "f", "arguments": "{}"}
-
-
-def test_prompt_messages_may_have_openais_shape(http: TestClient) -> None:
-    for message, accepted in [
-        ({"content": "a"}, True),
-        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}]}, True),
-        ({"content": [{"type": "text", "text": 1}]}, False),
-        ({"content": [{"type": "text"}]}, False),
-        ({"content": [{"type": "image_url", "image_url": {}}]}, False),
-        ({"content": None}, False),
-        ({"content": 1}, False),
-        ({}, False),
-        ({"tool_calls": []}, False),
-        ({"tool_calls": [CALL]}, True),
-        ({"content": None, "tool_calls": [CALL], "refusal": None, "audio": None}, True),
-        ({"content": 1, "tool_calls": [CALL]}, False),
-        ({"content": "a", "refusal": "no"}, False),
-        ({"content": "a", "tool_calls": None}, True),
-        ({"content": "a", "tool_calls": [{"name": "f"}, {"name": "f", "id": None}]}, True),
-        ({"content": "a", "tool_calls": [{"name": "f", "arguments": {"x": [1, None]}}]}, True),
-        ({"content": "a", "tool_calls": [{"name": "f", "arguments": [1]}]}, False),
-        ({"content": "a", "tool_calls": [{"name": "f", "arguments": None}]}, False),
-        ({"content": "a", "tool_calls": [{"arguments": "{}"}]}, False),
-        ({"content": "a", "tool_calls": [{"function": CALL, "type": "function", "id": "1", "index": 0}]}, True),
-        ({"content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}, True),
-        ({"content": "a", "tool_calls": [{"function": {"arguments": "{}"}}]}, False),
-        ({"content": "a", "tool_calls": [{"function": CALL, "type": "custom"}]}, False),
-        ({"content": "a", "tool_calls": [{**CALL, "type": "function"}]}, False),
-        ({"content": "a", "tool_calls": ["f"]}, False),
-    ]:
-        body = {"prompt": {"messages": [{"role": "assistant", **message}]}}
-        assert http.post("/v1/prompts", json=body).status_code == (201 if accepted else 422)
-
-
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -20,14 +20,11 @@ def make_key(db: Database, expires_in: timedelta | None = None) -> tuple[int, di
         return row.id, {"Authorization": f"Bearer {secret}"}
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]", "LOCALHOST"])
-def test_is_loopback_accepts_local_hosts(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "127.0.0.1.evil.example"])
-def test_is_loopback_rejects_other_hosts(host: str) -> None:
-    assert not is_loopback(host)
+def test_is_loopback_accepts_local_hosts_only() -> None:
+    for host in ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]", "LOCALHOST"]:
+        assert is_loopback(host)
+    for host in ["", "0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "127.0.0.1.evil.example"]:
+        assert not is_loopback(host)
 
 
 @pytest.mark.parametrize(

@@ -62,20 +62,6 @@ def test_body_requires_json_content_type(http: TestClient) -> None:
     assert answer.status_code == 400
 
 
-def test_body_trajectory_text_defaults_to_last_message(filled: TestClient) -> None:
-    messages = [{"role": "assistant", "content": "first"}, {"role": "assistant", "content": "last"}]
-    sent = {"completions": [{"prompt_id": 1, "completion": {"messages": messages}}]}
-    (id_,) = filled.post("/v1/completions", json=sent).json()["ids"]
-    assert filled.get(f"/v1/completions/{id_}").json()["completion"]["text"] == "last"
-
-
-def test_body_message_requires_content(filled: TestClient) -> None:
-    sent = {"completions": [{"prompt_id": 1, "completion": {"messages": [{"role": "assistant"}]}}]}
-    answer = filled.post("/v1/completions", json=sent)
-    assert answer.status_code == 422
-    assert answer.json()["error"]["path"] == "body.completions.0.completion.messages.0.content"
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -225,17 +225,49 @@ def test_message_reads_openai_tool_calls() -> None:
 _PART = {"type": "text", "text": "two"}
 
 
-def test_message_rejects_what_it_cannot_hold() -> None:
-    for message in [
-        {"role": "assistant", "content": None},
-        {"role": "assistant"},
-        {"role": "assistant", "content": "", "refusal": "no"},
-        {"role": "assistant", "content": [{"type": "image_url", "image_url": "x"}]},
-        {"role": "assistant", "content": "", "tool_calls": [{"type": "custom", "custom": {"name": "a"}}]},
-        {"role": "assistant", "content": "", "tool_calls": [{"name": "a", "arguments": 3}]},
+PLAIN_CALL = {"name": "f", "arguments": "{}"}
+
+
+def test_message_holds_openais_shape_and_nothing_else() -> None:
+    for fields, accepted in [
+        ({"content": "a"}, True),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}]}, True),
+        ({"content": [{"type": "text", "text": 1}]}, False),
+        ({"content": [{"type": "text"}]}, False),
+        ({"content": [{"type": "image_url", "image_url": {}}]}, False),
+        ({"content": None}, False),
+        ({"content": 1}, False),
+        ({}, False),
+        ({"tool_calls": []}, False),
+        ({"tool_calls": [PLAIN_CALL]}, True),
+        ({"content": None, "tool_calls": [PLAIN_CALL], "refusal": None, "audio": None}, True),
+        ({"content": 1, "tool_calls": [PLAIN_CALL]}, False),
+        ({"content": "a", "refusal": "no"}, False),
+        ({"content": "a", "tool_calls": None}, True),
+        ({"content": "a", "tool_calls": [{"name": "f"}, {"name": "f", "id": None}]}, True),
+        ({"content": "a", "tool_calls": [{"name": "f", "arguments": {"x": [1, None]}}]}, True),
+        ({"content": "a", "tool_calls": [{"name": "f", "arguments": [1]}]}, False),
+        ({"content": "a", "tool_calls": [{"name": "f", "arguments": None}]}, False),
+        ({"content": "a", "tool_calls": [{"arguments": "{}"}]}, False),
+        ({"content": "a", "tool_calls": [{"function": PLAIN_CALL, "type": "function", "id": "1", "index": 0}]}, True),
+        ({"content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}, True),
+        ({"content": "a", "tool_calls": [{"function": {"arguments": "{}"}}]}, False),
+        ({"content": "a", "tool_calls": [{"function": PLAIN_CALL, "type": "custom"}]}, False),
+        ({"content": "a", "tool_calls": [{**PLAIN_CALL, "type": "function"}]}, False),
+        ({"content": "a", "tool_calls": ["f"]}, False),
     ]:
-        with pytest.raises(ValidationError):
-            Message.model_validate(message)
+        message = json.dumps({"role": "assistant", **fields})
+        if accepted:
+            Message.model_validate_json(message, strict=True)
+        else:
+            with pytest.raises(ValidationError):
+                Message.model_validate_json(message, strict=True)
+
+
+def test_completion_text_defaults_to_its_last_message() -> None:
+    turns = [{"role": "assistant", "content": "first"}, {"role": "assistant", "content": "last"}]
+    for fields, text in (({}, "last"), ({"text": "own"}, "own"), ({"text": ""}, "")):
+        assert Completion.model_validate_json(json.dumps({"messages": turns, **fields}), strict=True).text == text
 
 
 def test_tool_call_text_normalises_arguments() -> None:
