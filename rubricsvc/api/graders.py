@@ -18,7 +18,6 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.graders.results import GraderRun
 from rubricsvc.schemas import Wire
 from rubricsvc.services import graders as grading
-from rubricsvc.store.session import Database
 
 NO_WORKER_SECONDS = 30.0
 """Seconds that a run waits for a worker, which may be starting."""
@@ -62,16 +61,13 @@ async def run(request: Request, new: Json[NewRun]) -> GraderRun:
     began, state = time.monotonic(), request.app.state
     db, check = state.db, state.validators.rubric
     pending = await run_in_threadpool(grading.submit, db, new.grader, new.item, new.model_sample, check)
-    await _wait(db, pending, began, state.settings.grader_seconds)
-    return await run_in_threadpool(grading.result, db, pending, time.monotonic() - began)
-
-
-async def _wait(db: Database, pending: grading.PendingRun, began: float, longest: float) -> None:
-    """Wait until the jobs are finished, without holding a connection."""
-    pause, seen = 0.02, began
-    while (state := await run_in_threadpool(grading.state, db, pending)) != "finished":
+    longest, pause, seen = state.settings.grader_seconds, 0.02, began
+    while True:  # no connection is held between two looks
+        found = await run_in_threadpool(grading.result, db, pending, time.monotonic() - began)
+        if isinstance(found, GraderRun):
+            return found
         now = time.monotonic()
-        waited, seen = now - began, now if state == "scoring" else seen
+        waited, seen = now - began, now if found == "scoring" else seen
         if now - seen > min(NO_WORKER_SECONDS, longest):
             hint = "start one with `rubricsvc worker`, then repeat the request: it continues"
             raise UnavailableError(f"no worker is running; waited {waited:.0f} s", hint=hint)

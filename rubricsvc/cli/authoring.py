@@ -17,7 +17,6 @@ from rubricsvc.cli.importing import (
     By,
     Format,
     OfSeveral,
-    RubricTarget,
     Target,
     find_stored,
     input_file,
@@ -31,7 +30,7 @@ from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_j
 from rubricsvc.cli.service import local_service
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Research, Specification
-from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import ConflictError, InvalidError
@@ -43,7 +42,7 @@ from rubricsvc.schemas.methods import request
 from workers import checks
 
 if TYPE_CHECKING:
-    from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
+    from rubricsvc.core.rubric_analysis import TestOutcome
     from workers.authoring.proposals import Proposal
 
 Names = list[str] | None
@@ -187,25 +186,18 @@ def test(
             if found.stored is not None:
                 with local_service(by) as local:
                     stored = local.rubrics.add_test(found.stored.id, result)
-            _report_test(found, result, stored, as_json)
+            head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
+            if not as_json and result.faults is not None:
+                missed = tuple(fault for fault in result.faults.faults if fault.caught is False)
+                result = result.model_copy(update={"faults": result.faults.model_copy(update={"faults": missed})})
+            show(head | result.model_dump(mode="json"), as_json)
+            state = found.stored.state if found.stored is not None and not as_json else None
+            if result.outcome == "failed" and state == APPROVED:
+                echo(f"{found.name} is approved; retire it with `rubricsvc rubrics review {found.name} retire`")
+            elif result.outcome == "passed" and state in (DRAFT, IN_REVIEW):
+                step = "approve" if state == IN_REVIEW else "submit"
+                echo(f"next: `rubricsvc rubrics review {found.name} {step}`")
     raise typer.Exit(next(code for outcome, code in _EXIT.items() if outcome in outcomes))
-
-
-def _report_test(found: RubricTarget, result: RubricTest, stored: int | None, as_json: bool) -> None:
-    """Print the result of a test, of planted faults those that were missed, and what to do next."""
-    head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
-    if as_json:
-        show(head | result.model_dump(mode="json"), as_json)
-        return
-    if result.faults is not None:
-        missed = tuple(one for one in result.faults.faults if one.caught is False)
-        result = result.model_copy(update={"faults": result.faults.model_copy(update={"faults": missed})})
-    show(head | result.model_dump(mode="json"))
-    state = found.stored.state if found.stored is not None else None
-    if result.outcome == "failed" and state == APPROVED:
-        echo(f"{found.name} is approved; retire it with `rubricsvc rubrics review {found.name} retire`")
-    elif result.outcome == "passed" and state in (DRAFT, IN_REVIEW):
-        echo(f"next: `rubricsvc rubrics review {found.name} {'approve' if state == IN_REVIEW else 'submit'}`")
 
 
 def specification_of(path: Path) -> Specification:
@@ -291,6 +283,7 @@ def propose(
     Nothing is stored; the chosen one is written as YAML, to be read and edited. Exits with 1 if there is no rubric.
     """
     from workers.authoring.gate import judge_of_gate
+    from workers.authoring.proposals import try_proposals, write_proposals
 
     task, default = _proposal_task(prompt, good, bad, specification)
     if (method or default) not in _METHODS:
@@ -303,7 +296,15 @@ def propose(
     tried_by = judge_of_gate(given).map_leaves(without_outage)
     if choose is not None and out.exists() and not force:
         raise ConflictError(f"{out} exists", hint="name another file with --out, or overwrite it with --force")
-    proposals = _proposals(author, tried_by, generation, task, n)
+    with progress_bar("candidates") as bar:
+        on_done = bar.counter(n, "written")
+        written = ask(author, lambda engine: write_proposals(engine, author, generation, task, n=n, on_done=on_done))
+        proposals = written
+        if drafts := sum(one.draft is not None for one in written):
+            on_tried = bar.counter(drafts, "tried")
+            proposals = ask(
+                tried_by, lambda engine: try_proposals(engine, tried_by, generation, task, written, on_done=on_tried)
+            )
     usable = [number for number, one in enumerate(proposals, start=1) if one.draft is not None]
     with output.exit_with(output.OK if usable else output.WITH_FAILURES):
         _print_proposals(proposals, as_json)
@@ -344,24 +345,6 @@ def _proposal_task(
     if specification is not None:
         return task, "principles"
     return task, "contrastive" if task.contrast else "reference-guided" if task.references else "one-shot"
-
-
-def _proposals(author: Judge, tried_by: Judge, generation: Generation, task: AuthoringTask, n: int) -> list[Proposal]:
-    """Return candidates that the author's model wrote, and that the other judge tried."""
-    from workers.authoring.proposals import try_proposals, write_proposals
-
-    with progress_bar("candidates") as bar:
-        on_written = bar.counter(n, "written")
-        proposals = ask(
-            author, lambda engine: write_proposals(engine, author, generation, task, n=n, on_done=on_written)
-        )
-        drafts = sum(one.draft is not None for one in proposals)
-        if not drafts:
-            return proposals
-        on_tried = bar.counter(drafts, "tried")
-        return ask(
-            tried_by, lambda engine: try_proposals(engine, tried_by, generation, task, proposals, on_done=on_tried)
-        )
 
 
 def _print_proposals(proposals: Sequence[Proposal], as_json: bool) -> None:

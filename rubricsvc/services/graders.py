@@ -84,18 +84,12 @@ def submit(
     return run
 
 
-def state(db: Database, run: PendingRun) -> Literal["finished", "scoring", "no worker"]:
-    """Return whether the jobs are finished, or else whether a worker is running."""
+def result(db: Database, run: PendingRun, seconds: float) -> GraderRun | Literal["scoring", "no worker"]:
+    """Return the result of a run that took ``seconds``; unless its jobs are finished, whether a worker is running."""
     with db.read() as session:
         progress = [jobs.progress(session, job_id) for job_id in run.job_ids]
-        if not any(one.pending + one.leased for one in progress):
-            return "finished"
-        return "scoring" if leases.running_workers(session) else "no worker"
-
-
-def result(db: Database, run: PendingRun, seconds: float) -> GraderRun:
-    """Return the result of a run that took ``seconds``."""
-    with db.read() as session:
+        if any(one.pending + one.leased for one in progress):
+            return "scoring" if leases.running_workers(session) else "no worker"
         rows = [row for job_id in run.job_ids for row in items.page(session, job_id)]
         by_item = verdicts.for_items(session, [row.id for row in rows])
     unanswered = next((row.null_reason or row.state for row in rows if row.id not in by_item), "")

@@ -28,22 +28,18 @@ def http(serve: Serve) -> TestClient:
     return serve(validators=Validators(rubric=checks.validate), grader_seconds=0.01)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_graders_validate_returns_grader(http: TestClient, path: str) -> None:
-    assert http.post(f"{path}/validate", json={"grader": STRING}).json() == {"grader": STRING}
-    bad = http.post(f"{path}/validate", json={"grader": {**STRING, "reference": "{{item.a | upper}}"}})
-    assert (bad.status_code, bad.json()["error"]["path"]) == (422, "grader.reference")
+def test_graders_validate_returns_grader(http: TestClient) -> None:
+    for path in PATHS:
+        assert http.post(f"{path}/validate", json={"grader": STRING}).json() == {"grader": STRING}
+        bad = http.post(f"{path}/validate", json={"grader": {**STRING, "reference": "{{item.a | upper}}"}})
+        assert (bad.status_code, bad.json()["error"]["path"]) == (422, "grader.reference")
+    for source in ("def grade(:", "x = 1"):
+        bad = http.post("/v1/graders/validate", json={"grader": {"type": "python", "name": "p", "source": source}})
+        assert (bad.status_code, bad.json()["error"]["path"]) == (422, "grader.source")
 
 
-@pytest.mark.parametrize("source", ["def grade(:", "x = 1"])
-def test_graders_validate_rejects_program_without_grade(http: TestClient, source: str) -> None:
-    bad = http.post("/v1/graders/validate", json={"grader": {"type": "python", "name": "p", "source": source}})
-    assert (bad.status_code, bad.json()["error"]["path"]) == (422, "grader.source")
-
-
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
+def test_graders_run_error_has_path(http: TestClient) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"grader": STRING}, "body.model_sample"),
         ({"grader": STRING, "model_sample": 7}, "body.model_sample"),
         ({"grader": STRING, "model_sample": "x", "item": [1]}, "body.item"),
@@ -52,11 +48,10 @@ def test_graders_validate_rejects_program_without_grade(http: TestClient, source
         ({"grader": {}, "model_sample": "x"}, "grader.type"),
         ({"grader": {**STRING, "extra": 1}, "model_sample": "x"}, "grader.extra"),
         ({"grader": STRING, "model_sample": "x", "item": {"messages": "hi"}}, "item.messages"),
-    ],
-)
-def test_graders_run_error_has_path(http: TestClient, body: dict[str, Any], path: str) -> None:
-    answer = http.post("/v1/graders/run", json=body)
-    assert (answer.status_code, answer.json()["error"]["path"]) == (422, path), answer.text
+    ]
+    for body, path in cases:
+        answer = http.post("/v1/graders/run", json=body)
+        assert (answer.status_code, answer.json()["error"]["path"]) == (422, path), answer.text
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -7,15 +7,17 @@ import pytest
 from rubricsvc.formats import FORMATS
 from tests.cli import Cli
 
-
-@pytest.mark.parametrize("noun", ["rubric", "label", "completion"])
-def test_import_help_names_every_format(cli: Cli, noun: str) -> None:
-    options = " ".join(cli(noun, "import", "--help").out.split())
-    alone = "completions, " if noun == "completion" else ""
-    assert f"{alone}{', '.join(FORMATS)}." in options
+NOUNS = ("rubric", "label", "completion")
 
 
-@pytest.mark.parametrize("noun", ["rubric", "label", "completion"])
+def test_import_help_names_every_format(cli: Cli) -> None:
+    for noun in NOUNS:
+        options = " ".join(cli(noun, "import", "--help").out.split())
+        alone = "completions, " if noun == "completion" else ""
+        assert f"{alone}{', '.join(FORMATS)}." in options
+
+
+@pytest.mark.parametrize("noun", NOUNS)
 def test_import_with_an_invalid_record_stores_nothing(cli: Cli, noun: str) -> None:
     good = '{"prompt": "q", "criteria": ["a"], "completions": ["b"], "labels": {"c1": 1}}\n'
     ran = cli(noun, "import", "-", stdin=good + '{"prompt": 5, "criteria": ["a"]}')

@@ -41,20 +41,17 @@ def resolved(db: Database, ref: int | str, **options: Any) -> str:
         return rubrics.get(session, ref, **options).ref
 
 
-@pytest.mark.parametrize(
-    ("policy", "origin", "draft", "state"),
-    [
+def test_add_version_begins_in_the_state_of_the_policy(db: Database) -> None:
+    cases: list[tuple[Any, RubricOrigin, bool, str]] = [
         ("generated", "imported", False, "approved"),
         ("generated", "imported", True, "draft"),
         ("generated", "generated", False, "draft"),
         ("all", "imported", False, "draft"),
         ("none", "generated", False, "approved"),
-    ],
-)
-def test_add_version_begins_in_the_state_of_the_policy(
-    db: Database, policy: Any, origin: RubricOrigin, draft: bool, state: str
-) -> None:
-    assert add(db, "One.", origin=origin, policy=policy, draft=draft).row.state == state
+    ]
+    for policy, origin, draft, state in cases:
+        text = f"{policy} {origin} {draft}."
+        assert add(db, text, origin=origin, policy=policy, draft=draft).row.state == state, text
 
 
 def test_get_resolves_a_name_to_the_newest_approved_version(each_db: Database) -> None:
@@ -96,28 +93,22 @@ def test_review_records_who_when_and_why(each_db: Database) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("state", "action"),
-    [("draft", "approve"), ("draft", "retire"), ("approved", "submit"), ("approved", "reject"), ("retired", "submit")],
-)
-def test_review_rejects_steps_from_other_states(db: Database, state: Any, action: ReviewAction) -> None:
-    with db.write() as session:
-        rubrics.add(session, rubric("One."), name="r", state=state)
-    with pytest.raises(ConflictError) as caught:
-        act(db, "r@1", action, comment="Because.")
-    with db.read() as session:
-        assert caught.value.path == "action" and rubrics.get(session, "r@1").state == state
-        assert not page_of(session, RubricEventRow, 0, 9)
-
-
-@pytest.mark.parametrize("comment", [None, "  "])
-@pytest.mark.parametrize("action", ["reject", "comment"])
-def test_review_needs_a_comment(db: Database, action: ReviewAction, comment: str | None) -> None:
-    add(db, "One.", draft=True)
-    act(db, "r", "submit")
-    with pytest.raises(InvalidError) as caught:
-        act(db, "r", action, comment=comment)
-    assert caught.value.path == "comment"
+def test_review_rejects_steps_from_other_states_and_steps_without_a_comment(db: Database) -> None:
+    wrong = {"draft": ("approve", "retire"), "approved": ("submit", "reject"), "retired": ("submit",)}
+    for state, actions in wrong.items():
+        with db.write() as session:
+            rubrics.add(session, rubric(f"Is {state}."), name=state, state=state)  # type: ignore[arg-type]
+        for action in actions:
+            with pytest.raises(ConflictError) as caught:
+                act(db, f"{state}@1", action, comment="Because.")  # type: ignore[arg-type]
+            with db.read() as session:
+                assert caught.value.path == "action" and rubrics.get(session, f"{state}@1").state == state
+                assert not page_of(session, RubricEventRow, 0, 9)
+    act(db, "draft@1", "submit")
+    for action, comment in (("reject", None), ("reject", "  "), ("comment", None), ("comment", "  ")):
+        with pytest.raises(InvalidError) as missing:
+            act(db, "draft@1", action, comment=comment)  # type: ignore[arg-type]
+        assert missing.value.path == "comment"
 
 
 def test_add_version_refuses_the_second_edit_and_keeps_it(each_db: Database) -> None:
@@ -232,9 +223,9 @@ def run_test(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -
         rubrics.add_test(session, row.id, test, by="ann")
 
 
-@pytest.mark.parametrize(
-    ("results", "refused"),
-    [
+def test_review_approves_a_version_with_examples_only_if_its_newest_measured_test_passed(db: Database) -> None:
+    example = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
+    cases: list[tuple[list[bool | None], bool]] = [
         ([], True),
         ([True], False),
         ([False], True),
@@ -243,23 +234,19 @@ def run_test(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -
         ([True, False], True),
         ([True, None], False),
         ([False, None], True),
-    ],
-)
-def test_review_approves_a_version_with_examples_only_if_its_newest_measured_test_passed(
-    db: Database, results: list[bool | None], refused: bool
-) -> None:
-    example = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
-    with db.write() as session:
-        content = rubric("One.").model_copy(update={"examples": (example,)})
-        add_version(session, content, Edit(by="ann", draft=True), name="r")
-    for passed in results:
-        run_test(db, "r@1", passed)
-    assert act(db, "r@1", "submit") == "in_review"
-    if not refused:
-        assert act(db, "r@1", "approve") == "approved"
-        return
-    with pytest.raises(ConflictError) as error:
-        act(db, "r@1", "approve")
-    assert error.value.path == "tests" and "rubricsvc rubrics test r@1 --judge" in error.value.hint
-    with db.read() as session:
-        assert rubrics.get(session, "r@1").state == "in_review"
+    ]
+    for number, (results, refused) in enumerate(cases, start=1):
+        name, ref = f"r{number}", f"r{number}@1"
+        with db.write() as session:
+            content = rubric(f"{number}.").model_copy(update={"examples": (example,)})
+            add_version(session, content, Edit(by="ann", draft=True), name=name)
+        for passed in results:
+            run_test(db, ref, passed)
+        assert act(db, ref, "submit") == "in_review"
+        if not refused:
+            assert act(db, ref, "approve") == "approved", results
+            continue
+        with pytest.raises(ConflictError) as error:
+            act(db, ref, "approve")
+        assert error.value.path == "tests" and f"rubricsvc rubrics test {ref} --judge" in error.value.hint
+        assert Rubrics(db).get(ref).state == "in_review"
