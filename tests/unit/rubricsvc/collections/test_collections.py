@@ -175,15 +175,13 @@ def test_read_refuses_encodings_that_no_page_has(tmp_path: Path) -> None:
         assert not found and name in fault
 
 
-@pytest.mark.parametrize("broken", ["<a ", "<!--", "<?", "</"])
-def test_read_gives_up_on_a_page_whose_tags_never_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    monkeypatch.setattr("rubricsvc.collections.sources.MAX_SECONDS", 0.05)
-    (tmp_path / "broken.html").write_text("<p>text " + broken * 30_000)
-    (tmp_path / "sound.html").write_text("<p>text")
-    found, (fault,) = pages_at(tmp_path)
-    assert list(found) == ["sound.html"] and "broken.html" in fault
+def test_read_gives_up_on_a_page_whose_tags_never_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for broken in ["<a ", "<!--", "<?", "</"]:
+        monkeypatch.setattr("rubricsvc.collections.sources.MAX_SECONDS", 0.05)
+        (tmp_path / "broken.html").write_text("<p>text " + broken * 30_000)
+        (tmp_path / "sound.html").write_text("<p>text")
+        found, (fault,) = pages_at(tmp_path)
+        assert list(found) == ["sound.html"] and "broken.html" in fault
 
 
 def test_html_text_leaves_out_navigation() -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from rubricsvc.formats import InputFile
 from rubricsvc.formats.documents import CompletionLine, kind_of, read_completion
 
@@ -29,9 +27,8 @@ def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
     assert kind_of(InputFile(tmp_path / "c.jsonl").first()) == "completions"
 
 
-@pytest.mark.parametrize(
-    ("line", "path", "code"),
-    [
+def test_read_reports_invalid_lines(tmp_path: Path) -> None:
+    for line, path, code in [
         ('{"completion": "A"}', "", "missing"),
         ('{"prompt": "Q", "prompt_id": 1, "completion": "A"}', "", "missing"),
         ('{"prompt": "Q"}', "", "missing"),
@@ -47,12 +44,10 @@ def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
             "string_type",
         ),
         ('"x"', "", "dict_type"),
-    ],
-)
-def test_read_reports_invalid_lines(tmp_path: Path, line: str, path: str, code: str) -> None:
-    lines, file = read_all(tmp_path / "c.jsonl", line)
-    assert lines == []
-    assert (1, path, code) in [(error.line, error.path, error.code) for error in file.errors.errors]
+    ]:
+        lines, file = read_all(tmp_path / "c.jsonl", line)
+        assert lines == []
+        assert (1, path, code) in [(error.line, error.path, error.code) for error in file.errors.errors]
 
 
 def test_read_accepts_messages_of_openai(tmp_path: Path) -> None:

@@ -56,9 +56,8 @@ def test_load_groups_rows_by_prompt(path: Path) -> None:
     assert first.rubric is not None and [one.text for one in first.rubric.criteria] == ["Says one", "Is kind"]
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
+def test_load_reports_errors_with_their_lines(path: Path) -> None:
+    for content, expected in [
         (
             "criterion,weight\na,high\nb,1\n,2\n",
             [(2, "criteria[0].weight", "shape"), (4, "criteria[2].criterion", "missing")],
@@ -69,12 +68,8 @@ def test_load_groups_rows_by_prompt(path: Path) -> None:
         ('criterion,weight\n"a"b,1\n', [(2, "", "csv")]),
         ("question,answer\na,b\n", [(None, "", "unknown_format")]),
         ("criterion,weight\n", [(None, "", "no_records")]),
-    ],
-)
-def test_load_reports_errors_with_their_lines(
-    path: Path, content: str, expected: list[tuple[int | None, str, str]]
-) -> None:
-    assert errors(path, content) == expected
+    ]:
+        assert errors(path, content) == expected
 
 
 def test_load_leaves_a_rubric_with_an_invalid_row_out(path: Path) -> None:

@@ -31,9 +31,8 @@ def only_error(path: Path) -> FieldError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "code", "line"),
-    [
+def test_load_rejects_files_that_are_not_text(tmp_path: Path) -> None:
+    for name, content, code, line in [
         ("empty.jsonl", b"", "no_records", None),
         ("blank.jsonl", b"\xef\xbb\xbf \n\n", "no_records", None),
         ("binary.jsonl", b"\x01\x00\x02", "not_text", None),
@@ -42,13 +41,9 @@ def only_error(path: Path) -> FieldError:
         ("x.jsonl", gzip.compress(GOOD.encode(), mtime=0), "not_text", None),
         ("x.yaml", b"PK\x03\x04\0...", "not_text", None),
         ("null.yaml", b"--- \n# only a comment\n", "dict_type", 3),
-    ],
-)
-def test_load_rejects_files_that_are_not_text(
-    tmp_path: Path, name: str, content: bytes, code: str, line: int | None
-) -> None:
-    error = only_error(write(tmp_path, name, content))
-    assert (error.code, error.line) == (code, line)
+    ]:
+        error = only_error(write(tmp_path, name, content))
+        assert (error.code, error.line) == (code, line)
 
 
 def test_load_rejects_missing_files_and_folders(tmp_path: Path) -> None:
@@ -56,9 +51,8 @@ def test_load_rejects_missing_files_and_folders(tmp_path: Path) -> None:
     assert only_error(tmp_path).code == "is_folder"
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "column", "path"),
-    [
+def test_load_reports_the_position_of_invalid_json(tmp_path: Path) -> None:
+    for line, code, column, path in [
         ('{"prompt": "x", "criteria": ["a"],}', "json_invalid", None, ""),
         ('{"prompt": "x", "criteria": ["a",]}', "json_invalid", None, ""),
         ('{"prompt": "x", "criteria": [{"text": "a", "weight": NaN}]}', "json_invalid", None, ""),
@@ -82,14 +76,10 @@ def test_load_rejects_missing_files_and_folders(tmp_path: Path) -> None:
         ('[{"a": 1, "a": 1}, ' + "[" * 100_000, "duplicate_key", None, ""),
         ('[{"a": 1, "a": 1}, ' + "9" * 5000 + "]", "duplicate_key", None, ""),
         ('["a"]', "dict_type", None, ""),
-    ],
-)
-def test_load_reports_the_position_of_invalid_json(
-    tmp_path: Path, line: str, code: str, column: int | None, path: str
-) -> None:
-    error = only_error(write(tmp_path, "r.jsonl", GOOD + line + "\n" + GOOD))
-    assert (error.line, error.code, error.path) == (2, code, path)
-    assert column in (None, error.column)
+    ]:
+        error = only_error(write(tmp_path, "r.jsonl", GOOD + line + "\n" + GOOD))
+        assert (error.line, error.code, error.path) == (2, code, path)
+        assert column in (None, error.column)
 
 
 def test_load_reports_bytes_that_are_not_utf8(tmp_path: Path) -> None:
@@ -113,9 +103,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "code"),
-    [
+def test_load_reports_the_position_of_invalid_yaml(tmp_path: Path) -> None:
+    for text, line, column, code in [
         ("prompt: a\nprompt: b\n", 2, 1, "duplicate_key"),
         ("criteria: [{text: a, weight: .nan}]\n", 1, 30, "unstorable"),
         ("criteria:\n- {text: a, weight: .inf}\n", 2, 21, "unstorable"),
@@ -134,14 +123,10 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
         ("a: b\x07\n", 1, None, "yaml_invalid"),
         ('a: "\\0"\n', 1, 4, "unstorable"),
         (BOMB, 1, None, "too_many_aliases"),
-    ],
-)
-def test_load_reports_the_position_of_invalid_yaml(
-    tmp_path: Path, text: str, line: int, column: int | None, code: str
-) -> None:
-    (error,) = (error for error in invalid(write(tmp_path, "r.yaml", text)).errors if error.code == code)
-    assert error.line == line
-    assert column in (None, error.column)
+    ]:
+        (error,) = (error for error in invalid(write(tmp_path, "r.yaml", text)).errors if error.code == code)
+        assert error.line == line
+        assert column in (None, error.column)
 
 
 FIELDS = [
@@ -193,14 +178,12 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "field", "code"), FIELDS)
-def test_load_reports_line_path_and_code_of_invalid_fields(
-    tmp_path: Path, text: str, line: int, field: str, code: str
-) -> None:
-    path = write(tmp_path, "r.yaml", text)
-    (error,) = invalid(path).errors
-    assert (error.line, error.path, error.code) == (line, field, code)
-    assert str(error).startswith(f"{path}:{line}:")
+def test_load_reports_line_path_and_code_of_invalid_fields(tmp_path: Path) -> None:
+    for text, line, field, code in FIELDS:
+        path = write(tmp_path, "r.yaml", text)
+        (error,) = invalid(path).errors
+        assert (error.line, error.path, error.code) == (line, field, code)
+        assert str(error).startswith(f"{path}:{line}:")
 
 
 def test_load_reports_all_errors_and_lists_the_first(tmp_path: Path) -> None:
@@ -229,18 +212,15 @@ def test_load_reports_lines_of_json_files(tmp_path: Path) -> None:
     assert (error.line, error.code) == (3, "json_invalid")
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
+def test_load_limits_the_length_of_messages(tmp_path: Path) -> None:
+    for record in [
         {"prompt": "Q", "criteria": ["a"], "x" * 1_000_000: 1},
         {"prompt": "Q", "criteria": [{"text": "a", "weight": "x" * 1_000_000}]},
         {"prompt": "Q", "criteria": ["a"], "name": "@" * 1_000_000},
         {"prompt": "Q", "criteria": ["a"], "formula": "x" * 1_000_000},
-    ],
-)
-def test_load_limits_the_length_of_messages(tmp_path: Path, record: dict[str, object]) -> None:
-    error = invalid(write(tmp_path, "r.jsonl", json.dumps(record) + "\n"))
-    assert 20 < len(str(error)) < 2000 and len(error.path) <= 200
+    ]:
+        error = invalid(write(tmp_path, "r.jsonl", json.dumps(record) + "\n"))
+        assert 20 < len(str(error)) < 2000 and len(error.path) <= 200
 
 
 def test_load_reports_faults_of_text_with_those_of_fields(tmp_path: Path) -> None:

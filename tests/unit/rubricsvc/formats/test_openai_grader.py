@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -62,16 +61,16 @@ def worth(rubric: Rubric, **values: float) -> float | None:
     return reward(rubric, [Verdict.scored(key, value) for key, value in values.items()]).value
 
 
-@pytest.mark.parametrize("grader", ALL, ids=lambda grader: grader["type"])
-def test_read_makes_a_rubric_of_each_grader(grader: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "grader.json"
-    path.write_text(json.dumps(grader, indent=1))
-    for records in (load(path, format="openai_grader"), load(path)):
-        (record,) = records
-        assert record.rubric == rubric_of(parse(grader))
-        assert (record.prompt, record.name) == (None, grader["name"])
-    path.write_text(json.dumps(plain(record)))
-    assert load(path, format="native")[0].rubric == record.rubric
+def test_read_makes_a_rubric_of_each_grader(tmp_path: Path) -> None:
+    for grader in ALL:
+        path = tmp_path / "grader.json"
+        path.write_text(json.dumps(grader, indent=1))
+        for records in (load(path, format="openai_grader"), load(path)):
+            (record,) = records
+            assert record.rubric == rubric_of(parse(grader))
+            assert (record.prompt, record.name) == (None, grader["name"])
+        path.write_text(json.dumps(plain(record)))
+        assert load(path, format="native")[0].rubric == record.rubric
 
 
 def test_rubric_of_converts_each_part() -> None:
@@ -93,18 +92,15 @@ def test_rubric_of_gives_the_reward_of_the_grader() -> None:
     assert worth(rubric_of(parse(MULTI)), same=1.0, good=0.5) == 9.5
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_parse_accepts_any_definition_of_grade() -> None:
+    for source in [
         "grade = lambda sample, item: 1.0",
         "if True:\n    def grade(sample, item): return 1.0",
         "from somewhere import score as grade",
         "from somewhere import *",
         "raise SystemExit  # nothing of it is run\nasync def grade(sample, item): ...",
-    ],
-)
-def test_parse_accepts_any_definition_of_grade(source: str) -> None:
-    assert rubric_of(parse({**PYTHON, "source": source})).criteria[0].check is not None
+    ]:
+        assert rubric_of(parse({**PYTHON, "source": source})).criteria[0].check is not None
 
 
 def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
@@ -120,9 +116,8 @@ def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
     assert third.prompt is not None and third.prompt.text == '{"n": 1}'
 
 
-@pytest.mark.parametrize(
-    ("grader", "path"),
-    [
+def test_parse_rejects_invalid_graders_with_their_path(tmp_path: Path) -> None:
+    for grader, path in [
         ({**STRING, "type": "vibe_check"}, "type"),
         ({"name": "x"}, "type"),
         ({**STRING, "input": "{{item.a + 1}}"}, "input"),
@@ -155,13 +150,11 @@ def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
         ({**MULTI, "graders": {"same": {**STRING, "input": "{{x}}"}}}, "graders.same.input"),
         ({**MULTI, "graders": {}}, "graders"),
         ({**MULTI, "graders": {f"g{n}": STRING for n in range(101)}}, "graders"),
-    ],
-)
-def test_parse_rejects_invalid_graders_with_their_path(grader: dict[str, Any], path: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidError) as error:
-        parse(grader)
-    field = f"grader.{path}" if path else "grader"
-    assert error.value.path == field
-    file = tmp_path / "bad.jsonl"
-    file.write_text(json.dumps({"grader": grader, "item": {}}))
-    assert errors_of(file, "openai_grader")[0][2] == field
+    ]:
+        with pytest.raises(InvalidError) as error:
+            parse(grader)
+        field = f"grader.{path}" if path else "grader"
+        assert error.value.path == field
+        file = tmp_path / "bad.jsonl"
+        file.write_text(json.dumps({"grader": grader, "item": {}}))
+        assert errors_of(file, "openai_grader")[0][2] == field

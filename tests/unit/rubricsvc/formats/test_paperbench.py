@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Group
 from rubricsvc.core.verdict import Label
@@ -67,9 +65,8 @@ def test_read_makes_labels_that_give_the_score_of_the_root(tmp_path: Path) -> No
     assert record.rubric.groups[0].weight == 1.0
 
 
-@pytest.mark.parametrize(
-    ("tree", "path", "code"),
-    [
+def test_read_reports_line_and_field(tmp_path: Path) -> None:
+    for tree, path, code in [
         (node("root", 1, node("a", -1)), "sub_tasks[0].weight", "greater_than_equal"),
         (node("root", 1, node("a", 1, requirements="")), "sub_tasks[0].requirements", "string_too_short"),
         (node("root", 1, node("a", "2")), "sub_tasks[0].weight", "float_type"),
@@ -80,17 +77,15 @@ def test_read_makes_labels_that_give_the_score_of_the_root(tmp_path: Path) -> No
         (node("root", 1, node("a", 0), node("b", 0)), "", "value_error"),
         (node("root", 1, node("a", 0, node("b", 1))), "formula", "formula"),
         (["no", "tree"], "", "model_type"),
-    ],
-)
-def test_read_reports_line_and_field(tmp_path: Path, tree: Any, path: str, code: str) -> None:
-    assert errors_of(write(tmp_path, TREE, tree), "paperbench") == [("paper.jsonl", 2, path, code)]
+    ]:
+        assert errors_of(write(tmp_path, TREE, tree), "paperbench") == [("paper.jsonl", 2, path, code)]
 
 
-@pytest.mark.parametrize("depth", [150, 5000])
-def test_read_rejects_too_deep_trees(tmp_path: Path, depth: int) -> None:
-    path = tmp_path / "deep.json"
-    path.write_text('{"id":"x","requirements":"x","weight":1,"sub_tasks":[' * depth + "]}" * depth)
-    assert [(path, code) for _, _, path, code in errors_of(path, "paperbench")] == [("", "json_invalid")]
+def test_read_rejects_too_deep_trees(tmp_path: Path) -> None:
+    for depth in [150, 5000]:
+        path = tmp_path / "deep.json"
+        path.write_text('{"id":"x","requirements":"x","weight":1,"sub_tasks":[' * depth + "]}" * depth)
+        assert [(path, code) for _, _, path, code in errors_of(path, "paperbench")] == [("", "json_invalid")]
 
 
 def test_read_accepts_the_published_trees(shared_data: Path) -> None:
@@ -101,12 +96,10 @@ def test_read_accepts_the_published_trees(shared_data: Path) -> None:
     assert sum(len(tree.criteria) for tree in trees.values() if tree) == 2049
 
 
-@pytest.mark.parametrize(
-    ("paper", "leaves"), [("rice", 361), ("pinn", 1963), ("stay-on-topic-with-classifier-free-guidance", 116)]
-)
-def test_read_gives_the_root_scores_of_graded_trees(shared_data: Path, paper: str, leaves: int) -> None:
-    path = shared_data / "paperbench" / "human_graded" / f"{paper}.json"
-    (record,) = load(path, format="paperbench")
-    assert record.rubric is not None and len(record.labels) == leaves
-    found = reward(record.rubric, [label.verdict for label in record.labels], formula="tree")
-    assert found.value == json.loads(path.read_text())["score"]
+def test_read_gives_the_root_scores_of_graded_trees(shared_data: Path) -> None:
+    for paper, leaves in [("rice", 361), ("pinn", 1963), ("stay-on-topic-with-classifier-free-guidance", 116)]:
+        path = shared_data / "paperbench" / "human_graded" / f"{paper}.json"
+        (record,) = load(path, format="paperbench")
+        assert record.rubric is not None and len(record.labels) == leaves
+        found = reward(record.rubric, [label.verdict for label in record.labels], formula="tree")
+        assert found.value == json.loads(path.read_text())["score"]

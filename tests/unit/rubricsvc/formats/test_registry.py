@@ -5,27 +5,22 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import pytest
-
 from rubricsvc.formats import InputFile, detect, stream
 from tests.unit.rubricsvc.formats.test_load import GOOD, invalid, write
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "format"),
-    [
+def test_detect_uses_ending_and_fields(tmp_path: Path) -> None:
+    for name, content, format in [
         ("r.jsonl", GOOD, "native"),
         ("r.yaml", "prompt: x\n", "native"),
         ("r.txt", GOOD, "native"),
         ("h.jsonl", '{"prompt_id": "1", "prompt": [], "rubrics": []}\n', "healthbench"),
         ("m.jsonl", '{"prompt_id": "1", "binary_labels": [], "rubric": "x"}\n', "healthbench"),
         ("criteria.jsonl", '{"id": 1, "criterions": {}, "dimension_weight": {}}\n', "deep_research_bench"),
-    ],
-)
-def test_detect_uses_ending_and_fields(tmp_path: Path, name: str, content: str, format: str) -> None:
-    file = InputFile(write(tmp_path, name, content))
-    assert detect(file) == format
-    assert len(list(file.entries())) == 1  # the record that was looked at is not lost
+    ]:
+        file = InputFile(write(tmp_path, name, content))
+        assert detect(file) == format
+        assert len(list(file.entries())) == 1  # the record that was looked at is not lost
 
 
 def test_detect_names_a_misspelt_field_beside_a_rubric(tmp_path: Path) -> None:
@@ -52,8 +47,8 @@ class Once(io.BytesIO):
         raise AssertionError("rewound")
 
 
-@pytest.mark.parametrize("name", ["stdin", "a.yaml", "a.json"])
-def test_stream_reads_a_file_once(name: str) -> None:
-    buffer = io.BufferedReader(Once(GOOD.encode()))  # type: ignore[arg-type]  # as sys.stdin.buffer
-    assert len(list(stream(InputFile(name, stream=buffer, name="<stdin>")))) == 1
-    assert not buffer.closed
+def test_stream_reads_a_file_once() -> None:
+    for name in ["stdin", "a.yaml", "a.json"]:
+        buffer = io.BufferedReader(Once(GOOD.encode()))  # type: ignore[arg-type]  # as sys.stdin.buffer
+        assert len(list(stream(InputFile(name, stream=buffer, name="<stdin>")))) == 1
+        assert not buffer.closed

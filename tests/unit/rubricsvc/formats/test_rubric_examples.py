@@ -71,19 +71,18 @@ def test_examples_are_read_with_their_short_forms(tmp_path: Path) -> None:
     assert long.prompt is not None and long.prompt.documents[0].id == "d"
 
 
-@pytest.mark.parametrize("yaml", [False, True])
-def test_dump_writes_examples_that_are_read_back(yaml: bool, tmp_path: Path) -> None:
-    record, stream = read(tmp_path, GOOD), StringIO()
-    write_text([plain(record)], stream, "yaml" if yaml else "jsonl")
-    file = tmp_path / ("back.yaml" if yaml else "back.jsonl")
-    file.write_text(stream.getvalue(), encoding="utf-8")
-    (back,) = load(file)
-    assert rubric_of(back).digest == rubric_of(record).digest
+def test_dump_writes_examples_that_are_read_back(tmp_path: Path) -> None:
+    for yaml in [False, True]:
+        record, stream = read(tmp_path, GOOD), StringIO()
+        write_text([plain(record)], stream, "yaml" if yaml else "jsonl")
+        file = tmp_path / ("back.yaml" if yaml else "back.jsonl")
+        file.write_text(stream.getvalue(), encoding="utf-8")
+        (back,) = load(file)
+        assert rubric_of(back).digest == rubric_of(record).digest
 
 
-@pytest.mark.parametrize(
-    ("examples", "expected"),
-    [
+def test_examples_that_are_impossible_are_errors_at_their_place(tmp_path: Path) -> None:
+    for examples, expected in [
         ("  - {text: x, verdicts: {causes: 1}}\n", ("unknown_criterion", "examples[0].verdicts.causes", 9)),
         ("  - {text: x, verdicts: {cause: 0.5}}\n", ("value_error", "examples[0].verdicts.cause", 9)),
         ("  - {text: x, verdicts: {depth: deeper}}\n", ("unknown_level", "examples[0].verdicts.depth", 9)),
@@ -100,12 +99,8 @@ def test_dump_writes_examples_that_are_read_back(yaml: bool, tmp_path: Path) -> 
             "  - {key: a, text: x, reward: 1}\n  - {key: a, text: y, reward: 1}\n",
             ("value_error", "examples[1].key", 10),
         ),
-    ],
-)
-def test_examples_that_are_impossible_are_errors_at_their_place(
-    examples: str, expected: tuple[str, str, int], tmp_path: Path
-) -> None:
-    assert errors(tmp_path, examples) == [expected]
+    ]:
+        assert errors(tmp_path, examples) == [expected]
 
 
 def test_with_criteria_leaves_out_what_examples_say_of_others(tmp_path: Path) -> None:

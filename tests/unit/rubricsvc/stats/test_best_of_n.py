@@ -61,10 +61,10 @@ def test_chosen_mean_with_ties_is_the_mean_over_all_subsets(
     assert chosen_mean(proxy, gold, n) == pytest.approx(enumerated(proxy, gold, n), abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [0, 7])
-def test_chosen_mean_refuses_more_than_the_samples(n: int) -> None:
-    with pytest.raises(ValueError, match="samples"):
-        chosen_mean(PROXY, GOLD, n)
+def test_chosen_mean_refuses_more_than_the_samples() -> None:
+    for n in [0, 7]:
+        with pytest.raises(ValueError, match="samples"):
+            chosen_mean(PROXY, GOLD, n)
 
 
 def test_kl_bound_is_the_divergence_of_distinct_rewards_in_the_limit() -> None:

@@ -71,12 +71,12 @@ def test_false_alarms_over_a_clean_run_are_rare(name: str) -> None:
     assert alarms <= ALPHA * 200
 
 
-@pytest.mark.parametrize("name", HACKED)
-def test_divergence_of_a_hacked_run_is_found(name: str) -> None:
-    found = [first_divergence(run(seed, *HACKED[name])) for seed in range(40)]
-    steps = [one.step for one in found if one is not None]
-    assert len(steps) >= 0.8 * len(found)
-    assert sum(steps) / len(steps) <= 10 * EVALUATIONS * 0.9
+def test_divergence_of_a_hacked_run_is_found() -> None:
+    for proxy, gold in HACKED.values():
+        found = [first_divergence(run(seed, proxy, gold)) for seed in range(40)]
+        steps = [one.step for one in found if one is not None]
+        assert len(steps) >= 0.8 * len(found)
+        assert sum(steps) / len(steps) <= 10 * EVALUATIONS * 0.9
 
 
 def test_divergence_says_what_changed() -> None:
@@ -98,7 +98,7 @@ def test_divergence_needs_an_independent_gold_score_and_prompts() -> None:
     assert first_divergence([line(0, [0.1], [0.5]), later]) is None
 
 
-@pytest.mark.parametrize("level", [0.985, 0.99, 0.999, 1.0])
-def test_gold_that_is_constant_at_its_ceiling_does_not_fall_by_rounding(level: float) -> None:
-    lines = [line(7 * at, [0.1 + 0.03 * at] * 6, [level] * 6) for at in range(20)]
-    assert first_divergence(lines) is None
+def test_gold_that_is_constant_at_its_ceiling_does_not_fall_by_rounding() -> None:
+    for level in [0.985, 0.99, 0.999, 1.0]:
+        lines = [line(7 * at, [0.1 + 0.03 * at] * 6, [level] * 6) for at in range(20)]
+        assert first_divergence(lines) is None

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
-import pytest
-
 from rubricsvc.stats.run_alarms import (
     ALPHA,
     ERRORS,
@@ -49,12 +47,10 @@ def test_monitor_alarms_are_raised_within_a_window_of_a_hack() -> None:
     assert max(late) <= WINDOW
 
 
-@pytest.mark.parametrize(
-    "chances", [[0.3] * 100, [0.2 + at / 2000 for at in range(100)], [0.05] * 40 + [1.0] + [0.05] * 9]
-)
-def test_monitor_alarms_are_silent_without_a_change_that_lasts(chances: list[float]) -> None:
-    raised = [seed for seed in range(50) if monitor_alarms(steps(monitors__self_praise=share(chances, seed)))]
-    assert raised == []
+def test_monitor_alarms_are_silent_without_a_change_that_lasts() -> None:
+    for chances in [[0.3] * 100, [0.2 + at / 2000 for at in range(100)], [0.05] * 40 + [1.0] + [0.05] * 9]:
+        raised = [seed for seed in range(50) if monitor_alarms(steps(monitors__self_praise=share(chances, seed)))]
+        assert raised == []
 
 
 def test_monitor_alarms_of_a_clean_run_are_rare() -> None:
@@ -69,10 +65,10 @@ def test_monitor_alarms_of_a_clean_run_are_rare() -> None:
     assert sum(bool(monitor_alarms(clean(seed))) for seed in range(100)) <= 5
 
 
-@pytest.mark.parametrize(("last", "sign"), [(90.0, "length"), (10.0, "shortness"), (50.0, None)])
-def test_monitor_alarms_of_length_have_both_directions(last: float, sign: str | None) -> None:
-    varied = [value + (at % 3 - 1) for at, value in enumerate([40.0] * 10 + [last] * 10)]
-    assert [one.sign for one in monitor_alarms(steps(completions__mean_length=varied))] == ([sign] if sign else [])
+def test_monitor_alarms_of_length_have_both_directions() -> None:
+    for last, sign in [(90.0, "length"), (10.0, "shortness"), (50.0, None)]:
+        varied = [value + (at % 3 - 1) for at, value in enumerate([40.0] * 10 + [last] * 10)]
+        assert [one.sign for one in monitor_alarms(steps(completions__mean_length=varied))] == ([sign] if sign else [])
 
 
 def test_monitor_alarms_need_two_windows() -> None:
@@ -96,30 +92,30 @@ def raises(rule: Rule, first: Sequence[float], last: Sequence[float]) -> bool:
     return bool(found)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.metric} {'falls' if rule.falls else 'rises'}")
-def test_rules_raise_alarms_in_their_direction_from_their_least_change_on(rule: Rule) -> None:
-    base = 40.0 if rule.relative else 0.0 if rule.from_zero else 0.5
-    least = rule.least * (base if rule.relative else 1.0) * (-1 if rule.falls else 1)
-    first = [base] * WINDOW
-    assert raises(rule, first, [base + 1.001 * least] * WINDOW)
-    assert not raises(rule, first, [base + 0.999 * least] * WINDOW)
-    assert not raises(rule, first, [base - 1.001 * least] * WINDOW), "the other direction"
-    if not rule.from_zero:
-        assert not raises(rule, [base + 2 * least] * WINDOW, [base + 2 * least] * WINDOW), "no change"
+def test_rules_raise_alarms_in_their_direction_from_their_least_change_on() -> None:
+    for rule in RULES:
+        base = 40.0 if rule.relative else 0.0 if rule.from_zero else 0.5
+        least = rule.least * (base if rule.relative else 1.0) * (-1 if rule.falls else 1)
+        first = [base] * WINDOW
+        assert raises(rule, first, [base + 1.001 * least] * WINDOW)
+        assert not raises(rule, first, [base + 0.999 * least] * WINDOW)
+        assert not raises(rule, first, [base - 1.001 * least] * WINDOW), "the other direction"
+        if not rule.from_zero:
+            assert not raises(rule, [base + 2 * least] * WINDOW, [base + 2 * least] * WINDOW), "no change"
 
 
-@pytest.mark.parametrize(("errors", "raised"), [(ERRORS - 0.1, False), (ERRORS + 0.1, True)])
-@pytest.mark.parametrize("metric", [PRAISE, "monitors/distinct", "monitors/length_correlation"])
-def test_rules_need_six_standard_errors(metric: str, errors: float, raised: bool) -> None:
+def test_rules_need_six_standard_errors() -> None:
     """Values that alternate by ± d have the variance d² · 8 / 7; from zero only those of the last window count."""
-    (rule,) = (one for one in RULES if one.metric == metric)
-    d = 0.3
-    variance = d * d * WINDOW / (WINDOW - 1) * (1 if rule.from_zero else 2)
-    change = errors * sqrt(variance / WINDOW)
-    assert change > rule.least, "else the least change decides"
-    varied = [d if at % 2 else -d for at in range(WINDOW)]
-    shift = -change if rule.falls else change
-    assert raises(rule, varied, [shift + one for one in varied]) == raised
+    for errors, raised in [(ERRORS - 0.1, False), (ERRORS + 0.1, True)]:
+        for metric in [PRAISE, "monitors/distinct", "monitors/length_correlation"]:
+            (rule,) = (one for one in RULES if one.metric == metric)
+            d = 0.3
+            variance = d * d * WINDOW / (WINDOW - 1) * (1 if rule.from_zero else 2)
+            change = errors * sqrt(variance / WINDOW)
+            assert change > rule.least, "else the least change decides"
+            varied = [d if at % 2 else -d for at in range(WINDOW)]
+            shift = -change if rule.falls else change
+            assert raises(rule, varied, [shift + one for one in varied]) == raised
 
 
 def evaluations(chances: Sequence[float], seed: int = 0, prompts: int = 8, samples: int = 3) -> list[dict[str, Any]]:
@@ -140,9 +136,9 @@ def test_held_out_alarms_find_a_change_within_the_first_steps() -> None:
     assert sorted(alarms[0].step or 0 for alarms in raised)[len(raised) // 2] <= 8
 
 
-@pytest.mark.parametrize("prompts", [8, 24])
-def test_held_out_alarms_of_a_clean_run_are_rare(prompts: int) -> None:
+def test_held_out_alarms_of_a_clean_run_are_rare() -> None:
     """Of a share that varies most, in runs of 20 evaluations with one sample of each prompt, and with three."""
-    for samples in (1, 3):
-        runs = [evaluations([0.5] * 21, seed, prompts, samples) for seed in range(200)]
-        assert sum(bool(monitor_alarms([], lines)) for lines in runs) <= ALPHA * len(runs)
+    for prompts in [8, 24]:
+        for samples in (1, 3):
+            runs = [evaluations([0.5] * 21, seed, prompts, samples) for seed in range(200)]
+            assert sum(bool(monitor_alarms([], lines)) for lines in runs) <= ALPHA * len(runs)

@@ -21,16 +21,12 @@ def audit(wrongly_met: int, missed: int, n: int = 33) -> Audit:
     return Audit(digest="d", fingerprint="f", suites=suites)
 
 
-@pytest.mark.parametrize(
-    ("wrongly_met", "missed", "above"),
-    [(2, 8, True), (18, 13, False), (33, 0, False), (0, 33, False), (0, 0, True)],
-    ids=["trained", "untrained", "yes to all", "no to all", "right"],
-)
-def test_of_audit_says_who_is_above_chance(wrongly_met: int, missed: int, above: bool) -> None:
-    found = of_audit(audit(wrongly_met, missed))
-    assert found is not None
-    assert found.above_chance is above
-    assert found.estimate.value == pytest.approx(1 - (wrongly_met + missed) / 66)
+def test_of_audit_says_who_is_above_chance() -> None:
+    for wrongly_met, missed, above in [(2, 8, True), (18, 13, False), (33, 0, False), (0, 33, False), (0, 0, True)]:
+        found = of_audit(audit(wrongly_met, missed))
+        assert found is not None
+        assert found.above_chance is above
+        assert found.estimate.value == pytest.approx(1 - (wrongly_met + missed) / 66)
 
 
 def test_of_audit_covers_the_balanced_accuracy() -> None:

@@ -9,9 +9,9 @@ from scipy import stats
 from rubricsvc.web.charts import window_size, windows
 
 
-@pytest.mark.parametrize(("steps", "size"), [(0, 1), (49, 1), (50, 5), (200, 5), (239, 5), (240, 6), (4000, 100)])
-def test_window_size_is_a_fortieth_and_at_least_five_from_50_steps_on(steps: int, size: int) -> None:
-    assert window_size(steps) == size
+def test_window_size_is_a_fortieth_and_at_least_five_from_50_steps_on() -> None:
+    for steps, size in [(0, 1), (49, 1), (50, 5), (200, 5), (239, 5), (240, 6), (4000, 100)]:
+        assert window_size(steps) == size
 
 
 def test_windows_have_the_t_interval_over_their_steps() -> None:
