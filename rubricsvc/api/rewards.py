@@ -15,7 +15,7 @@ from rubricsvc.api.request import IdInPath, Service
 from rubricsvc.api.routes import IdempotencyKey
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import NewRewards, Rewards
-from rubricsvc.schemas.waiting import polling
+from rubricsvc.schemas.jobs import polling
 from rubricsvc.services.jobs import OPEN, POLL_SECONDS
 from rubricsvc.services.local import LocalService
 

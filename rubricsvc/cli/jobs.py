@@ -20,8 +20,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError
 from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy
-from rubricsvc.schemas.waiting import no_worker
+from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy, no_worker
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 app = output.group("Jobs: completions to score, rubrics to generate.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
-Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
 Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
 _ENDINGS: dict[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv", ".html": "html"}
@@ -152,10 +150,7 @@ def export(
     job_id: Id,
     query: ExportQuery,
     *,
-    format: Annotated[
-        ExportFormat | None,
-        typer.Option(help="Format.", show_default="by the ending of --out"),
-    ] = None,
+    format: Annotated[ExportFormat | None, typer.Option(help="Format.", show_default="by the ending of --out")] = None,
     out: Out = None,
 ) -> None:
     """Write rewards and verdicts with their texts, a row for each completion; or examples for TRL's trainers.
@@ -190,9 +185,6 @@ def export(
         echo("nothing counts as uncertain: measure the noise with `rubricsvc judges repeatability`")
 
 
-MOST_ROWS = 20
-
-
 @app.command()
 def compare(
     a: Annotated[int, typer.Argument(help="Id of the job to compare with.", show_default=False)],
@@ -210,7 +202,7 @@ def compare(
     """
     with service() as s:
         found = s.jobs.compare(a, b, by=by)
-    show(found if as_json else found.model_copy(update={"criteria": found.criteria[:MOST_ROWS]}), as_json)
+    show(found if as_json else found.model_copy(update={"criteria": found.criteria[:20]}), as_json)
 
 
 def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:

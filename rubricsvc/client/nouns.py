@@ -21,7 +21,7 @@ from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.schemas import NewRewards
 from rubricsvc.schemas.evolutions import EvolutionFilters
-from rubricsvc.schemas.jobs import JobComparison, PairedBy
+from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, log, polling
 from rubricsvc.schemas.methods import request
 from rubricsvc.schemas.runs import (
     EvaluationGroup,
@@ -37,7 +37,6 @@ from rubricsvc.schemas.runs import (
     StoredRun,
     StoredStep,
 )
-from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, log, polling
 
 
 class Prompts(Noun[C]):

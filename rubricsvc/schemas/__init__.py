@@ -31,13 +31,14 @@ from rubricsvc.schemas.jobs import (
     MinCoverage,
     NewItem,
     NewJob,
+    NewRewards,
     RetriedJob,
     RetryRequest,
+    Rewards,
     StoredJob,
 )
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
-from rubricsvc.schemas.rewards import NewRewards, Rewards
 from rubricsvc.schemas.rubrics import (
     GeneratedRubric,
     LintReport,

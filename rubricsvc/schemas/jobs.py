@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import time
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from rubricsvc.core.base import Name, Value
+from rubricsvc.core.base import Name, Text, Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemState, JobKind, JobStatus
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.queries import Id, Whole
+from rubricsvc.queries import MAX_REWARD_SECONDS, Id, Whole
 from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
 
 
@@ -271,3 +277,131 @@ class JobComparison(Value):
     kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")
     criteria: tuple[CriterionComparison, ...] = Field(description="By falling number of flips.")
     moved: tuple[Moved, ...] = Field(description="Those whose reward differs most.")
+
+
+def _tag(value: object) -> str:
+    """Return which member of the unions below a value is; names in brackets are no part of an error's path."""
+    return "[plain]" if isinstance(value, int | str) else "[value]"
+
+
+_Plain = Tag("[plain]")
+_Value = Tag("[value]")
+_Stored = Annotated[Id | Ref, _Plain]
+
+GivenPrompt = Annotated[_Stored | Annotated[Prompt, _Value], Discriminator(_tag)]
+"""A prompt, or the id or external id of a stored one."""
+
+GivenRubric = Annotated[_Stored | Annotated[Rubric, _Value], Discriminator(_tag)]
+"""A rubric, or the id, name, name@version or digest of a stored one."""
+
+GivenCompletion = Annotated[Annotated[Id | Text, _Plain] | Annotated[Completion, _Value], Discriminator(_tag)]
+"""A completion, its text alone, or the id of a stored one."""
+
+
+class NewRewards(Wire):
+    """Completions of several prompts, to be scored in one job."""
+
+    model_config = example(
+        {
+            "judge": "local-vllm",
+            "prompts": [1, {"messages": [{"role": "user", "content": "Why is the sky blue?"}]}],
+            "rubrics": ["sky@1"],
+            "completions": [["Air scatters short waves more than long ones.", "The sea."], ["It is painted."]],
+        }
+    )
+
+    judge: Id | Ref = Field(description="Id or name.")
+    judge_digest: str | None = Field(None, description="Refuse another judge of this name, with 409.")
+    prompts: tuple[GivenPrompt, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Prompts, or their ids or external ids."
+    )
+    rubrics: tuple[GivenRubric | None, ...] = Field(
+        (),
+        max_length=MAX_BATCH,
+        fail_fast=True,
+        description="A rubric for each prompt, or one for all: a rubric, or id, name (newest approved version),"
+        " name@version or digest. Null, or none at all: the prompt's own.",
+    )
+    completions: tuple[Annotated[tuple[GivenCompletion, ...], Field(min_length=1)], ...] = Field(
+        min_length=1,
+        max_length=MAX_BATCH,
+        fail_fast=True,
+        description="The completions of each prompt: texts, values or ids.",
+    )
+    timeout: float = Field(
+        30.0, ge=0, le=MAX_REWARD_SECONDS, description="Seconds to wait; after that the response is 202."
+    )
+    name: Name = Field("", description="Name of the job.")
+    budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
+    min_coverage: MinCoverage = None
+    allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
+    key: Key = None
+
+
+class Rewards(Wire):
+    """The rewards of a job."""
+
+    job_id: int = Field(description="Id of the job.")
+    judge: str = Field(description="Name of the judge.")
+    status: JobStatus = Field(description="Status of the job.")
+    workers: int | None = Field(description="Running workers, if the job is not finished.")
+    rewards: tuple[Item, ...] = Field(
+        description="Items without their verdicts, in the order of the request (prompt by prompt); of a job by id."
+    )
+
+
+log = logging.getLogger(__name__)
+
+FIRST_POLL_SECONDS = 0.02
+REMIND_SECONDS = 60.0
+WAIT_SECONDS = 3600.0
+"""The default ``timeout`` of a wait."""
+
+OnProgress = Callable[[StoredJob], None]
+Notify = Callable[[str], None]
+"""Receives messages for the person who waits."""
+
+
+def no_worker(job_id: int) -> str:
+    """Return the message that no worker is running, with the ways to have the job scored."""
+    here = f"RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}"
+    return (
+        f"No worker is running, and job {job_id} waits for one. Start one with `rubricsvc serve` or `rubricsvc worker`,"
+        f" or score here: `{here}`."
+    )
+
+
+def polling(
+    job_id: int,
+    timeout: float | None,
+    on_progress: OnProgress | None = None,
+    notify: Notify = log.warning,
+    *,
+    longest: float = 2.0,
+) -> Generator[float, StoredJob, StoredJob]:
+    """Wait for a job: yield the seconds until it is to be read again, be sent the job, and return it once finished.
+
+    While no worker is running, ``notify`` is called at once and once a minute; ``longest`` is the longest delay.
+
+    Raises:
+        TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
+    """
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    delay, remind_at = 0.0, -math.inf
+    while True:
+        job = yield delay
+        if on_progress is not None:
+            on_progress(job)
+        if job.finished:
+            return job
+        now = time.monotonic()
+        if job.workers and remind_at > -math.inf:
+            remind_at = -math.inf
+            notify("A worker is running.")
+        elif job.workers == 0 and now >= remind_at:
+            remind_at = now + REMIND_SECONDS
+            notify(no_worker(job_id))
+        if now >= end:
+            reason = "" if job.workers else f": {no_worker(job_id)}"
+            raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s{reason}")
+        delay = min(longest, end - now, delay * 1.5 or FIRST_POLL_SECONDS)

@@ -21,9 +21,8 @@ from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError, cut
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
-from rubricsvc.schemas.jobs import JobComparison, PairedBy
+from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, polling
 from rubricsvc.schemas.methods import takes
-from rubricsvc.schemas.waiting import WAIT_SECONDS, Notify, OnProgress, polling
 from rubricsvc.services import comparing
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics

@@ -27,7 +27,7 @@ from rubricsvc.core.states import GENERATED, RubricState
 from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import budgets, jobs, judges, leases, prompts, rubrics
-from rubricsvc.store.leases import GenerationLease, LeaseResult, Recorded
+from rubricsvc.store.leases import GenerationLease, LeaseResult
 from rubricsvc.store.tables import (
     DONE,
     FAILED,
@@ -90,10 +90,10 @@ class GeneratedItem(LeaseResult):
     repairs: int | None = None
 
 
-def record(session: Session, results: Sequence[GeneratedItem]) -> Recorded:
-    """Store the rubrics of the items whose leases are valid, each as a version of its name. The rest is dropped.
+def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
+    """Store the rubrics of the items whose leases are valid, each as a version of its name; return their ids.
 
-    A version that has the same content already stays as it is, with its provenance.
+    The rest is dropped. A version that has the same content already stays as it is, with its provenance.
     """
     ours = leases.lock_valid(session, results)
     for result in ours:
@@ -109,7 +109,7 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> Recorded:
             values = {"state": DONE, "rubric_id": row.id}
         item = update(ItemRow).where(ItemRow.id == result.lease.item_id)
         session.execute(item.values(lease_until=None, worker=None, **values))
-    return Recorded([result.lease.item_id for result in ours], set())
+    return [result.lease.item_id for result in ours]
 
 
 def _name(session: Session, prompt_id: int, method: str) -> str:

@@ -397,7 +397,8 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
         rows.append({**released, "question_set": one.questions.digest, **columns})
     session.execute(update(ItemRow), rows)
     replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
-    return Recorded([result.lease.item_id for result in ours], recompute(session, replaced))
+    repaired = recompute(session, replaced) if replaced else set[int]()
+    return Recorded([result.lease.item_id for result in ours], repaired)
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:

@@ -30,6 +30,9 @@ class JobBudget:
 
     Of the money reserved in the database, ``_held`` is for calls under way, ``_free`` for the next ones, and ``_spent``
     is used. ``_wanted`` is the need of waiting calls, ``_recent`` the recent spending.
+
+    Attributes:
+        over: Whether the job is over its budget; set to False to allow calls again.
     """
 
     def __init__(self, job_id: int, write: Write, *, worker: str, capped: bool) -> None:
@@ -37,33 +40,29 @@ class JobBudget:
         self._reserve = partial(budgets.reserve, job_id=job_id, worker=worker)
         self._exhaust = partial(budgets.exhaust, job_id=job_id)
         self._capped = capped
-        self._over = False
+        self.over = False
         self._spent = self._free = self._held = self._wanted = self._recent = 0.0
         self._calls = 0
         self._wrote_at = time.monotonic()
         self._writing = asyncio.Lock()
         self._requesting: asyncio.Task[bool] | None = None
 
-    def reopen(self) -> None:
-        """Allow calls again: items were claimed, perhaps after a retry with a larger budget."""
-        self._over = False
-
     async def reserve(self, max_cost: float) -> bool:
         """Reserve the maximum cost of a call; return False if the job is over its budget."""
         self._wanted += max_cost
         try:
-            while self._capped and not self._over and self._free < max_cost:
+            while self._capped and not self.over and self._free < max_cost:
                 if self._requesting is None:
                     self._requesting = asyncio.create_task(self._request(max_cost))
                 if not await asyncio.shield(self._requesting):  # a cancelled call must not lose the grant
                     await asyncio.sleep(_POLL_SECONDS)
         finally:
             self._wanted -= max_cost
-        if self._capped and not self._over:
+        if self._capped and not self.over:
             self._free -= max_cost
             self._held += max_cost
             self._calls += 1
-        return not self._over
+        return not self.over
 
     def settle(self, max_cost: float, cost: float) -> None:
         """Replace a call's reservation by its actual cost."""
@@ -90,9 +89,9 @@ class JobBudget:
             grant = await self._write_spent(least=max_cost)
             if not (grant.granted or grant.exhausted or grant.may_return):
                 await self._write(self._exhaust)
-                self._over = True
-            self._over = self._over or grant.exhausted
-            return self._over or bool(grant.granted)
+                self.over = True
+            self.over = self.over or grant.exhausted
+            return self.over or bool(grant.granted)
         finally:
             self._requesting = None
 

@@ -360,9 +360,10 @@ class WorkLoader:
 
     def record(self, session: Session, results: Sequence[Result]) -> Recorded:
         """Record results of any kind, of the items whose leases are valid."""
-        scored = leases.record(session, [one for one in results if isinstance(one, ItemResult)])
-        made = generation.record(session, [one for one in results if isinstance(one, GeneratedItem)])
-        return Recorded(scored.items + made.items, scored.repaired_jobs | made.repaired_jobs)
+        recorded = leases.record(session, [one for one in results if isinstance(one, ItemResult)])
+        if made := [one for one in results if isinstance(one, GeneratedItem)]:
+            return Recorded(recorded.items + generation.record(session, made), recorded.repaired_jobs)
+        return recorded
 
 
 def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork]) -> None:
@@ -587,7 +588,7 @@ class _Drain:
             if (has_limit := capped.get(one.lease.job_id)) is not None:
                 fresh = JobBudget(one.lease.job_id, self._write, worker=self.drainer.worker, capped=has_limit)
                 budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
-                budget.reopen()
+                budget.over = False  # perhaps after a retry with a larger budget
             self.in_flight[asyncio.create_task(run(one, budget))] = one.lease
         return claimed
 

@@ -99,7 +99,7 @@ class Money(RuleBasedStateMachine):
             self.paid += worst * share
         if flush:
             self.loop.run_until_complete(worker.budget.flush())
-        worker.budget.reopen()
+        worker.budget.over = False
         for worst in begins:
             if self.loop.run_until_complete(self._granted(worker.budget, worst)):
                 worker.calls.append(worst)

@@ -89,7 +89,7 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
     other = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="bad", text="Says nothing.", weight=-1)))
     with each_db.write() as session:
         results = [made(first), made(second, other, refused_by=("empty",))]
-        assert generation.record(session, results).items == [first.item_id, second.item_id]
+        assert generation.record(session, results) == [first.item_id, second.item_id]
     with each_db.write() as session:
         leases.finish(session, [job])
     with each_db.read() as session:
@@ -113,7 +113,7 @@ def test_record_drops_results_of_lost_leases(each_db: Database) -> None:
     with each_db.write() as session:
         jobs.cancel(session, job)
     with each_db.write() as session:
-        assert generation.record(session, [made(lease)]).items == []
+        assert generation.record(session, [made(lease)]) == []
     with each_db.read() as session:
         assert rubrics.page(session) == []
 
