@@ -14,7 +14,6 @@ from rubricsvc.cli.output import (
     MAX_SEED,
     WITH_FAILURES,
     Json,
-    PromptFilter,
     clean,
     continue_hint,
     counted,
@@ -59,7 +58,6 @@ def import_(
 def show_(
     query: CompletionFilters,
     completion_id: Annotated[int | None, typer.Argument(help="Id.", show_default="list completions")] = None,
-    prompt_id: PromptFilter = None,
     as_json: Json = False,
 ) -> None:
     """Show one completion, or list completions."""

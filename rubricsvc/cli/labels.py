@@ -15,9 +15,6 @@ from rubricsvc.services.importing import LABELS, RECORDS
 
 app = group("Labels: people's verdicts, to compare judges with.")
 
-Completion = Annotated[int | None, typer.Option("--completion", help="Filter by completion.")]
-Rubric = Annotated[str | None, typer.Option("--rubric", help="Filter by rubric: id, name, name@version or digest.")]
-Job = Annotated[int | None, typer.Option("--job", help="Filter by the completions of a job.")]
 _LABEL = ("label.criterion", "label.annotator", "label.value", "label.note")
 
 
@@ -39,13 +36,7 @@ def import_(
 
 
 @command(app, "list")
-def list_(
-    query: LabelFilters,
-    completion_id: Completion = None,
-    rubric_id: Rubric = None,
-    job_id: Job = None,
-    as_json: Json = False,
-) -> None:
+def list_(query: LabelFilters, as_json: Json = False) -> None:
     """List labels."""
     with service() as s:
         empty = "no labels; import some with `rubricsvc labels import FILE`"
@@ -53,13 +44,7 @@ def list_(
 
 
 @command(app)
-def export(
-    query: LabelFilters,
-    completion_id: Completion = None,
-    rubric_id: Rubric = None,
-    job_id: Job = None,
-    out: Out = None,
-) -> None:
+def export(query: LabelFilters, out: Out = None) -> None:
     """Write labels as JSON lines that `rubricsvc labels import` reads."""
     with local_service() as local, open_output(out) as stream:
         for line in local.labels.export(query):

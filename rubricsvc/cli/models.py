@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
@@ -13,17 +13,13 @@ from pydantic import ValidationError
 from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import first_error
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings, secret
 from workers.engines import OPENAI, check_addresses, make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
 from workers.engines.local.weights import shipped_judge
-from workers.scoring.completions import score_group
 
 Result = TypeVar("Result")
 
@@ -114,12 +110,6 @@ def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
         raise UnavailableError(f"{url}: HTTP {status}", hint=hint) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise UnavailableError(f"{url}/models: no list of models: {error}", hint=hint) from error
-
-
-def score_all(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> list[list[Verdict]]:
-    """Score completions of one prompt, without waiting for an outage; return the verdicts of each."""
-    judge = judge.map_leaves(without_outage)
-    return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))
 
 
 def without_outage(judge: Judge) -> Judge:

@@ -23,15 +23,17 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to ``app`` as a command; a parameter that is a pydantic model becomes an option for each field.
 
-    Name, type, bounds, default and help come from the field. Another parameter with the name of a field takes its
-    place, for example as an argument. Fields that no option can hold, such as models, and those of ``without`` keep
-    their default; a required one must be a parameter. An invalid value is an InvalidError with the name of the option.
+    Name (`job_id` is ``--job``), type, bounds, default and help come from the field. Another parameter with the name of
+    a field takes its place, for example as an argument. Fields that no option can hold, such as models, and those of
+    ``without`` keep their default; a required one must be a parameter. An invalid value is an InvalidError with the
+    name of the option.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
         given = {one.name: one.replace(annotation=hints[one.name]) for one in signature(function).parameters.values()}
-        models = {key: one.annotation for key, one in given.items() if _is_model(one.annotation)}
+        kinds = {key: one.annotation for key, one in given.items() if isclass(one.annotation)}
+        models = {key: kind for key, kind in kinds.items() if issubclass(kind, BaseModel)}
         parameters = {key: one for key, one in given.items() if key not in models}
         for model in models.values():
             own = {key: field for key, field in model.model_fields.items() if key not in (*parameters, *without)}
@@ -56,10 +58,6 @@ def command(
     return decorate
 
 
-def _is_model(annotation: Any) -> bool:
-    return isclass(annotation) and issubclass(annotation, BaseModel)
-
-
 def _option(name: str, field: FieldInfo) -> Parameter | None:
     """Return the option of a field, or None if its type has none."""
     kind = _plain(field.annotation)
@@ -75,7 +73,7 @@ def _option(name: str, field: FieldInfo) -> Parameter | None:
     }
     default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
     default = list(default) if isinstance(default, tuple) else default
-    flag = f"--{name.replace('_', '-')}"
+    flag = f"--{name.removesuffix('_id').replace('_', '-')}"
     names = [flag if default is False else f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
     option = typer.Option(*names, help=field.description, show_default=default not in (None, "", []), **bounds)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])

@@ -25,7 +25,6 @@ from rubricsvc.errors import ConflictError, NotFoundError
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-PromptFilter = Annotated[str | None, typer.Option("--prompt", help="Filter by prompt: id, or id in the file.")]
 MAX_SEED = 2**32 - 1
 """The largest seed that NumPy, scikit-learn and torch take."""
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")]

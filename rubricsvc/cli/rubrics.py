@@ -15,7 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
 from rubricsvc.cli.importing import By, find_stored, import_rubrics, target_of
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import Json, Out, PromptFilter, counted, echo, print_data, print_json, progress_bar, show
+from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, progress_bar, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.states import ReviewAction
@@ -31,7 +31,6 @@ MOST_ROWS = 20
 NEXT = "rubricsvc rubrics lint"
 
 RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest approved version), name@version, digest, or a file.")]
-Job = Annotated[int | None, typer.Option("--job", help="Only what this job scored.")]
 
 command(app, "import", without=("name", "replace_labels"))(import_rubrics)
 
@@ -44,7 +43,6 @@ def show_(
         str | None,
         typer.Argument(help="Id, name (newest approved version), name@version or digest.", show_default="list rubrics"),
     ] = None,
-    prompt_id: PromptFilter = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the native format, to edit it.")] = False,
     provenance: Annotated[bool, typer.Option("--provenance", help="Show how it was generated, as JSON.")] = False,
     history: Annotated[bool, typer.Option("--history", help="Show its tests and the steps of its review.")] = False,
@@ -224,7 +222,6 @@ def review(
 def analyse(
     query: AnalysisQuery,
     ref: Annotated[str | None, typer.Argument(help="Rubric version; without one, all rubrics of --job.")] = None,
-    job_id: Job = None,
     as_json: Json = False,
 ) -> None:
     """Analyse the criteria of a rubric from stored verdicts and labels, and advise what to change.
@@ -243,7 +240,6 @@ def analyse(
 def fit(
     query: FitQuery,
     ref: Annotated[str, typer.Argument(help="Rubric version to fit.", show_default=False)],
-    job_id: Job = None,
     by: By = None,
     as_json: Json = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rubricsvc.cli.importing import input_file, target_of
-from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, score_all, served_judge
+from rubricsvc.cli.models import ApiKeyEnv, ask, embedded_judge, served_judge, without_outage
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, shorten, show
 from rubricsvc.cli.service import local_service
 from rubricsvc.core import strict_json
@@ -25,6 +25,7 @@ from rubricsvc.formats.documents import CompletionLine, read_all, read_trajector
 from rubricsvc.formats.openai_grader import parse_prompt
 from rubricsvc.services.exporting import plain_verdict
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.scoring.completions import score_group
 
 JudgeOption = Annotated[
     str | None, typer.Option(help="embedded, a server's URL, or a judge's name.", show_default="none, for checks")
@@ -69,7 +70,8 @@ def score(
             raise InvalidError(f"--item: {error}", hint=hint) from None
     lines = _completions(chosen, completion or [], completions)
     asked = _only_prompt(rubric, given, target.prompt_id if prompt is None else None, [line for _, line in lines])
-    verdicts = score_all(chosen, target.rubric, asked, [line.completion for _, line in lines])
+    judged, texts = chosen.map_leaves(without_outage), [line.completion for _, line in lines]
+    verdicts = ask(judged, lambda engine: score_group(engine, judged, target.rubric, asked, texts))
     rewards = [reward_or_null(target.rubric, found, min_coverage=min_coverage) for found in verdicts]
     with exit_with(WITH_FAILURES if any(one.value is None for one in rewards) else OK):
         records = [

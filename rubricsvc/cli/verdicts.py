@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, group, show
 from rubricsvc.cli.service import service
@@ -15,12 +11,7 @@ app = group("Verdicts of judges, by criterion.")
 
 
 @command(app, "list")
-def list_(
-    query: VerdictFilters,
-    job_id: Annotated[int | None, typer.Option("--job", help="Filter by job.")] = None,
-    completion_id: Annotated[int | None, typer.Option("--completion", help="Filter by completion.")] = None,
-    as_json: Json = False,
-) -> None:
+def list_(query: VerdictFilters, as_json: Json = False) -> None:
     """List verdicts."""
     ids = ("id", "completion_id", "rubric_id", "judge_id")
     found = ("verdict.criterion", "verdict.outcome", "verdict.value", "verdict.reason", "verdict.rationale")

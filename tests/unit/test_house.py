@@ -119,7 +119,7 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_180,
     "rubricsvc/schemas": 1_530,
     "rubricsvc/services": 5_160,
-    "rubricsvc/cli": 4_342,
+    "rubricsvc/cli": 4306,
     "rubricsvc": 36_110,
     "workers/engines": 2_690,
     "workers/checks": 2_645,
