@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, Self
+from typing import Self
 
 from rubricsvc.core.evolution import BufferedCriterion, check_evolvable, evolved_rubric
 from rubricsvc.core.panel import mean_known
@@ -45,15 +45,8 @@ Members = Sequence[tuple[Completion, ScoredRollout]]
 """Completions of one prompt, with their rewards and verdicts."""
 CriterionValues = dict[str, list[float | None]]
 """Values by criterion key, one for each completion; None where it was not judged."""
-
-
-class Trial(NamedTuple):
-    """Criteria to be tried on completions of the prompt of a task, in a round."""
-
-    round: Round
-    task: Task
-    criteria: Sequence[Criterion]
-    completions: Sequence[Completion]
+Trial = tuple[Round, Task, Sequence[Criterion], Sequence[Completion]]
+"""Criteria to be tried on completions of the prompt of a task, in a round."""
 
 
 def try_criteria(source: RewardSource, trials: Sequence[Trial]) -> list[CriterionValues]:
@@ -61,22 +54,21 @@ def try_criteria(source: RewardSource, trials: Sequence[Trial]) -> list[Criterio
 
     A source that raises is a failure of each round.
     """
-    tasks: list[Task] = []
-    wanted = [one for one in trials if one.criteria and one.completions]
-    for one in wanted:  # weights, vetoes and coverage are not what is tried
-        plain = [each.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for each in one.criteria]
-        rubric = Rubric(criteria=tuple(plain), min_coverage=0.0)
-        tasks += [Task(one.task.prompt, rubric)] * len(one.completions)
-    completions = [completion for one in wanted for completion in one.completions]
+    tasks, completions = list[Task](), list[Completion]()
+    for _, task, criteria, tried in trials:
+        if criteria:  # weights, vetoes and coverage are not what is tried
+            plain = [each.model_copy(update={"weight": 1.0, "required": False, "group": ()}) for each in criteria]
+            tasks += [Task(task.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))] * len(tried)
+            completions += tried
     try:
-        scored = iter(validated(source.score(tasks, completions), completions) if wanted else ())
+        scored = iter(validated(source.score(tasks, completions), completions) if tasks else ())
     except Exception as error:  # noqa: BLE001 - a trial changes no reward, and must not end the training
-        for one in wanted:
-            one.round.failures.append(f"trial: {error_message(error)}")
+        for one, _, criteria, tried in trials:
+            one.failures += [f"trial: {error_message(error)}"] if criteria and tried else []
         return [{} for _ in trials]
     return [
-        columns(one.criteria, list(islice(scored, len(one.completions)))) if one.criteria and one.completions else {}
-        for one in trials
+        columns(criteria, list(islice(scored, len(tried)))) if criteria and tried else {}
+        for _, _, criteria, tried in trials
     ]
 
 
@@ -228,10 +220,10 @@ class OnlineEvolution:
             own.append(columns(known, [scored for _, scored in members]))
             dues.append([each for each in one.entries if each.key in keys])
             criteria = [each.criterion for each in dues[-1]]
-            on_group.append(Trial(one, task, [each for each in criteria if each.key not in own[-1]], group))
+            on_group.append((one, task, [each for each in criteria if each.key not in own[-1]], group))
             new = [each.criterion for each in dues[-1] if not each.trials]
-            on_labels.append(Trial(one, task, new, [completion for completion, _ in one.labelled]))
-            on_trusted.append(Trial(one, task, criteria if self._trusted is not None else (), group))
+            on_labels.append((one, task, new, [completion for completion, _ in one.labelled]))
+            on_trusted.append((one, task, criteria if self._trusted is not None else (), group))
         found = [try_criteria(self._rewards, trials) for trials in (on_group, on_labels)]
         found.append(try_criteria(self._trusted or self._rewards, on_trusted))
         for one, tested, mine, tried, labels, trusted in zip(rounds, dues, own, *found, strict=True):

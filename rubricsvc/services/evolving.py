@@ -95,10 +95,8 @@ class LabelSource:
                 for one in (proposer, judge.value):
                     budgets.check(one, request.budget)
             self._start_id, self._start, self._prompt_id = row.id, row.value, row.prompt_id
-            self._judge_id, found = (
-                judge.id,
-                self._read_labels(session, row, Selection(judge.id, request.job_id, row.id)),
-            )
+            self._judge_id = judge.id
+            found = self._read_labels(session, row, Selection(judge.id, request.job_id, row.id))
             settings = request.model_copy(update={"judge": judge.name})
             key = digest("evolution", row.id, judge.id, settings.model_copy(update={"budget": None}), found)
             columns = {"rubric_id": row.id, "judge_id": judge.id, "data_digest": found}

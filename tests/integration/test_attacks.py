@@ -92,15 +92,15 @@ def deep_schema(depth: int) -> str:
     return f'{{"criteria": [{{"key": "a", "text": "t", "check": {check}}}]}}'
 
 
-@pytest.mark.parametrize("depth", [65, 124, 190, 100_000])
-def test_deep_schema_is_refused(client: Client, cli: Cli, tmp_path: Path, depth: int) -> None:
-    rubric = deep_schema(depth)
-    for path, content in (("rubrics", f'{{"name": "r", "rubric": {rubric}}}'), ("imports?name=r.json", rubric)):
-        assert client.http.request("POST", path, content=content, headers=JSON).status_code in {400, 422}
-    for name in ("r.jsonl", "r.yaml"):
-        (tmp_path / name).write_text(rubric)
-        ran = cli("rubrics", "import", name)
-        assert ran.code == 2 and "deep" in ran.err and "bug" not in ran.err
+def test_deep_schema_is_refused(client: Client, cli: Cli, tmp_path: Path) -> None:
+    for depth in [65, 124, 190, 100_000]:
+        rubric = deep_schema(depth)
+        for path, content in (("rubrics", f'{{"name": "r", "rubric": {rubric}}}'), ("imports?name=r.json", rubric)):
+            assert client.http.request("POST", path, content=content, headers=JSON).status_code in {400, 422}
+        for name in ("r.jsonl", "r.yaml"):
+            (tmp_path / name).write_text(rubric)
+            ran = cli("rubrics", "import", name)
+            assert ran.code == 2 and "deep" in ran.err and "bug" not in ran.err
 
 
 def test_job_keeps_its_budget_when_it_is_submitted_again(cli: Cli, rubric_file: Path) -> None:
@@ -122,14 +122,14 @@ LEAKS = [
 ]
 
 
-@pytest.mark.parametrize("url", LEAKS)
-def test_judge_address_that_would_leak_a_key_is_refused(client: Client, cli: Cli, url: str) -> None:
-    judge = {"name": "j", "model": "m", "endpoint": {"base_url": url}}
-    answer = client.http.request("POST", "judges", json={"judge": judge})
-    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "body.judge.endpoint.base_url")
-    for command in (["j", "--url", url, "--model", "m"], ["-f", "-"]):
-        ran = cli("judges", "add", *command, "--no-probe", stdin=json.dumps(judge))
-        assert ran.code == 2 and "url" in ran.err
+def test_judge_address_that_would_leak_a_key_is_refused(client: Client, cli: Cli) -> None:
+    for url in LEAKS:
+        judge = {"name": "j", "model": "m", "endpoint": {"base_url": url}}
+        answer = client.http.request("POST", "judges", json={"judge": judge})
+        assert (answer.status_code, answer.json()["error"]["path"]) == (422, "body.judge.endpoint.base_url")
+        for command in (["j", "--url", url, "--model", "m"], ["-f", "-"]):
+            ran = cli("judges", "add", *command, "--no-probe", stdin=json.dumps(judge))
+            assert ran.code == 2 and "url" in ran.err
 
 
 def filled(before: str, unit: str, after: str, size: int = 31 * MIB) -> Callable[[], bytes]:

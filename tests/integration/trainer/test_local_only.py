@@ -48,9 +48,8 @@ def test_local_run_passes() -> None:
         check_local(run(**fields))
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
+def test_run_that_leaves_the_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [
         ({"judge": FAR}, "'far'"),
         ({"judge": FAR, "local_networks": ["192.168.0.0/16"]}, "10.1.2.3"),
         ({"judge": {"name": "openai", "model": "m"}}, "api.openai.com"),
@@ -63,17 +62,14 @@ def test_local_run_passes() -> None:
         ({**ENVIRONMENT, "tools": {"mcp": [{"name": "wiki", "url": "http://10.0.0.1/mcp"}]}}, "'wiki'"),
         ({"trackers": ["wandb"]}, "'wandb'"),
         ({"judge": {**LOCAL, "endpoint": {"base_url": "http://no-such-host.invalid/v1"}}}, "no-such-host.invalid"),
-    ],
-)
-def test_run_that_leaves_the_machine_is_refused(
-    fields: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("WANDB_MODE", "WANDB_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(InvalidError) as caught:
-        check_local(run(**fields))
-    assert caught.value.path == "local_only"
-    assert named in caught.value.message
+    ]
+    for fields, named in cases:
+        for name in ("WANDB_MODE", "WANDB_BASE_URL"):
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(InvalidError) as caught:
+            check_local(run(**fields))
+        assert caught.value.path == "local_only"
+        assert named in caught.value.message
 
 
 def test_proxy_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

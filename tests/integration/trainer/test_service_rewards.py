@@ -138,10 +138,7 @@ def test_run_of_a_service_is_recorded_there_with_the_items_of_its_jobs(db: Datab
 
 def test_recorder_keeps_steps_while_the_service_is_away(db: Database, tmp_path: Path) -> None:
     port, stop, services = free_port(), threading.Event(), contextlib.ExitStack()
-    with (
-        services,
-        Client(f"http://127.0.0.1:{port}", timeout=5.0, outage_seconds=0.0) as client,
-    ):
+    with services, Client(f"http://127.0.0.1:{port}", timeout=5.0, outage_seconds=0.0) as client:
         services.enter_context(running(db, at_port=port))
 
         def on_step(step: Metrics) -> None:

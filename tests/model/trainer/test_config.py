@@ -121,9 +121,7 @@ def test_load_config_names_wrong_fields(tmp_path: Path) -> None:
 
 
 def test_load_config_refuses_orders_without_their_data(tmp_path: Path) -> None:
-    cases = [
-        ("weights = {medical = 1, suport = 1}", "did you mean 'support'?"),
-    ]
+    cases = [("weights = {medical = 1, suport = 1}", "did you mean 'support'?")]
     for prompts, named in cases:
         domains = 'domains = {medical = {path = "x"}, support = {store = ["s"]}}'
         text = PLAIN.replace('path = "rubrics.yaml"', domains).replace("steps = 3", f"steps = 3\n[prompts]\n{prompts}")

@@ -60,18 +60,16 @@ def test_submit_imports_a_file(ready: Cli) -> None:
     assert ready("jobs", "submit", "-", "--judge", "quick", "--json", stdin=whole).json["progress"]["total"] == 2
 
 
-@pytest.mark.parametrize(
-    ("args", "code"),
-    [
+def test_submit_without_items_is_refused(ready: Cli) -> None:
+    cases = [
         (["--judge", "none"], 3),
         (["--judge", "quick", "--rubric", "none"], 3),
         (["--judge", "quick", "--policy", "none"], 2),
-    ],
-)
-def test_submit_without_items_is_refused(ready: Cli, args: list[str], code: int) -> None:
-    ran = ready("jobs", "submit", *args)
-    assert (ran.code, ran.out) == (code, "")
-    assert "'none'" in ran.err
+    ]
+    for args, code in cases:
+        ran = ready("jobs", "submit", *args)
+        assert (ran.code, ran.out) == (code, "")
+        assert "'none'" in ran.err
 
 
 def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
@@ -168,14 +166,14 @@ def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "rewards.jsonl").read_text().splitlines()[0]) == lines[0]
 
 
-@pytest.mark.parametrize("name", ["rewards.xlsx", "rewards.parquet", "rewards.jsonl.gz"])
-def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str) -> None:
-    assert ready("jobs", "submit", "--judge", "quick").code == 0
-    for options in ((), ("--kind", "dpo")):
-        ran = ready("jobs", "export", 1, "--out", tmp_path / name, *options)
-        assert ran.code == 2 and ".csv" in ran.err and not (tmp_path / name).exists()
-    assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
-    assert len((tmp_path / name).read_text().splitlines()) == 2
+def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path) -> None:
+    for name in ["rewards.xlsx", "rewards.parquet", "rewards.jsonl.gz"]:
+        assert ready("jobs", "submit", "--judge", "quick").code == 0
+        for options in ((), ("--kind", "dpo")):
+            ran = ready("jobs", "export", 1, "--out", tmp_path / name, *options)
+            assert ran.code == 2 and ".csv" in ran.err and not (tmp_path / name).exists()
+        assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
+        assert len((tmp_path / name).read_text().splitlines()) == 2
 
 
 RUBRIC = {

@@ -39,9 +39,8 @@ def test_add_refuses_a_judge_that_does_not_answer(cli: Cli, answer: ScriptedRepl
         assert cli("judges", "add", "bad", "--url", server.url, "--model", "m", "--no-probe").code == 0
 
 
-@pytest.mark.parametrize(
-    ("fields", "line", "path"),
-    [
+def test_add_file_names_line_and_field(cli: Cli, tmp_path: Path) -> None:
+    cases = [
         ("endpoint: {timeout_s: 1.0e9}", 3, "endpoint.timeout_s"),
         ("endpoint:\n  max_retries: 21", 4, "endpoint.max_retries"),
         ("endpoint: {base_url: foo}", 3, "endpoint.base_url"),
@@ -53,14 +52,13 @@ def test_add_refuses_a_judge_that_does_not_answer(cli: Cli, answer: ScriptedRepl
         ("mode: panel\nmembers: [none, x]", 4, "members[0]"),
         ("thinking: {budget_tokens: 9}", 1, ""),
         ("model: other", 3, ""),
-    ],
-)
-def test_add_file_names_line_and_field(cli: Cli, tmp_path: Path, fields: str, line: int, path: str) -> None:
-    (tmp_path / "judge.yaml").write_text(f"name: x\nmodel: m\n{fields}\n")
-    ran = cli("judges", "add", "-f", "judge.yaml", "--no-probe")
-    assert ran.code == 2 and f"judge.yaml:{line}" in ran.err and path in ran.err, ran.err
-    assert "--skip-invalid" not in ran.err
-    assert cli("judges", "list", "--json").out == ""
+    ]
+    for fields, line, path in cases:
+        (tmp_path / "judge.yaml").write_text(f"name: x\nmodel: m\n{fields}\n")
+        ran = cli("judges", "add", "-f", "judge.yaml", "--no-probe")
+        assert ran.code == 2 and f"judge.yaml:{line}" in ran.err and path in ran.err, ran.err
+        assert "--skip-invalid" not in ran.err
+        assert cli("judges", "list", "--json").out == ""
 
 
 def test_show_yaml_is_read_back_as_the_same_judge(cli: Cli) -> None:

@@ -120,9 +120,8 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
 DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidation = {every = 1"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "named"),
-    [
+def test_judges_train_names_what_is_wrong(cli: Cli, config: Path) -> None:
+    cases = [
         ("steps = 6", "steps = 6\nstep = 1", 2, "  step: "),
         ("steps = 6", 'steps = "six"', 2, "  steps: "),
         ("people.jsonl", "none.jsonl", 2, "none.jsonl"),
@@ -144,9 +143,10 @@ DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidati
         ('name = "people"', 'name = "people"\nlicense = "MIT\\nor not"', 2, "  data.0.license: "),
         ("steps = 6", f'steps = 6\nlicense = "{"MIT " * 60}"', 2, "  license: "),
         ("steps = 6", 'steps = 6\ndescription = "\\u0000"', 2, "  description: "),
-    ],
-)
-def test_judges_train_names_what_is_wrong(cli: Cli, config: Path, *, old: str, new: str, code: int, named: str) -> None:
-    ran = cli("judges", "train", change(config, (old, new)))
-    assert (ran.code, named in ran.err) == (code, True), ran.err
-    assert "Traceback" not in ran.err
+    ]
+    whole = config.read_text()
+    for old, new, code, named in cases:
+        config.write_text(whole)
+        ran = cli("judges", "train", change(config, (old, new)))
+        assert (ran.code, named in ran.err) == (code, True), ran.err
+        assert "Traceback" not in ran.err

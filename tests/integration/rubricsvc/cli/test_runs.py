@@ -130,22 +130,20 @@ def test_runs_start_interrupted_saves_checkpoint(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
+def test_runs_start_names_what_is_wrong(cli: Cli, config: Path) -> None:
+    cases = [
         ("steps = 3", "steps = 3\nstep = 1", "  step: "),
         ("rubrics.yaml", "none.yaml", "none.yaml"),
         ('model = "policy"', 'model = "./nowhere"', "nowhere"),
         ('engine = "instant"', 'engine = "psychic"', "'psychic'"),
         ("[data]", '[data]\nformat = "xml"', "'xml'"),
-    ],
-)
-def test_runs_start_names_what_is_wrong(cli: Cli, config: Path, old: str, new: str, named: str) -> None:
-    config.write_text(CONFIG.replace(old, new))
-    ran = cli("runs", "start", config)
-    assert ran.code in (2, 3)
-    assert named in ran.err
-    assert "Traceback" not in ran.err
+    ]
+    for old, new, named in cases:
+        config.write_text(CONFIG.replace(old, new))
+        ran = cli("runs", "start", config)
+        assert ran.code in (2, 3)
+        assert named in ran.err
+        assert "Traceback" not in ran.err
 
 
 def test_runs_start_refuses_stored_drafts(cli: Cli, config: Path, rubric_file: Path) -> None:

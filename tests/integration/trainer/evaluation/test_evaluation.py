@@ -21,15 +21,7 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task, tasks_of_step
-from trainer.evaluation import (
-    FOLDER,
-    LINES,
-    Evaluation,
-    Evaluator,
-    read_baselines,
-    run_baselines,
-    saved_best,
-)
+from trainer.evaluation import FOLDER, LINES, Evaluation, Evaluator, read_baselines, run_baselines, saved_best
 from trainer.loop import sample_tasks, train
 from trainer.policies.policy import Policy
 from trainer.recording import History, Metrics

@@ -6,8 +6,6 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-import pytest
-
 from rubricsvc.core.judge import Endpoint, Judge, Sampling
 from rubricsvc.core.prompt import Document, Message, Prompt, ToolCall
 from rubricsvc.core.verdict import Reason
@@ -82,24 +80,23 @@ def chat(message: dict[str, Any], finish_reason: str) -> ScriptedReply:
     return ScriptedReply(extra={"choices": [{"message": {"content": None, **message}, "finish_reason": finish_reason}]})
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
+def test_sampler_counts_reply_without_text_as_failed(db: Database) -> None:
+    cases = [
         (text_reply(""), Reason.UNPARSEABLE),
         (chat({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "tool_calls"), Reason.UNPARSEABLE),
         (chat({"reasoning_content": "hmm"}, "stop"), Reason.UNPARSEABLE),
         (chat({"reasoning_content": "hmm"}, "length"), Reason.TRUNCATED),
         (chat({"content": "half a"}, "content_filter"), Reason.DECLINED),
-    ],
-    ids=["empty", "tool call", "reasoning", "truncated reasoning", "filtered"],
-)
-def test_sampler_counts_reply_without_text_as_failed(db: Database, reply: ScriptedReply, reason: Reason) -> None:
-    ids = add_prompts(db, Prompt.of("Why?"))
-    with scripted_server(reply) as server:
-        result = sample(db, server, ids)
-    assert (result.stored, dict(result.reasons), result.truncated) == (0, {reason: 3}, 0)
-    assert sorted((failed.prompt_id, failed.sample) for failed in result.failures) == [(ids[0], n) for n in range(3)]
-    assert stored(db) == []
+    ]
+    for reply, reason in cases:
+        ids = add_prompts(db, Prompt.of("Why?"))
+        with scripted_server(reply) as server:
+            result = sample(db, server, ids)
+        assert (result.stored, dict(result.reasons), result.truncated) == (0, {reason: 3}, 0)
+        assert sorted((failed.prompt_id, failed.sample) for failed in result.failures) == [
+            (ids[0], n) for n in range(3)
+        ]
+        assert stored(db) == []
 
 
 def test_sampler_stops_when_the_server_goes_away(db: Database) -> None:

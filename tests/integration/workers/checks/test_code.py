@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -69,9 +68,8 @@ class Tool:
         assert "case 3: failed: EOFError" in got.rationale
         assert "it printed '1\\n'" in found("print(1)", cases=cases).rationale
 
-    @pytest.mark.parametrize(
-        ("text", "why"),
-        [
+    def test_code_scores_errors_of_the_code_0(self) -> None:
+        cases = [
             ("def add(a, b:", "SyntaxError"),
             ("def sub(a, b): return a - b", "NameError"),
             ("def add(a, b):\n    while True: pass", "out of CPU time"),
@@ -86,12 +84,11 @@ class Tool:
             ("import os\nos.write(1, b'x' * 64)\nos._exit(0)", "it ended early"),
             ("I cannot write code.", "SyntaxError"),
             ("", "NameError"),
-        ],
-    )
-    def test_code_scores_errors_of_the_code_0(self, text: str, why: str) -> None:
-        got = found(text, tests=["assert add(1, 2) == 3"], cpu_s=1, wall_s=300)
-        assert got.value == 0
-        assert why in got.rationale
+        ]
+        for text, why in cases:
+            got = found(text, tests=["assert add(1, 2) == 3"], cpu_s=1, wall_s=300)
+            assert got.value == 0
+            assert why in got.rationale
 
     def test_code_survives_a_forged_traceback(self) -> None:
         said = "'  File \"test.py\", line ' + '9' * 5000 + '\\nAssertionError: 9'"
@@ -111,9 +108,8 @@ class Tool:
     def test_code_runs_setup_before_each_test(self) -> None:
         assert found("x = 1", setup="y = x + 1", tests=["assert y == 2", "assert y == 2"]).value == 1
 
-    @pytest.mark.parametrize(
-        ("args", "why"),
-        [
+    def test_code_fails_on_broken_tests(self) -> None:
+        cases = [
             ({"setup": "raise RuntimeError('is broken')"}, "RuntimeError: is broken"),
             ({"setup": "import sys\nsys.exit(3)"}, "SystemExit: 3"),
             ({"setup": "raise SystemExit"}, "SystemExit"),
@@ -136,16 +132,14 @@ class Tool:
             ({"tests": "from json import nonexistent\nassert f() == 1"}, "cannot import name 'nonexistent'"),
             ({"setup": "x = 1", "tests": "from __future__ import annotations\nassert f() == 1"}, "SyntaxError"),
             ({"tests": "import numpy\nassert f() == 1", "packages": False}, "No module named 'numpy'"),
-        ],
-    )
-    def test_code_fails_on_broken_tests(self, args: dict[str, Any], why: str) -> None:
-        given = {"tests": ["assert f() == 1"], "cpu_s": 1, "wall_s": 300, **args}
-        with pytest.raises(BrokenTestsError, match=re.escape(why)):
-            found("def f(): return 1", **given)
+        ]
+        for args, why in cases:
+            given = {"tests": ["assert f() == 1"], "cpu_s": 1, "wall_s": 300, **args}
+            with pytest.raises(BrokenTestsError, match=re.escape(why)):
+                found("def f(): return 1", **given)
 
-    @pytest.mark.parametrize(
-        ("text", "args"),
-        [
+    def test_code_scores_missing_names_0(self) -> None:
+        cases = [
             ("", {"setup": "y = x + 1"}),
             ("", {"setup": "from solution import x"}),
             ("", {"setup": "import solution\ny = solution.x"}),
@@ -163,10 +157,9 @@ class Tool:
             ("def x(", {}),
             ("raise SystemExit", {"setup": "y = 1"}),
             ("import sys\nprint('RuntimeError: is broken', file=sys.stderr)\nsys.exit(1)", {"setup": "y = 1"}),
-        ],
-    )
-    def test_code_scores_missing_names_0(self, text: str, args: dict[str, Any]) -> None:
-        assert found(text, **{"tests": ["assert x() == 1"], **args}).value == 0
+        ]
+        for text, args in cases:
+            assert found(text, **{"tests": ["assert x() == 1"], **args}).value == 0
 
     def test_code_allows_optional_imports_in_tests(self) -> None:
         tests = ["try:\n    import nonexistent_pkg\nexcept ImportError:\n    pass\nassert f() == 1"]
@@ -187,20 +180,18 @@ class TestPython:
         with pytest.raises(GradeError, match="range"):
             graded("def grade(sample, item): return -3")
 
-    @pytest.mark.parametrize(
-        ("source", "why"),
-        [
+    def test_python_raises_on_errors(self) -> None:
+        cases = [
             ("def grade(sample, item): return 1 / 0", "ZeroDivisionError"),
             ("def grade(sample, item): return float('nan')", "nan"),
             ("def grade(sample, item): return None", "None"),
             ("def grade(sample, item): return True", "True"),
             ("def grade(sample, item): return '1'", "'1'"),
             ("def grade(sample, item): raise SystemExit(0)", "ended early"),
-        ],
-    )
-    def test_python_raises_on_errors(self, source: str, why: str) -> None:
-        with pytest.raises(GradeError, match=why):
-            graded(source)
+        ]
+        for source, why in cases:
+            with pytest.raises(GradeError, match=why):
+                graded(source)
 
     def test_python_has_the_limits_of_openai(self) -> None:
         writing = "[open(f'/tmp/{n}', 'wb').write(bytes(20 << 20)) for n in range(2)]"
@@ -242,9 +233,8 @@ class TestHiddenTests:
         assert found("print(int(input()) ** 2)", **cases).value == 1
         assert found("print(9)", **cases).value == 0
 
-    @pytest.mark.parametrize(
-        ("text", "args", "value"),
-        [
+    def test_code_cheating_marks_a_gap(self) -> None:
+        cases = [
             (TABLE, {}, 1),
             (TABLE, {"marks": ["special_case"]}, 0),
             (TABLE, {"hidden_tests": ()}, 0),
@@ -252,13 +242,12 @@ class TestHiddenTests:
             ("def square(n): return n * abs(n)", {}, 0),
             ("def square(n): return n * abs(n)", {"gap": 0.3}, 1),
             ("def square(n): return 0", {}, 0),
-        ],
-    )
-    def test_code_cheating_marks_a_gap(self, text: str, args: dict[str, Any], value: float) -> None:
-        given = CodeCheating.model_validate({"tests": SHOWN, "hidden_tests": HIDDEN, **args})
-        result = code_cheating(Completion(text=text), PROMPT, given)
-        assert result.value == value
-        assert result.rationale.startswith("gap: ") == bool(value)
+        ]
+        for text, args, value in cases:
+            given = CodeCheating.model_validate({"tests": SHOWN, "hidden_tests": HIDDEN, **args})
+            result = code_cheating(Completion(text=text), PROMPT, given)
+            assert result.value == value
+            assert result.rationale.startswith("gap: ") == bool(value)
 
     def test_code_cheating_scores_a_gap_of_unreadable_code(self) -> None:
         deep = f"{TABLE}\nx = {'-' * 2000}1\ny = '{'z' * 100_000}'"

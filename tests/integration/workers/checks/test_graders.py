@@ -35,9 +35,8 @@ class TestPython:
         verdicts = checks.run(rubric_of(grader), Prompt.of("?"), Completion())
         assert (verdicts[0].value, reward(rubric_of(grader), verdicts).value) == (0.75, 4.0)
 
-    @pytest.mark.parametrize(
-        ("source", "why"),
-        [
+    def test_python_fails_on_errors_and_escapes(self) -> None:
+        cases = [
             ("def grade(sample, item): return 4", r'"range": \[0, 4\]'),
             ("def grade(sample, item): return item['none']", "KeyError"),
             ("def grade(sample, item): return 'good'", "good"),
@@ -52,12 +51,11 @@ class TestPython:
                 "import os\ndef grade(sample, item): return float(os.kill(os.getppid(), 9) is None)",
                 "Operation not permitted|ended early",
             ),
-        ],
-    )
-    def test_python_fails_on_errors_and_escapes(self, source: str, why: str) -> None:
-        verdict = found("x", type="python", source=source)
-        assert (verdict.value, verdict.reason) == (None, Reason.CHECK_ERROR)
-        assert re.search(why, verdict.detail or ""), verdict.detail
+        ]
+        for source, why in cases:
+            verdict = found("x", type="python", source=source)
+            assert (verdict.value, verdict.reason) == (None, Reason.CHECK_ERROR)
+            assert re.search(why, verdict.detail or ""), verdict.detail
 
     def test_python_fails_on_timeout(self) -> None:
         source = "def grade(sample, item):\n    while True: pass"

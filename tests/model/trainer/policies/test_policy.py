@@ -190,55 +190,53 @@ def logits(rows: int = 5, vocabulary: int = 7, seed: int = 0) -> Tensor:
     return 3 * torch.randn(rows, 3, vocabulary, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("chunk", [1, 20, 10**6])
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_token_logprobs_entropy_and_gradient(monkeypatch: pytest.MonkeyPatch, chunk: int, temperature: float) -> None:
-    monkeypatch.setattr(policies, "CHUNK", chunk)
-    mine, plain = logits().requires_grad_(), logits().requires_grad_()
-    ids = torch.arange(15).view(5, 3) % 7
-    weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
-    logp, entropy = policies.token_logprobs(mine, ids, temperature)
-    expected = (plain / temperature).log_softmax(-1)
-    torch.testing.assert_close(logp, expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1))
-    torch.testing.assert_close(entropy, -(expected.exp() * expected).sum(-1))
-    assert not entropy.requires_grad
-    (logp * weights).sum().backward()
-    (expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1) * weights).sum().backward()
-    torch.testing.assert_close(mine.grad, plain.grad)
+def test_token_logprobs_entropy_and_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk in [1, 20, 10**6]:
+        for temperature in [1.0, 0.7]:
+            monkeypatch.setattr(policies, "CHUNK", chunk)
+            mine, plain = logits().requires_grad_(), logits().requires_grad_()
+            ids = torch.arange(15).view(5, 3) % 7
+            weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
+            logp, entropy = policies.token_logprobs(mine, ids, temperature)
+            expected = (plain / temperature).log_softmax(-1)
+            torch.testing.assert_close(logp, expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1))
+            torch.testing.assert_close(entropy, -(expected.exp() * expected).sum(-1))
+            assert not entropy.requires_grad
+            (logp * weights).sum().backward()
+            (expected.gather(-1, ids.unsqueeze(-1)).squeeze(-1) * weights).sum().backward()
+            torch.testing.assert_close(mine.grad, plain.grad)
 
 
-@pytest.mark.parametrize("chunk", [1, 20, 10**6])
-@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 0.3), (0.7, 0.9), (1.3, 0.999)])
-def test_token_logprobs_over_nucleus_equals_brute_force(
-    monkeypatch: pytest.MonkeyPatch, chunk: int, temperature: float, top_p: float
-) -> None:
+def test_token_logprobs_over_nucleus_equals_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, entropy and gradient are those of the softmax over the kept tokens alone."""
-    monkeypatch.setattr(policies, "CHUNK", chunk)
-    mine, plain = logits(vocabulary=11).requires_grad_(), logits(vocabulary=11).requires_grad_()
-    drawn = [
-        policies.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.Generator().manual_seed(t))
-        for t in range(3)
-    ]
-    ids = torch.stack([token for token, _ in drawn], dim=1)
-    nucleus = torch.stack([kept for _, kept in drawn if kept is not None], dim=1)
-    weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
-    logp, entropy = policies.token_logprobs(mine, ids, temperature, nucleus)
-    (logp * weights).sum().backward()
-    logp = logp.detach()
-    expected = torch.zeros((), dtype=torch.float64)
-    for row in range(5):
-        for place in range(3):
-            scaled = plain[row, place] / temperature
-            order = scaled.detach().softmax(-1).argsort(descending=True)
-            mass = scaled.detach().softmax(-1)[order].cumsum(-1)
-            kept = order[: int((mass < top_p).sum()) + 1]
-            value = scaled[ids[row, place]] - scaled[kept].logsumexp(-1)
-            shares = scaled[kept].detach().softmax(-1)
-            assert float(logp[row, place]) == pytest.approx(float(value.detach()), abs=1e-9)
-            assert float(entropy[row, place]) == pytest.approx(float(-(shares * shares.log()).sum()), abs=1e-9)
-            expected = expected + value * weights[row, place]
-    expected.backward()
-    torch.testing.assert_close(mine.grad, plain.grad)
+    for chunk in [1, 20, 10**6]:
+        for temperature, top_p in [(1.0, 0.3), (0.7, 0.9), (1.3, 0.999)]:
+            monkeypatch.setattr(policies, "CHUNK", chunk)
+            mine, plain = logits(vocabulary=11).requires_grad_(), logits(vocabulary=11).requires_grad_()
+            drawn = [
+                policies.sample_tokens(mine[:, t].detach(), temperature, top_p, torch.Generator().manual_seed(t))
+                for t in range(3)
+            ]
+            ids = torch.stack([token for token, _ in drawn], dim=1)
+            nucleus = torch.stack([kept for _, kept in drawn if kept is not None], dim=1)
+            weights = torch.linspace(-1, 1, 15, dtype=torch.float64).view(5, 3)
+            logp, entropy = policies.token_logprobs(mine, ids, temperature, nucleus)
+            (logp * weights).sum().backward()
+            logp = logp.detach()
+            expected = torch.zeros((), dtype=torch.float64)
+            for row in range(5):
+                for place in range(3):
+                    scaled = plain[row, place] / temperature
+                    order = scaled.detach().softmax(-1).argsort(descending=True)
+                    mass = scaled.detach().softmax(-1)[order].cumsum(-1)
+                    kept = order[: int((mass < top_p).sum()) + 1]
+                    value = scaled[ids[row, place]] - scaled[kept].logsumexp(-1)
+                    shares = scaled[kept].detach().softmax(-1)
+                    assert float(logp[row, place]) == pytest.approx(float(value.detach()), abs=1e-9)
+                    assert float(entropy[row, place]) == pytest.approx(float(-(shares * shares.log()).sum()), abs=1e-9)
+                    expected = expected + value * weights[row, place]
+            expected.backward()
+            torch.testing.assert_close(mine.grad, plain.grad)
 
 
 def test_token_logprobs_reads_bfloat16_in_float32() -> None:

@@ -19,10 +19,7 @@ ROLE_TOKENS = ("<|", "|>", "<tool_call>", "</tool_call>", "<tool_response>", "</
 class Reading:
     """A document that holds an injection, and an end."""
 
-    tools = (
-        Tool("open", "Read a document.", {"id": "Its id."}),
-        Tool("finish", "End.", {"report": "The report."}),
-    )
+    tools = (Tool("open", "Read a document.", {"id": "Its id."}), Tool("finish", "End.", {"report": "The report."}))
 
     def __init__(self, text: str) -> None:
         self.text, self.report = text, None

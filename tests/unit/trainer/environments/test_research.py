@@ -72,18 +72,16 @@ def test_find_is_whole_json_within_the_limit_of_results(tmp_path: Path, chars: i
     assert json.loads(shown)["text"].startswith("A line with")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
+def test_call_without_result_is_an_error(research: Research) -> None:
+    cases = [
         ("search", {"query": "zebra"}),
         ("search", {"query": "*"}),
         ("open", {"id": "nowhere"}),
         ("find", {"text": "x"}),
         ("quote", {"id": "index", "text": "An index speeds up a query."}),
-    ],
-)
-def test_call_without_result_is_an_error(research: Research, name: str, arguments: dict[str, str]) -> None:
-    assert error(episode(research), name, **arguments)
+    ]
+    for name, arguments in cases:
+        assert error(episode(research), name, **arguments)
 
 
 def test_quote_must_stand_in_the_opened_document(research: Research) -> None:

@@ -116,16 +116,13 @@ def test_load_verdicts_are_calibrated_probabilities_with_levels(filled: Database
     assert found.left_out == {"checked": 1, "failed": 1, "abstained": 1}
 
 
-@pytest.mark.parametrize(
-    ("judge", "error"), [("failing", InvalidError), ("compares", InvalidError), ("no", NotFoundError)]
-)
-def test_load_verdicts_rejects_teachers_without_usable_verdicts(
-    filled: Database, judge: str, error: type[Exception]
-) -> None:
-    score(filled, Judge(name="failing", model="m"), 1, {1: [Verdict.failed("a", Reason.TIMEOUT)]})
-    score(filled, Judge(name="compares", model="m", mode="comparative"), 1, {1: [Verdict.scored("a", 1.0)]})
-    with pytest.raises(error):
-        verdicts_of(filled, judge)
+def test_load_verdicts_rejects_teachers_without_usable_verdicts(filled: Database) -> None:
+    cases = [("failing", InvalidError), ("compares", InvalidError), ("no", NotFoundError)]
+    for judge, error in cases:
+        score(filled, Judge(name="failing", model="m"), 1, {1: [Verdict.failed("a", Reason.TIMEOUT)]})
+        score(filled, Judge(name="compares", model="m", mode="comparative"), 1, {1: [Verdict.scored("a", 1.0)]})
+        with pytest.raises(error):
+            verdicts_of(filled, judge)
 
 
 def test_read_questions_reads_what_question_line_writes(tmp_path: Path) -> None:

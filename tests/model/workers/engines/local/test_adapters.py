@@ -50,13 +50,7 @@ def copied(adapter: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"use_rslora": True},
-        {"target_modules": r".*\.1\..*_proj"},
-        {"layers_to_transform": [1]},
-    ],
+    "options", [{}, {"use_rslora": True}, {"target_modules": r".*\.1\..*_proj"}, {"layers_to_transform": [1]}]
 )
 def test_merge_equals_pefts(tiny: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     folder = tiny_adapter(tiny, tmp_path / "adapter", **options)
