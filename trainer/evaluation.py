@@ -374,6 +374,9 @@ class Evaluation:
         """Continue after ``done`` steps: the lines of later ones, which are repeated, are dropped.
 
         Evaluations that the record lacks, of a run that was not recorded, or elsewhere, are recorded.
+
+        Raises:
+            ConflictError: There are evaluations with other held-out prompts or settings.
         """
         self._history = History(self._out, done, LINES)
         check_setup(self._out, self.lines, self.evaluator.setup)

@@ -237,7 +237,11 @@ class Preflight:
         )
 
     def sample(self, prompts: int = PROMPTS, samples: int | None = None) -> list[PreflightCheck]:
-        """Return the checks of sizes, and of completions that are sampled and scored; the latter are stored."""
+        """Return the checks of sizes, and of completions that are sampled and scored; the latter are stored.
+
+        Raises:
+            UnavailableError: A judge failed on more than the share ``max_unscored`` of the completions.
+        """
         sizes = self._sizes()
         checks = list(self._sampled(prompts, samples)) if sizes.passed else []
         if checks:

@@ -278,7 +278,11 @@ NOT_SCORED = ScoredRollout(Reward(None, coverage=0.0, formula=LEAK, null_reason=
 
 
 def score_sound(rewards: RewardSource, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-    """Return the results of completions; the source is asked about those without leaks, if there are any."""
+    """Return the results of completions; the source is asked about those without leaks, if there are any.
+
+    Raises:
+        InvalidError: The source returned anything but a `ScoredRollout` for each.
+    """
     sound = [place for place, one in enumerate(completions) if not leaks_of(one)]
     results, asked = [NOT_SCORED] * len(completions), [completions[place] for place in sound]
     scored = validated(rewards.score([tasks[place] for place in sound], asked), asked) if sound else ()

@@ -369,14 +369,6 @@ def flat(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
 Result = Literal["higher", "lower", "not_distinguishable", "no_interval", "not_comparable"]
 
 
-class ConfigChange(Value):
-    """A field of the configuration that differs; None where a run does not have it."""
-
-    path: str
-    a: Any
-    b: Any
-
-
 class VariantScore(Value):
     """A variant of a sweep, or one of two runs, by one score, in the last evaluation of its runs.
 
@@ -397,7 +389,10 @@ class VariantScore(Value):
 class RunComparison(Value):
     """Run B compared with run A: differences are B less A."""
 
-    config: tuple[ConfigChange, ...] = Field(description="Fields that differ; names, places and times are left out.")
+    config: dict[str, tuple[Any, Any]] = Field(
+        description="Fields that differ, with their values in A and B, null where there is none; "
+        "names, places and times are left out."
+    )
     notes: tuple[str, ...] = Field(description="What to know before the numbers are read.")
     scores: tuple[VariantScore, ...] = Field(description="Scores on held-out prompts, those of A before those of B.")
 

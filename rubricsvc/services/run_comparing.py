@@ -11,7 +11,6 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.schemas.runs import (
     REWARD,
-    ConfigChange,
     RunComparison,
     RunReport,
     SweepTable,
@@ -35,14 +34,14 @@ def compare(a: RunReport, b: RunReport) -> RunComparison:
     Scores are compared as those of two variants, by `compare_variants`.
     """
     table = compare_variants({"A": {0: a}, "B": {0: b}})
-    first, second, changes = dict(flat(a.config)), dict(flat(b.config)), list[ConfigChange]()
+    first, second, changes = dict(flat(a.config)), dict(flat(b.config)), dict[str, tuple[Any, Any]]()
     for path in dict.fromkeys([*first, *second]):
         name = path.rpartition(".")[2]
-        values = [side.get(path) for side in (first, second)]
+        values = first.get(path), second.get(path)
         compared = [PurePath(value).name if name == "path" and value else value for value in values]  # of a file
         if path not in _IDENTITY and name not in _TIMES and compared[0] != compared[1]:
-            changes.append(ConfigChange(path=path, a=values[0], b=values[1]))
-    return RunComparison(config=tuple(changes), notes=tuple(_notes(a, b)), scores=table.rows)
+            changes[path] = values
+    return RunComparison(config=changes, notes=tuple(_notes(a, b)), scores=table.rows)
 
 
 def _notes(a: RunReport, b: RunReport) -> Iterator[str]:

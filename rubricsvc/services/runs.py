@@ -167,7 +167,12 @@ class Runs:
             return _summaries(session, [row])[0]
 
     def stop(self, run_id: int) -> StoredRun:
-        """Ask a run to stop after its current step, with a checkpoint. ConflictError if it is not running."""
+        """Ask a run to stop after its current step, with a checkpoint.
+
+        Raises:
+            NotFoundError: There is no such run.
+            ConflictError: It is not running.
+        """
         with self.db.write() as session:
             row = runs.get(session, run_id)
             if (state := runs.status(row, database_time(session))) not in runs.LIVE:
@@ -180,7 +185,9 @@ class Runs:
     def delete(self, run_id: int) -> None:
         """Delete a run with its metrics, rollouts and evaluations. Prompts, rubrics, completions and jobs stay.
 
-        ConflictError if it is running.
+        Raises:
+            NotFoundError: There is no such run.
+            ConflictError: It is running.
         """
         with self.db.write() as session:
             row = runs.get(session, run_id)
@@ -190,7 +197,11 @@ class Runs:
             runs.remove(session, row)
 
     def get(self, run_id: int) -> StoredRun:
-        """Get a run with its counts of rollouts, its first and last rewards and its configuration."""
+        """Get a run with its counts of rollouts, its first and last rewards and its configuration.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
         with self.db.read() as session:
             row = runs.get(session, run_id)
             rollouts, unscored = runs.rollout_counts(session, row.id)

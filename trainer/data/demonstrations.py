@@ -63,7 +63,11 @@ def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) 
 
 
 def demonstrated(policy: Policy, tasks: Sequence[Task], group_size: int, seed: int) -> Rollouts:
-    """Return ``group_size`` demonstrations of each task as rollouts, in a random order; few are repeated."""
+    """Return ``group_size`` demonstrations of each task as rollouts, in a random order; few are repeated.
+
+    Raises:
+        InvalidError: One has more tokens than the policy's context has room for.
+    """
     rng = Random(seed)
     chosen: list[Completion] = []
     for task in tasks:  # each demonstration comes once before any comes again

@@ -203,7 +203,11 @@ class RunningEpisode:
 
 
 def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> RunningEpisode:
-    """Begin an episode."""
+    """Begin an episode.
+
+    Raises:
+        InvalidError: The environment has no tools, or two of the same name; or the prompt is not one for it.
+    """
     tools = limits.tools(environment)
     names = Counter(tool.name for tool in tools)
     if not names or (name := names.most_common(1)[0])[1] > 1:

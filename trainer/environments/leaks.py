@@ -8,7 +8,7 @@ answer, from whatever page or tool, is a leak: the completion is no evidence of 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,43 +51,32 @@ class LeakGuard:
         return None
 
 
-class LeakGuards:
-    """The guards of the prompts of a collection. Use it from one thread at a time."""
+def guard_of(collection: Collection, prompt: Prompt, near_copies: Callable[[], NearCopies]) -> LeakGuard:
+    """Return the guard of a prompt; it withholds nothing where the prompt was made of no page.
 
-    def __init__(self, collection: Collection) -> None:
-        self._collection = collection
-        self._known: dict[str, LeakGuard] = {}
-        self._near_copies: NearCopies | None = None  # made once a prompt needs it
-
-    def of(self, prompt: Prompt) -> LeakGuard:
-        """Return the guard of a prompt; it withholds nothing where the prompt was made of no page.
-
-        The sentences that answer are those of the source with links to the pages to be found, or all without such
-        pages (`rubricsvc prompts synthesize`), alternatives included.
-        """
-        if (known := self._known.get(prompt.digest)) is not None:
-            return known
-        item, ids, guard = prompt.item or {}, set(self._collection.ids()), LeakGuard("", frozenset(), ())
-        source, pages = item.get("source"), item.get("pages")
-        if isinstance(source, str) and source in ids:
-            self._near_copies = near = self._near_copies or NearCopies(self._collection)
-            groups = [one for one in pages if isinstance(one, list)] if isinstance(pages, list) else []
-            gold = {str(id_) for one in groups for id_ in one}
-            found = [shingles(self._collection.open(id_).text) for id_ in sorted(gold & ids)]
-            page, start, answers = self._collection.open(source), 0, []
-            places = [link.start for link in page.links if link.target in gold]
-            for end in [*(match.end() for match in _SENTENCE.finditer(page.text)), len(page.text)]:
-                sentence = " ".join(page.text[start:end].split())
-                answering = not gold or any(start <= place < end for place in places)
-                start = end
-                if not answering or len(sentence.split()) < MIN_WORDS:
-                    continue
-                part = shingles(sentence)
-                if all(containment(part, one) < THRESHOLD for one in found) and near.count(part) <= MAX_PAGES:
-                    answers.append((sentence, part))
-            guard = LeakGuard(source, frozenset({source}) | (near.of(source) - gold), tuple(answers))
-        self._known[prompt.digest] = guard
-        return guard
+    The sentences that answer are those of the source with links to the pages to be found, or all without such pages
+    (`rubricsvc prompts synthesize`), alternatives included. ``near_copies`` returns those of the collection.
+    """
+    item, ids = prompt.item or {}, set(collection.ids())
+    source, pages = item.get("source"), item.get("pages")
+    if not isinstance(source, str) or source not in ids:
+        return LeakGuard("", frozenset(), ())
+    near = near_copies()
+    groups = [one for one in pages if isinstance(one, list)] if isinstance(pages, list) else []
+    gold = {str(id_) for one in groups for id_ in one}
+    found = [shingles(collection.open(id_).text) for id_ in sorted(gold & ids)]
+    page, start, answers = collection.open(source), 0, []
+    places = [link.start for link in page.links if link.target in gold]
+    for end in [*(match.end() for match in _SENTENCE.finditer(page.text)), len(page.text)]:
+        sentence = " ".join(page.text[start:end].split())
+        answering = not gold or any(start <= place < end for place in places)
+        start = end
+        if not answering or len(sentence.split()) < MIN_WORDS:
+            continue
+        part = shingles(sentence)
+        if all(containment(part, one) < THRESHOLD for one in found) and near.count(part) <= MAX_PAGES:
+            answers.append((sentence, part))
+    return LeakGuard(source, frozenset({source}) | (near.of(source) - gold), tuple(answers))
 
 
 def leaks_of(completion: Completion) -> list[dict[str, JsonValue]]:

@@ -106,7 +106,13 @@ class McpEpisode:
         return self._inner.report if self._inner is not None else None
 
     def step(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the result of a call."""
+        """Return the result of a call.
+
+        Raises:
+            ToolError: The tool reports an error, or refuses the arguments.
+            ServerUnavailable: The server did not answer, because the connection was lost or cannot be opened.
+            TimeoutError: It did not answer in time.
+        """
         if name in self._environment.sources:
             connection, own_name = self._environment.sources[name]
             asked = connection.call(own_name, dict(arguments), self._environment.timeout_s)

@@ -8,11 +8,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from rubricsvc.collections import open_collection
+from rubricsvc.collections.index import NearCopies
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, needs_extra
@@ -20,7 +22,7 @@ from rubricsvc.settings import get_settings
 from trainer.config import EnvironmentConfig, ToolsConfig, TrainConfig
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
 from trainer.environments.episodes import Acting, EpisodeLimits
-from trainer.environments.leaks import LeakGuard, LeakGuards
+from trainer.environments.leaks import LeakGuard, guard_of
 
 RESULTS = 5
 """Documents that a search shows."""
@@ -61,10 +63,15 @@ class Research:
         self.collection = open_collection(folder, name)
         self.snippet_chars, self.shown_chars = snippet_chars, shown_chars
         self.lock = Lock()
-        self._guards = LeakGuards(self.collection)
+        self._guards: dict[str, LeakGuard] = {}
+        self._near_copies = cache(partial(NearCopies, self.collection))  # made once a prompt needs it
 
     def reset(self, prompt: Prompt) -> ResearchEpisode:
-        """Begin an episode."""
+        """Begin an episode.
+
+        Raises:
+            InvalidError: The prompt was made of another state of the collection.
+        """
         item = prompt.item or {}
         if item.get("digest", self.collection.digest) != self.collection.digest:
             raise InvalidError(
@@ -74,9 +81,12 @@ class Research:
         return ResearchEpisode(self, self.leak_guard(prompt).withheld)
 
     def leak_guard(self, prompt: Prompt) -> LeakGuard:
-        """Return what must not be shown of a prompt's answer."""
+        """Return what must not be shown of a prompt's answer: one guard for all completions of the prompt."""
         with self.lock:
-            return self._guards.of(prompt)
+            guard = self._guards.get(prompt.digest)
+            if guard is None:
+                guard = self._guards[prompt.digest] = guard_of(self.collection, prompt, self._near_copies)
+            return guard
 
 
 class ResearchEpisode:
@@ -170,7 +180,11 @@ class Calculator:
         return self
 
     def step(self, name: str, arguments: Mapping[str, str]) -> str:
-        """Return the value of the expression."""
+        """Return the value of the expression.
+
+        Raises:
+            ToolError: It is too long, divides by zero, or has more than numbers, + - * / and parentheses.
+        """
         text = arguments["expression"]
         try:
             if len(text) > MAX_CHARS:

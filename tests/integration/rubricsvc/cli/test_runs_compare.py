@@ -30,7 +30,7 @@ def test_runs_compare_pairs_held_out_prompts_and_refuses_other_judges(
         assert ran.code == 0, ran.err
 
     (found,) = cli("runs", "compare", 1, Path("runs", "fast"), "--json").lines
-    assert [(one["path"], one["b"]) for one in found["config"]] == [("optim.lr", 0.01)]
+    assert {path: b for path, (_, b) in found["config"].items()} == {"optim.lr": 0.01}
     assert found["notes"] == []
     before, last = found["scores"]
     assert (last["prompts"], last["variant"], last["score"]) == (6, "B", "reward")
