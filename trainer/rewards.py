@@ -43,7 +43,7 @@ from trainer.event_loop import EventLoopThread
 from trainer.recording import Metrics, RunRecorder
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
+from workers.engines.local.embedded_model import fetch_embedded
 from workers.scoring.completions import score_group
 
 if TYPE_CHECKING:
@@ -565,7 +565,7 @@ class Rewards:
                 self._progress.message(f"completions are scored through the queue by {by}")
                 self._has_worker = not running
             if self._has_worker:
-                fetch_embedded(self._progress, judge)
+                fetch_embedded(self._progress.message, judge)
                 asyncio.run(make_engine(judge).aclose())
             if self._service is None:
                 if self._has_worker:
@@ -580,12 +580,3 @@ class Rewards:
             if not self._users:
                 self._service = None
                 self._opened.close()
-
-
-def fetch_embedded(progress: Progress, judge: Judge | None = None) -> None:
-    """Unpack the embedded model into the cache if it is missing and needed, by a judge or, without one, by a policy."""
-    needed = judge is None or any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
-    cache = get_settings().cache_dir
-    if needed and not (cache / NAME).is_dir():
-        progress.message("fetching the embedded model (93 MB, once)")
-        embedded_model(cache)

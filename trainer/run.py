@@ -42,10 +42,10 @@ from trainer import checkpoint
 from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, judge_name, load_config
 from trainer.data.tasks import RunTasks, Task, find_tasks
 from trainer.recording import METRICS, History, Metrics, RunRecorder, Tracking, read
-from trainer.rewards import CheckRewards, JudgeInfo, Rewards, fetch_embedded
+from trainer.rewards import CheckRewards, JudgeInfo, Rewards
 from workers.audit.runner import asking_fingerprint
 from workers.engines import check_addresses, judge_addresses
-from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.embedded_model import EMBEDDED, fetch_embedded
 from workers.engines.local.weights import with_adapter_fields
 from workers.judges import validate
 
@@ -452,9 +452,9 @@ class Run:
         judges += [evolve.proposer, evolve.trusted] if evolve is not None else []
         for one in judges:
             if isinstance(one, Judge):
-                fetch_embedded(self.progress, one)
+                fetch_embedded(say, one)
         if run.policy.model == EMBEDDED:
-            fetch_embedded(self.progress)
+            fetch_embedded(say)
 
     def is_kept(self) -> bool:
         """Return whether the run has all its steps and evaluations, so that it is not trained again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -18,10 +19,12 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings, secret
 from workers.engines import OPENAI, check_addresses, make_engine
 from workers.engines.base import Engine
-from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
+from workers.engines.local import embedded_model
+from workers.engines.local.embedded_model import EMBEDDED
 from workers.engines.local.weights import shipped_judge
 
 Result = TypeVar("Result")
+fetch_embedded = partial(embedded_model.fetch_embedded, echo)
 
 ApiKeyEnv = Annotated[
     str | None, typer.Option(help="Variable that holds the API key.", show_default="OPENAI_API_KEY at api.openai.com")
@@ -127,12 +130,3 @@ def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -
             return await action(engine)
 
     return asyncio.run(run())
-
-
-def fetch_embedded(judge: Judge | None = None) -> None:
-    """Unpack the embedded model into the cache if it is missing and needed: by a judge or, without one, by a policy."""
-    needed = judge is None or any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
-    cache = get_settings().cache_dir
-    if needed and not (cache / NAME).is_dir():
-        echo("fetching the embedded model (93 MB, once)")
-        embedded_model(cache)

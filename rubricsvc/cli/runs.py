@@ -194,11 +194,11 @@ def try_(
     The policy acts in the run's environment, if it has one.
     """
     telemetry.configure("WARNING", human=True)
+    from rubricsvc.cli.models import fetch_embedded
     from trainer.config import load_config
     from trainer.data.tasks import find_tasks
     from trainer.environments.tools import acting_of
     from trainer.policies.policy import Policy
-    from trainer.rewards import fetch_embedded
     from trainer.run import check_local
     from workers.engines.local.embedded_model import EMBEDDED
 
@@ -209,7 +209,7 @@ def try_(
     else:
         asked = [task.prompt for task in find_tasks(loaded, terminal).train[:limit]]
     if loaded.policy.model == EMBEDDED:
-        fetch_embedded(terminal)
+        fetch_embedded()
     how: dict[str, Any] = {"dtype": loaded.policy.dtype, "device": loaded.policy.device}
     rollouts = Policy.load(loaded.policy.model, acting=acting_of(loaded), **how).sample(asked, 1, loaded.sampling, seed)
     completions = rollouts.completions(loaded.policy.model, 0, loaded.sampling)

