@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from dataclasses import dataclass
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,11 +21,11 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _QUIET = {"/healthz", "/readyz", "/metrics"}
 
 
+@dataclass(eq=False)
 class RequestContext:
     """Assign ``X-Request-ID``, log and count the request, and respond 500 to unhandled exceptions."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
@@ -59,11 +60,11 @@ class RequestContext:
                 write("request", method=method, path=scope["path"], route=route, status=status, ms=ms)
 
 
+@dataclass(eq=False)
 class BodyLimit:
     """Reject bodies of more than ``settings.max_body_mib``: by their Content-Length, or while they are read."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""

@@ -13,6 +13,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -45,11 +46,11 @@ Blocking = TypeVar("Blocking")
 Awaitable_ = TypeVar("Awaitable_")
 
 
+@dataclass(eq=False)
 class Noun(Generic[C]):
     """Methods of one noun, bound to a client."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
+    client: Any
 
     async def send(self, returns: type[M], method: str, path: str, **options: Any) -> M:
         """Send a `request`, and return its response as a ``returns``."""
@@ -107,11 +108,11 @@ class Noun(Generic[C]):
             attempt += 1
 
 
+@dataclass(eq=False)
 class Bound(Generic[Blocking, Awaitable_]):
     """Descriptor of a coroutine function as a method: blocking on a `Client`, a coroutine on an `AsyncClient`."""
 
-    def __init__(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> None:
-        self.function = function
+    function: Callable[..., Coroutine[Any, Any, Any]]
 
     @overload
     def __get__(self, noun: None, owner: object = None) -> Callable[..., Coroutine[Any, Any, Any]]: ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -101,10 +100,6 @@ class Message(Value):
         return data
 
 
-def _conversation(messages: Sequence[Message]) -> str:
-    return "\n\n".join(f"[{message.role}]\n{message.text}" for message in messages)
-
-
 class Document(Value):
     """A text that belongs to a prompt; completions may cite it by its id."""
 
@@ -135,7 +130,7 @@ class Prompt(Content):
         """The conversation as one text; roles are named unless it is a single user message."""
         if len(self.messages) == 1 and self.messages[0].role == "user":
             return self.messages[0].content
-        return _conversation(self.messages)
+        return "\n\n".join(f"[{message.role}]\n{message.text}" for message in self.messages)
 
     @property
     def with_documents(self) -> Prompt:
@@ -177,4 +172,5 @@ class Completion(Content):
     @property
     def full_text(self) -> str:
         """The whole trajectory as one text, or ``text`` without a trajectory."""
-        return _conversation(self.messages) if self.messages else self.text
+        turns = [f"[{message.role}]\n{message.text}" for message in self.messages]
+        return "\n\n".join(turns) if turns else self.text

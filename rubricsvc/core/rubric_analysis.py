@@ -6,7 +6,6 @@ passes nor fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -159,8 +158,10 @@ class ExampleTest(Value):
     @property
     def passed(self) -> bool | None:
         """Whether all of it is as expected; None if something was not measured, and nothing failed."""
-        reward = [self.reward_passed] if self.expected_reward is not None else []
-        return all_passed([*(one.passed for one in self.verdicts), *reward])
+        parts = {one.passed for one in self.verdicts}
+        if self.expected_reward is not None:
+            parts.add(self.reward_passed)
+        return False if False in parts else None if None in parts else True
 
 
 class FaultTest(Value):
@@ -219,12 +220,5 @@ class RubricTest(Value):
     @property
     def outcome(self) -> TestOutcome:
         """Whether all of it passed; failed if anything did; else unmeasured if anything was not measured."""
-        parts = [one.passed for one in self.examples]
-        passed = all_passed([*parts, self.faults.passed] if self.faults else parts)
-        return "unmeasured" if passed is None else "passed" if passed else "failed"
-
-
-def all_passed(parts: Iterable[bool | None]) -> bool | None:
-    """Return False if any part failed, else None if any was not measured, else True."""
-    found = set(parts)
-    return False if False in found else None if None in found else True
+        parts = {one.passed for one in self.examples} | ({self.faults.passed} if self.faults else set())
+        return "failed" if False in parts else "unmeasured" if None in parts else "passed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any
@@ -26,11 +27,11 @@ from rubricsvc.store import completions, jobs, labels, prompts, rubrics, verdict
 from rubricsvc.store.session import Database, every
 
 
+@dataclass(eq=False)
 class Completions:
     """Completions, by id."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @takes(NewCompletions)
     def add(self, new: NewCompletions) -> StoredIds:
@@ -56,11 +57,11 @@ class Completions:
             return StoredCompletion.of(completions.get(session, completion_id))
 
 
+@dataclass(eq=False)
 class Verdicts:
     """Verdicts of judges, by criterion."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @takes(VerdictFilters)
     def page(self, query: VerdictFilters) -> Page[StoredVerdict]:
@@ -72,11 +73,11 @@ class Verdicts:
             return Page.cut([StoredVerdict.of(row) for row in rows], query.limit)
 
 
+@dataclass(eq=False)
 class Labels:
     """People's verdicts."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @takes(NewLabels)
     def add(self, new: NewLabels) -> StoredIds:
@@ -122,11 +123,11 @@ def _where(session: Session, query: LabelFilters) -> dict[str, Any]:
     return query.model_dump() | {"rubric_id": rubric_id}
 
 
+@dataclass(eq=False)
 class Prompts:
     """Prompts, by id or external id."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @takes(NewPrompt)
     def add(self, new: NewPrompt) -> StoredPrompt:

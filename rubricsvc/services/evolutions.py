@@ -146,11 +146,11 @@ def hold_rounds(
     return rounds
 
 
+@dataclass(eq=False)
 class Evolutions:
     """Evolutions, by id."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @takes(EvolutionFilters)
     def page(self, query: EvolutionFilters) -> Page[EvolutionSummary]:

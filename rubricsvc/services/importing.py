@@ -59,6 +59,7 @@ class ImportResult(ImportedFile):
     conflict: ConflictError | None = Field(None, exclude=True)
 
 
+@dataclass(eq=False)
 class Imports:
     """Imports of files.
 
@@ -68,8 +69,9 @@ class Imports:
         check: Checks each rubric.
     """
 
-    def __init__(self, db: Database, edit: Edit, check: RubricCheck) -> None:
-        self.db, self.edit, self.check = db, edit, check
+    db: Database
+    edit: Edit
+    check: RubricCheck
 
     @takes(ImportQuery)
     def create(self, path: str | Path, query: ImportQuery) -> ImportedFile:

@@ -392,11 +392,11 @@ class Submission:
     notes: tuple[str, ...]
 
 
+@dataclass(eq=False)
 class Jobs:
     """Jobs, by id."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     @takes(NewJob)
     def submit(self, new: NewJob) -> StoredJob:

@@ -49,6 +49,7 @@ class JudgedCompletion:
     verdicts: tuple[Verdict, ...]
 
 
+@dataclass(eq=False)
 class Judges:
     """Judges, by id or name. A name refers to one judge forever; only its endpoint may change.
 
@@ -57,8 +58,8 @@ class Judges:
         validators: Checks of the workers.
     """
 
-    def __init__(self, db: Database, validators: Validators) -> None:
-        self.db, self.validators = db, validators
+    db: Database
+    validators: Validators
 
     @takes(NewJudge)
     def add(self, new: NewJudge) -> StoredJudge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
 
 
+@dataclass(eq=False)
 class Keys:
     """API keys. Only the SHA-256 of a secret is stored."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     def create(self, name: str, expires_in: timedelta | None = None) -> tuple[StoredKey, str]:
         """Create a key; return it with its secret, which is not stored."""

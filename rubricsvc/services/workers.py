@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
 
 
+@dataclass(eq=False)
 class Workers:
     """Workers, by the clock of the database."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    db: Database
 
     def page(self) -> list[StoredWorker]:
         """List running workers and those that were lost within the last hour, in the order in which they started."""

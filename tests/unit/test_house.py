@@ -111,7 +111,7 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 4_176,
+    "rubricsvc/core": 4_166,
     "rubricsvc/stats": 2_338,
     "rubricsvc/formats": 2_688,
     "rubricsvc/graders": 480,
