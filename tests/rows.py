@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge
@@ -14,7 +15,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import WorkerRow
+from rubricsvc.store.tables import CompletionRow, WorkerRow
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in (1, 2, 3)))
 
@@ -28,6 +29,11 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
         ids = completions.add_many(session, pairs)
         judge_row = judges.add(session, judge)
         return jobs.submit(session, judge_id=judge_row.id, items=[(id_, row.id) for id_ in ids], key=key).id
+
+
+def add_completion(session: Session, completion: Completion, prompt_id: int) -> CompletionRow:
+    """A stored completion."""
+    return completions.get(session, completions.add_many(session, [(prompt_id, completion)])[0])
 
 
 def add_worker(db: Database, name: str = "test", *, age: float = 0.0) -> None:

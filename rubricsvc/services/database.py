@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError
-
-from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import migrate
 from rubricsvc.store.session import Database, sqlite_file
@@ -28,12 +24,7 @@ def open_database(
     from rubricsvc.broker import MEMORY, attach
 
     settings = settings or get_settings()
-    unusable = (DBAPIError, UnavailableError, TypeError)  # `migrate.open_database` raises it with a hint
-    with closing(Database(settings.database_url)) as db, suppress(*unusable):
-        if db.engine.dialect.name == "sqlite" and migrate.is_empty(db):
-            migrate.upgrade(db)  # several first commands may do so at once
-            on_created(str(make_url(db.url).database))
-    with closing(migrate.open_database(settings.database_url)) as db:
+    with closing(migrate.open_database(settings.database_url, on_created)) as db:
         yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
 
 

@@ -34,12 +34,6 @@ def add_many(session: Session, completions: Iterable[tuple[int, Completion]]) ->
     return ids
 
 
-def add(session: Session, completion: Completion, prompt_id: int) -> CompletionRow:
-    """Store one completion of a prompt."""
-    (id_,) = add_many(session, [(prompt_id, completion)])
-    return get(session, id_)
-
-
 def samples(session: Session, prompt_ids: Iterable[int], settings: Completion) -> set[tuple[int, int]]:
     """Return (prompt id, number) of the stored samples with the policy and sampling of ``settings``."""
     query = select(CompletionRow.prompt_id, CompletionRow.content["sampling"]).where(

@@ -168,7 +168,14 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     asked = select(ItemRow.rubric_id).where(ItemRow.judge_id == judge_id, ItemRow.completion_id.in_(labelled))
     known = select(RubricRow).where(or_(RubricRow.id.in_(select(LabelRow.rubric_id)), RubricRow.id.in_(asked)))
     versions = {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(known)}
-    judged = _newest_items(session, judge_id, job_id, versions)
+    # Older items may have asked other questions. Only the item names the judge: verdicts are shared by all judges and
+    # rubrics that ask the same question. The reward is the same item's, null too: an older one is of other verdicts.
+    newest = items.newest(judge_id, job_id).where(ItemRow.completion_id.in_(labelled))
+    of_items = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward)
+    newest_first = of_items.where(ItemRow.id.in_(newest)).order_by(ItemRow.id.desc())
+    judged: dict[int, list[_Judged]] = defaultdict(list)
+    for completion_id, item_id, rubric_id, reward in session.execute(newest_first):
+        judged[completion_id].append(_Judged(item_id, versions[rubric_id], reward))
     matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, *_ in rows}
     item_ids = {match[0].item_id for match in matches.values() if match}
     found = {id_: {one.criterion: one for one in each} for id_, each in verdicts.for_items(session, item_ids).items()}
@@ -192,23 +199,6 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
             )
         )
     return labels
-
-
-def _newest_items(
-    session: Session, judge_id: int, job_id: int | None, versions: Mapping[int, RubricVersion]
-) -> dict[int, list[_Judged]]:
-    """Return the judge's newest item on each labelled completion under each version, by completion, newest first.
-
-    Older items may have asked other questions. Only the item names the judge: verdicts are shared by all judges and
-    rubrics that ask the same question. The reward is the same item's, null too: an older one was computed from other
-    verdicts.
-    """
-    newest = items.newest(judge_id, job_id).where(ItemRow.completion_id.in_(select(LabelRow.completion_id)))
-    query = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward).where(ItemRow.id.in_(newest))
-    judged: dict[int, list[_Judged]] = defaultdict(list)
-    for completion_id, item_id, rubric_id, reward in session.execute(query.order_by(ItemRow.id.desc())):
-        judged[completion_id].append(_Judged(item_id, versions[rubric_id], reward))
-    return judged
 
 
 def _match(row: LabelRow, labelled: RubricVersion, judged: Iterable[_Judged]) -> tuple[_Judged, str] | None:

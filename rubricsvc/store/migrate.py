@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from sqlalchemy import inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from rubricsvc.errors import UnavailableError
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, sqlite_file
 
 LOCK = 7_215_411_903
 """The PostgreSQL advisory lock of a migrating process: an arbitrary number."""
@@ -48,11 +50,6 @@ def current(db: Database) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
-def is_empty(db: Database) -> bool:
-    """Return whether the database has no table at all."""
-    return not inspect(db.engine).get_table_names()
-
-
 def upgrade(db: Database, revision: str = "head") -> None:
     """Bring the schema to ``revision``. Several processes may call it at once; the second finds nothing to do.
 
@@ -70,10 +67,17 @@ def upgrade(db: Database, revision: str = "head") -> None:
         command.upgrade(settings, revision)
 
 
-def open_database(url: str) -> Database:
-    """Return a database that is ready for use."""
+def open_database(url: str, on_created: Callable[[str], None] | None = None) -> Database:
+    """Return a database that is ready for use.
+
+    With ``on_created``, which is called with its name, an absent or empty SQLite file is created.
+    """
     db = Database(url)
     try:
+        with suppress(DBAPIError, UnavailableError, TypeError):  # which `see_ready` raises with a hint
+            if on_created is not None and sqlite_file(url) is not None and not inspect(db.engine).get_table_names():
+                upgrade(db)  # several first commands may do so at once
+                on_created(str(make_url(url).database))
         see_ready(db)
     except BaseException:
         db.close()

@@ -22,11 +22,12 @@ from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, prompts
 from rubricsvc.store import generation as generations
+from rubricsvc.store import jobs, judges, prompts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, RubricRow
 from tests.databases import KINDS
+from tests.rows import add_completion
 from tests.rubric_writer import is_question, rubric_about, verdict
 from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply
 from tests.worker_process import WorkerProcess, redis_url
@@ -126,8 +127,8 @@ def submit(db: Database, judge: Judge, generation: Generation) -> int:
         values = (Prompt.of(text, reference=reference) for text, reference in texts.items())
         ids = [prompts.add(session, value).id for value in values]
         for id_ in ids:
-            completions.add(session, Completion(text=f"Because of {id_}.", policy="new"), id_)
-            completions.add(session, Completion(text=f"So it is, {id_}.", policy="old"), id_)
+            add_completion(session, Completion(text=f"Because of {id_}.", policy="new"), id_)
+            add_completion(session, Completion(text=f"So it is, {id_}.", policy="old"), id_)
         row = judges.add(session, judge)
         return generations.submit(session, judge_id=row.id, prompt_ids=ids, generation=generation).id
 

@@ -16,9 +16,10 @@ from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotF
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.jobs import Jobs, select, with_rubrics
 from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version
-from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
+from rubricsvc.store import items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow
+from tests.rows import add_completion
 
 
 def rubric(text: str, weight: float = 1.0) -> Rubric:
@@ -164,7 +165,7 @@ class Shop:
         with db.write() as session:
             self.judge = judges.add(session, Judge(name="j", model="m")).id
             self.prompt = prompts.add(session, Prompt.of("Why?")).id
-            self.completion = completions.add(session, Completion(text="Because."), self.prompt).id
+            self.completion = add_completion(session, Completion(text="Because."), self.prompt).id
 
     def add(self, db: Database, text: str, name: str = "r", **edit: Any) -> int:
         with db.write() as session:

@@ -16,7 +16,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
 from rubricsvc.store.labels import judged_labels
 from rubricsvc.store.session import Database
-from tests.rows import item_result, questions
+from tests.rows import add_completion, item_result, questions
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 
@@ -94,7 +94,7 @@ def test_judged_includes_verdicts_shared_with_another_judge(filled: Database) ->
 def test_labels_add_rejects_rubric_of_another_prompt(filled: Database) -> None:
     with filled.write() as session:
         other = prompts.add(session, Prompt.of("When?"))
-        completion = completions.add(session, Completion(text="now"), other.id)
+        completion = add_completion(session, Completion(text="now"), other.id)
         with pytest.raises(InvalidError):
             labels.add_many(session, [(completion.id, 1, Label(criterion="a", annotator="ann", value=1.0))])
 

@@ -12,6 +12,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.store import completions, jobs, judges, keys, prompts, rubrics
 from rubricsvc.store.session import Database
+from tests.rows import add_completion
 
 ONE = Rubric(criteria=(Criterion(key="a", text="One."),))
 TWO = Rubric(criteria=(Criterion(key="a", text="Two."),))
@@ -85,7 +86,7 @@ def test_submit_rejects_rubric_of_another_prompt(each_db: Database) -> None:
     with each_db.write() as session:
         judge = judges.add(session, Judge(name="j", model="m")).id
         mine, other = (prompts.add(session, Prompt.of(text)).id for text in "ab")
-        answer = completions.add(session, Completion(text="x"), mine).id
+        answer = add_completion(session, Completion(text="x"), mine).id
         foreign = rubrics.add(session, ONE, name="foreign", prompt_id=other).id
         anybodys = rubrics.add(session, TWO, name="anybodys").id
     with pytest.raises(InvalidError, match="foreign@1"), each_db.write() as session:

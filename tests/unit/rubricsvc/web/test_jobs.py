@@ -9,10 +9,10 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Evidence, Verdict
 from rubricsvc.services.job_results import JobResults, read_results
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
 from rubricsvc.web.jobs import render_job
-from tests.rows import item_result
+from tests.rows import add_completion, item_result
 
 TEXT = "Keep it at 2 to 8 degrees, and never freeze it."
 RUBRIC = Rubric(
@@ -70,7 +70,7 @@ def results(
         judge = judges.add(session, Judge(name="test", model=model, mode="written"))
         prompt_id = prompts.add(session, Prompt.of(prompt)).id
         rubric_id = rubrics.add(session, rubric, name="storage", prompt_id=prompt_id).id
-        added = completions.add(session, completion or Completion(text=TEXT, policy="mine"), prompt_id)
+        added = add_completion(session, completion or Completion(text=TEXT, policy="mine"), prompt_id)
         job = jobs.submit(session, judge_id=judge.id, items=[(added.id, rubric_id)], name=name)
         (lease,) = leases.claim(session, judge.id, limit=1, worker="w", seconds=60)
         leases.record(session, [item_result(lease, rubric, verdicts)])
