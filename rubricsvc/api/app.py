@@ -36,7 +36,7 @@ _TAGS = {
     "rewards": "Rewards of completions, in one call.",
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "People's verdicts.",
-    "evolutions": "Rubrics, weights and judge templates, searched for against labels.",
+    "evolutions": "Rubrics that labels or training runs improve.",
     "runs": "Training runs: their states, the metrics of their steps, their rollouts.",
     "imports": "Files of prompts, rubrics, completions and labels.",
     "graders": "OpenAI graders.",

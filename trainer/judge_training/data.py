@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, Record, detect, stream
 from rubricsvc.services.judges import Judges
@@ -36,10 +36,9 @@ MAX_LISTED = 10
 
 @dataclass(frozen=True)
 class Target:
-    """The verdict that a judge should give on one criterion.
+    """The verdict that a judge should give on one criterion, as the judge is asked about it.
 
     Attributes:
-        criterion: The criterion as the judge is asked about it; with its reference or passages, if they are shown.
         value: Value in [0, 1] on the criterion's scale. Between two levels it is a soft target: a label on which
             people disagree, or another judge's probability.
         family: What may be held out together: by default the criterion's text. Criteria of one template
@@ -66,8 +65,6 @@ class Example:
 
     Attributes:
         prompt: What was asked; its reference and documents are shown where the judge's template shows them.
-        completion: The completion to judge.
-        targets: One or more verdicts to learn.
         source: Name of the data set, for weights and tables.
         group: What must not be in two parts of a split (a prompt, a passage); by default the prompt's text and
             documents.
@@ -92,15 +89,6 @@ class Example:
 
 
 Question = tuple[Example, Target]
-
-
-def rubric_of(example: Example) -> Rubric:
-    """Return the example's questions as a rubric with the keys ``c0``, ``c1``, … in their order."""
-    criteria = (
-        target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
-        for number, target in enumerate(example.targets)
-    )
-    return Rubric(criteria=tuple(criteria))
 
 
 def questions(examples: Iterable[Example]) -> Iterator[Question]:
@@ -324,27 +312,37 @@ def labelled_examples(
         yield from examples_of_record(record, source or format, left_out)
 
 
+Found = Iterable[tuple[Criterion | None, float | None, str, Mapping[str, float] | None]]
+"""Criteria, each with its value, why it has none, and the probabilities of its levels."""
+
+
 def examples_of_record(record: Record, source: str, left_out: Counter[str]) -> Iterator[Example]:
     """Yield the example of a record's one completion, if it has labels that a judge can learn.
 
     The others are counted by reason: ``overall`` (a score of the whole completion, which is no criterion), ``null``
     (the person could not tell), ``checked`` (a check decides it) and ``by_claim`` (each claim is asked about).
     """
-    if record.prompt is None or record.rubric is None or not record.completions:
-        return
+    rubric = record.rubric
+    if record.prompt is not None and rubric is not None and record.completions:
+        labels = ((rubric.by_key.get(one.criterion), one.value, "null", None) for one in record.labels)
+        yield from _example(record.prompt, record.completions[0], labels, source, left_out)
+
+
+def _example(
+    prompt: Prompt, completion: Completion, found: Found, source: str, left_out: Counter[str]
+) -> Iterator[Example]:
     targets = []
-    for label in record.labels:
-        criterion = record.rubric.by_key.get(label.criterion)
+    for criterion, value, reason, levels in found:
         if criterion is None:
             left_out["overall"] += 1
         elif criterion.check is not None or criterion.each is not None:
             left_out["checked" if criterion.check is not None else "by_claim"] += 1
-        elif label.value is None:
-            left_out["null"] += 1
+        elif value is None:
+            left_out[reason] += 1
         else:
-            targets.append(Target(criterion, label.value))
+            targets.append(Target(criterion, value, levels=levels))
     if targets:
-        yield Example(record.prompt, record.completions[0], tuple(targets), source)
+        yield Example(prompt, completion, tuple(targets), source)
 
 
 def _verdicts(data: Judges, entry: VerdictData, left_out: Counter[str]) -> Iterator[Example]:
@@ -357,16 +355,13 @@ def _verdicts(data: Judges, entry: VerdictData, left_out: Counter[str]) -> Itera
         message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"
         raise InvalidError(message, hint="name a judge that judges completions by themselves", path="judge")
     for judged in data.verdicts(entry.judge, job_id=entry.job):
-        targets = []
-        for verdict in judged.verdicts:
-            criterion = judged.rubric.by_key[verdict.criterion]
-            if criterion.check is not None or criterion.each is not None:
-                left_out["checked" if criterion.check is not None else "by_claim"] += 1
-            elif verdict.value is None:
-                left_out[verdict.outcome] += 1
-            else:
-                value = verdict.value if verdict.best_probability is None else verdict.best_probability
-                levels = verdict.levels if verdict.calibrated is None else None
-                targets.append(Target(criterion, value, levels=levels))
-        if targets:
-            yield Example(judged.prompt, judged.completion, tuple(targets), entry.name)
+        values = (
+            (
+                judged.rubric.by_key[one.criterion],
+                one.best_probability if one.value is not None and one.best_probability is not None else one.value,
+                one.outcome,
+                one.levels if one.calibrated is None else None,
+            )
+            for one in judged.verdicts
+        )
+        yield from _example(judged.prompt, judged.completion, values, entry.name, left_out)

@@ -22,12 +22,12 @@ from sklearn.preprocessing import StandardScaler
 from rubricsvc.core.audit import Figure
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Row
-from rubricsvc.core.rubric import Binary, Criterion
+from rubricsvc.core.rubric import Binary, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import Sample, estimate_metrics, pair_counts
-from trainer.judge_training.data import Example, Question, rubric_of
+from trainer.judge_training.data import Example, Question
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring.completions import score
@@ -87,7 +87,12 @@ async def verdicts(
     async def work() -> None:
         for place in places:
             example = examples[place]
-            results[place] = await score(engine, judge, rubric_of(example), example.prompt, example.completion)
+            criteria = [
+                target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
+                for number, target in enumerate(example.targets)
+            ]
+            rubric = Rubric(criteria=tuple(criteria))
+            results[place] = await score(engine, judge, rubric, example.prompt, example.completion)
             on_progress(len(results), len(examples), "")
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))

@@ -149,13 +149,7 @@ def train_judge(
 ) -> tuple[Judge | None, Trained]:
     """Train the weights and write them; return the judge that is asked with them, None if ``stop`` was set.
 
-    Args:
-        config: The training.
-        prepared: Its data.
-        on_encode: Called with the examples encoded, and their number.
-        on_step: Called with the metrics of each step.
-        stop: When set, the training ends after the current step, with a checkpoint.
-        resume: Continue from the newest intact checkpoint.
+    ``on_encode`` is called with the examples encoded, and their number, ``on_step`` with the metrics of each step.
     """
     model, encoder = open_base(config)
     data = encode(prepared.datasets, prepared.split, encoder, config, on_encode)

@@ -40,13 +40,9 @@ _FITS = "raise the judge's max_context, choose a shorter template, or add shorte
 
 @dataclass(frozen=True)
 class EncodedData:
-    """What a judge learns from.
+    """What a judge learns from: rows by data set, and the ``weights`` by which they are mixed.
 
-    Attributes:
-        sources: Rows to learn from, by data set.
-        weights: Shares of the data sets, of rows.
-        validation: Rows that are not trained on, for early stopping.
-        digest: SHA-256 of all examples, which a resumed training must share.
+    ``validation`` rows are not trained on, for early stopping; a resumed training must share the ``digest``.
     """
 
     sources: Mapping[str, Sequence[Row]]
@@ -162,13 +158,8 @@ def train(
 ) -> Trained:
     """Train a judge's model, and leave it with the weights of the lowest validation loss.
 
-    Args:
-        model: The model, with a fresh adapter, also when the training is resumed.
-        data: What it learns from.
-        config: Settings; checkpoints and metrics are written to ``config.out``.
-        on_step: Called with the metrics of each step.
-        stop: When set, the training ends after the current step, with a checkpoint.
-        resume: Continue from the newest intact checkpoint.
+    The model has a fresh adapter, also when the training is resumed from the newest intact checkpoint. When ``stop`` is
+    set, the training ends after the current step, with a checkpoint.
     """
     checkpoint.check_folder(config.out, resume=resume)
     optimizer, best = MasterAdamW(model.model, config.optim), _Best(model)
