@@ -22,10 +22,6 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 BROKERS = ("memory", "redis", "rediss", "sentinel", "amqp", "amqps", "pyamqp")
 
 
-def _default_database() -> str:
-    return f"sqlite:///{user_data_path('rubricsvc') / 'rubricsvc.db'}"
-
-
 def _broker(url: str) -> str:
     for one in url.split(";"):  # Celery accepts several addresses of one broker
         if "://" not in one or urlsplit(one).scheme not in BROKERS:
@@ -42,12 +38,11 @@ class Settings(BaseSettings):
     )
 
     database_url: str = Field(
-        default_factory=_default_database,
+        default_factory=lambda: f"sqlite:///{user_data_path('rubricsvc') / 'rubricsvc.db'}",
         description="SQLAlchemy URL: sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME",
     )
     broker_url: Annotated[str, AfterValidator(_broker)] = Field(
-        "memory://",
-        description="memory:// (one process), redis://… or amqp://…",
+        "memory://", description="memory:// (one process), redis://… or amqp://…"
     )
     host: str = Field("127.0.0.1", description="address of `rubricsvc serve`")
     port: int = Field(8321, ge=0, le=65535, description="port of `rubricsvc serve`")
@@ -99,16 +94,11 @@ class Settings(BaseSettings):
         return seconds
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+    def settings_customise_sources(  # type: ignore[override]  # without the names of the other sources
+        cls, settings_cls: type[BaseSettings], **sources: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in order of precedence."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return sources["init_settings"], sources["env_settings"], TomlConfigSettingsSource(settings_cls)
 
 
 def read_settings() -> Settings:

@@ -81,10 +81,17 @@ def _without_origin(_logger: object, _method: str, event: structlog.typing.Event
     return {name: value for name, value in event.items() if name not in ("timestamp", "logger")}
 
 
-class Metrics:
-    """Metrics of one service: requests are counted, the queue is read from the database at each scrape."""
+VERDICTS_SECONDS = 60.0
+
+
+class Metrics(Collector):
+    """Metrics of one service: requests are counted, the queue is read from the database at each scrape.
+
+    Counting items uses an index. Counting verdicts reads all rows, so it is done once a minute.
+    """
 
     def __init__(self, db: Database) -> None:
+        self._db = db
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "rubricsvc_http_requests", "HTTP requests", ["method", "route", "status"], registry=self._registry
@@ -93,7 +100,9 @@ class Metrics:
             "rubricsvc_http_request_seconds", "HTTP request duration", ["method", "route"], registry=self._registry
         )
         ProcessCollector(registry=self._registry)
-        self._registry.register(_Queue(db))
+        self._verdicts: dict[str, int] = {}
+        self._counted_at = -math.inf
+        self._registry.register(self)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request. ``route`` is the template (``/v1/jobs/{job_id}``), so that ids do not create series."""
@@ -104,25 +113,12 @@ class Metrics:
         """Return the metrics in Prometheus text format."""
         return generate_latest(self._registry)
 
-
-VERDICTS_SECONDS = 60.0
-
-
-class _Queue(Collector):
-    """Queue metrics, read from the database at each scrape.
-
-    Counting items uses an index. Counting verdicts reads all rows, so it is done once a minute.
-    """
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._verdicts: dict[str, int] = {}
-        self._counted_at = -math.inf
-
     def describe(self) -> list[GaugeMetricFamily]:
-        return []  # registration must not read the database
+        """Return nothing: registration must not read the database."""
+        return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics of the queue."""
         up = "1 if the database responded to this scrape"
         try:
             with self._db.read() as session:
@@ -132,11 +128,13 @@ class _Queue(Collector):
         except SQLAlchemyError:
             yield GaugeMetricFamily("rubricsvc_database_up", up, value=0)
             return
-        yield GaugeMetricFamily("rubricsvc_database_up", up, value=1)
-        yield GaugeMetricFamily("rubricsvc_outbox_pending", "Messages not yet sent to the broker", value=queue.outbox)
-        yield GaugeMetricFamily("rubricsvc_workers", "Running workers", value=queue.workers)
-        unattended = 0 if queue.workers else queue.pending
-        yield GaugeMetricFamily("rubricsvc_unattended_items", "Pending items if no worker is running", value=unattended)
+        gauges = (
+            ("database_up", up, 1),
+            ("outbox_pending", "Messages not yet sent to the broker", queue.outbox),
+            ("workers", "Running workers", queue.workers),
+            ("unattended_items", "Pending items if no worker is running", 0 if queue.workers else queue.pending),
+        )
+        yield from (GaugeMetricFamily(f"rubricsvc_{name}", text, value=value) for name, text, value in gauges)
         items = GaugeMetricFamily("rubricsvc_queue_items", "Items not scored yet", labels=["judge", "state"])
         for names, count in queue.items.items():
             items.add_metric(names, count)
