@@ -30,7 +30,8 @@ WITH hits AS MATERIALIZED (
 ), best AS (
     SELECT document, part, min(score) AS score FROM hits JOIN places USING (part) GROUP BY document
 )
-SELECT id, title, -score, part FROM best JOIN documents ON number = document ORDER BY score, id LIMIT ?
+SELECT id, documents.title, -score, text
+FROM best JOIN documents ON number = document JOIN parts ON parts.rowid = part ORDER BY score, id LIMIT ?
 """
 
 
@@ -77,7 +78,8 @@ def sqlite_errors(name: str) -> Iterator[None]:
         if isinstance(error, sqlite3.OperationalError) and code not in (None, sqlite3.SQLITE_ERROR):
             hint = "check its permissions and the free disk space"
             raise UnavailableError(f"collection {name!r} cannot be used: {error}", hint=hint) from error
-        raise InvalidError(f"the file of collection {name!r} is damaged: {error}", hint=_add_again(name)) from error
+        hint = f"add it again: rubricsvc collections add {name} PATH --replace"
+        raise InvalidError(f"the file of collection {name!r} is damaged: {error}", hint=hint) from error
 
 
 class Collection:
@@ -100,18 +102,15 @@ class Collection:
         if self._about.get("format") != FORMAT:
             self._db.close()
             message = f"collection {name!r} has the format {self._about.get('format')!r}, expected {FORMAT}"
-            raise InvalidError(message, hint=_add_again(name))
+            raise InvalidError(message, hint=f"add it again: rubricsvc collections add {name} PATH --replace")
+        self.digest = str(self._about["digest"])
+        """The SHA-256 of the content, as it was added."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of the content, as it was added."""
-        return str(self._about["digest"])
 
     @property
     def info(self) -> CollectionInfo:
@@ -126,8 +125,7 @@ class Collection:
         """Return up to ``k`` documents with any of the query's words, best first. The query is text, not syntax."""
         if not (terms := match_terms(query)):
             return []
-        rows = self._rows(_SEARCH, (terms, k))
-        return [SearchHit(id_, title, score, self._text(part)) for id_, title, score, part in rows]
+        return [SearchHit(*row) for row in self._rows(_SEARCH, (terms, k))]
 
     def ranked_parts(self, query: str, ids: Names[str]) -> list[Part]:
         """Return all parts of these documents: those with words of the query, best first, then the others in order."""
@@ -137,8 +135,9 @@ class Collection:
         scores = dict(self._rows(_SCORES, (terms,))) if terms else {}
         found: list[tuple[float, int, Part]] = []
         for number, id_ in numbers.items():
-            places = self._rows("SELECT part, start FROM places WHERE document = ?", (number,))
-            found += [(scores.get(part, 0.0), part, Part(id_, start, self._text(part))) for part, start in places]
+            query = "SELECT part, start, text FROM places JOIN parts ON parts.rowid = part WHERE document = ?"
+            places = self._rows(query, (number,))
+            found += [(scores.get(part, 0.0), part, Part(id_, start, text)) for part, start, text in places]
         return [part for *_, part in sorted(found)]
 
     def open(self, id_: str) -> Page:
@@ -163,18 +162,10 @@ class Collection:
         """Return the ids of all documents, in the order of their addition."""
         return [id_ for (id_,) in self._rows("SELECT id FROM documents ORDER BY number")]
 
-    def _text(self, part: int) -> str:
-        ((text,),) = self._rows("SELECT text FROM parts WHERE rowid = ?", (part,))
-        return str(text)
-
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         """Return the rows of a query; where the file is damaged, the error says so."""
         with sqlite_errors(self.name):
             return self._db.execute(query, values).fetchall()
-
-
-def _add_again(name: str) -> str:
-    return f"add it again: rubricsvc collections add {name} PATH --replace"
 
 
 def match_terms(query: str) -> str:

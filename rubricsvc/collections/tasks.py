@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, islice
 from typing import Literal, NamedTuple, cast
 
@@ -56,16 +55,10 @@ class Library:
     """The pages of a collection, with what tasks are made of."""
 
     def __init__(self, collection: Collection, on_page: OnPage = lambda _done, _total: None) -> None:
+        """Read all pages of a collection."""
         self.collection, self._on_page = collection, on_page
-
-    @cached_property
-    def pages(self) -> Mapping[str, Page]:
-        """All pages, by id."""
-        return {id_: self.collection.open(id_) for id_ in self.collection.ids()}
-
-    @cached_property
-    def _joined(self) -> Mapping[str, str]:
-        return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
+        self.pages: Mapping[str, Page] = {id_: collection.open(id_) for id_ in collection.ids()}
+        self._joined = {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
 
     def pages_with(self, passage: str) -> tuple[str, ...]:
         """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
