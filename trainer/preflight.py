@@ -30,9 +30,8 @@ from rubricsvc.formats.documents import load_passport
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.database import open_database
 from rubricsvc.services.runs import agreement_on_record
-from rubricsvc.stats import preflight as accuracy
 from rubricsvc.stats.agreement import CriterionAgreement
-from rubricsvc.stats.preflight import Preview, preview
+from rubricsvc.stats.preflight import CHANCE, Preview, accuracy, preview
 from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
@@ -392,14 +391,12 @@ def judge_checks(
         scorer: Its row in the passport.
         noise: Standard deviation of a reward if it is asked again; None if that was not measured.
     """
-    of_labels = accuracy.of_labels(agreement, where) if agreement is not None else None
-    of_audit = accuracy.of_audit(audit) if audit is not None else None
-    found = of_labels or of_audit or (accuracy.of_passport(passport, scorer) if passport is not None else None)
+    found = accuracy(agreement, where, audit, passport, scorer)
     passed, value = None, "not measured"
     advice = f"import labels and run `rubricsvc judges agreement {judge}`, or `rubricsvc judges audit {judge}`"
     if found is not None:
-        one = found.estimate
-        passed, value = found.above_chance, f"{one.value:.3f} [{one.low:.2f}, {one.high:.2f}] ({found.source})"
+        one, source = found
+        passed, value = (one.low or 0.0) > CHANCE, f"{one.value:.3f} [{one.low:.2f}, {one.high:.2f}] ({source})"
         advice = "train the judge (`rubricsvc judges train`), or choose another"
     checks = [_check(ACCURACY, value, "interval above 0.5", passed, advice, refuses=True)]
     passed, value, advice = None, "no audit", f"run `rubricsvc judges audit {judge}`"

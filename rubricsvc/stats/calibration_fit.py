@@ -45,12 +45,6 @@ class CalibrationLoss:
     brier: float
     log_loss: float
 
-    @classmethod
-    def of(cls, probability: Floats, outcome: Floats) -> CalibrationLoss:
-        """Return the losses of probabilities [N] and outcomes [N]."""
-        ece = expected_calibration_error(probability, outcome)
-        return cls(len(outcome), ece, float(np.mean((probability - outcome) ** 2)), log_loss(probability, outcome))
-
 
 @dataclass(frozen=True, slots=True)
 class FittedFamily:
@@ -130,8 +124,11 @@ def _fit_family(name: str, fit: Rows, held_out: Rows) -> FittedFamily:
     if curve(0.99) - curve(0.01) < _MIN_RISE:
         reason = f"the probabilities are unrelated to the labels: every answer would get {curve(0.5):.2f}"
         return FittedFamily(name, labels, null_reason=reason)
-    before = CalibrationLoss.of(held_out["probability"], held_out["outcome"])
-    after = CalibrationLoss.of(applied(curve, held_out["probability"]), held_out["outcome"])
+    truth, measured = held_out["outcome"], list[CalibrationLoss]()
+    for given in (held_out["probability"], applied(curve, held_out["probability"])):
+        ece, brier = expected_calibration_error(given, truth), float(np.mean((given - truth) ** 2))
+        measured.append(CalibrationLoss(len(truth), ece, brier, log_loss(given, truth)))
+    before, after = measured
     return FittedFamily(name, labels, curve, before, after, {str(method): loss for method, loss in losses.items()})
 
 

@@ -101,7 +101,10 @@ def pooled_deviation(
         return Deviation(n=0)
     squares = np.array([np.square(x - x.mean()).sum() for x, _ in repeated])
     freedom = np.array([len(x) - 1 for x, _ in repeated])
-    draws = cluster_draws(np.array([cluster for _, cluster in repeated]), resamples, seed)
-    samples = [float(np.sqrt(squares[rows].sum() / freedom[rows].sum())) for rows in draws]
-    low, high = percentile_interval(samples) if samples else (None, None)
-    return Deviation(n=len(repeated), value=float(np.sqrt(squares.sum() / freedom.sum())), low=low, high=high)
+    found = bootstrap(
+        lambda rows: {"value": float(np.sqrt(squares[rows].sum() / freedom[rows].sum()))},
+        np.array([cluster for _, cluster in repeated]),
+        resamples=resamples,
+        seed=seed,
+    )["value"]
+    return Deviation(n=len(repeated), value=found.value, low=found.low, high=found.high)

@@ -53,7 +53,7 @@ def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequen
     counts = np.array([concordance(group) for group in groups.values() if len(group) > 1], np.int64).reshape(-1, 3)
     if not len(counts):
         return Estimate(None, null_reason="no prompt has two")
-    found = bootstrap(lambda rows: known(value=tau_b(*counts[rows].sum(0).tolist())), np.arange(len(counts)))
+    found = bootstrap(lambda rows: known(value=tau_b(counts[rows].tolist())), np.arange(len(counts)))
     return found.get("value", Estimate(None, null_reason="one side has ties only within each prompt"))
 
 

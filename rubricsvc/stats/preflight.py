@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
 from statistics import fmean, stdev
-from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
@@ -28,18 +27,6 @@ MIN_LABELS = 30
 _METRICS = ("pairwise_accuracy", "auroc", "ece")
 
 
-class Accuracy(NamedTuple):
-    """The accuracy of a judge, of which 0.5 is chance; ``source`` says by what. Its interval is known."""
-
-    estimate: Estimate
-    source: str
-
-    @property
-    def above_chance(self) -> bool:
-        """Whether its interval excludes chance."""
-        return (self.estimate.low or 0.0) > CHANCE
-
-
 def agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement | None:
     """Return the agreement with labels of all criteria, pooled; None where fewer than `MIN_LABELS` were judged."""
     rows = [row for row in rows if row.criterion is not None]
@@ -49,42 +36,34 @@ def agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement |
     return found if found.pairs >= MIN_LABELS else None
 
 
-def of_labels(found: CriterionAgreement, where: str) -> Accuracy | None:
-    """Return the share of pairs of completions of a prompt that are ordered as labelled, else the AUROC."""
-    names = {"pairwise_accuracy": "pairs of a prompt in the right order", "auroc": "AUROC"}
-    known = [name for name in names if found.metrics[name].low is not None]
-    if not known:
-        return None
-    return Accuracy(found.metrics[known[0]], f"{names[known[0]]}, {found.pairs} labels {where}")
+def accuracy(
+    found: CriterionAgreement | None, where: str, audit: Audit | None, passport: Passport | None, scorer: str = TRAINED
+) -> tuple[Estimate, str] | None:
+    """Return the accuracy of a judge, of which 0.5 is chance, with its interval, and what it is by; the first of these.
 
-
-def of_audit(audit: Audit) -> Accuracy | None:
-    """Return the balanced accuracy on completions that were not attacked: the suites ``plain`` and ``missed``.
-
-    Its interval combines the Wilson intervals of both rates (MOVER; Newcombe, Stat. Med. 17, 1998).
+    Of labels the share of pairs of completions of a prompt that are ordered as labelled, else the AUROC. Of an audit
+    the balanced accuracy on completions that were not attacked (the suites ``plain`` and ``missed``), whose interval
+    combines the Wilson intervals of both rates (MOVER; Newcombe, Stat. Med. 17, 1998). Of a passport the AUROC of the
+    judge, or of its untrained base, on its main test set.
     """
-    suites = {suite.name: suite for suite in audit.suites}
-    plain, missed = (suites.get(name) for name in ("plain", "missed"))
-    if plain is None or missed is None or (plain.measure, missed.measure) != ("met", "missed"):
-        return None
-    rates = [suite.rate for suite in (plain, missed)]
-    known = [(one.value, one.low, one.high) for one in rates]
-    if sum(one.n for one in rates) < MIN_LABELS or any(None in one for one in known):
-        return None
-    (p, p_low, p_high), (m, m_low, m_high) = ([float(part or 0.0) for part in one] for one in known)
-    value = 1 - (p + m) / 2
-    low, high = value - hypot(p_high - p, m_high - m) / 2, value + hypot(p - p_low, m - m_low) / 2
-    return Accuracy(Estimate(value, low, high), f"balanced accuracy, {rates[0].n + rates[1].n} findings of its audit")
-
-
-def of_passport(passport: Passport, scorer: str = TRAINED) -> Accuracy | None:
-    """Return the AUROC of the judge, or of its untrained base, on the main test set of a passport."""
-    table = next((one for one in passport.tables if one.whole), None)
+    for name, what in (("pairwise_accuracy", "pairs of a prompt in the right order"), ("auroc", "AUROC")):
+        if found is not None and found.metrics[name].low is not None:
+            return found.metrics[name], f"{what}, {found.pairs} labels {where}"
+    suites = {suite.name: suite for suite in audit.suites} if audit is not None else {}
+    if [suites[name].measure for name in ("plain", "missed") if name in suites] == ["met", "missed"]:
+        rates = [suites[name].rate for name in ("plain", "missed")]
+        known = [(one.value, one.low, one.high) for one in rates]
+        if sum(one.n for one in rates) >= MIN_LABELS and not any(None in one for one in known):
+            (p, p_low, p_high), (m, m_low, m_high) = ([float(part or 0.0) for part in one] for one in known)
+            value = 1 - (p + m) / 2
+            low, high = value - hypot(p_high - p, m_high - m) / 2, value + hypot(p - p_low, m - m_low) / 2
+            return Estimate(value, low, high), f"balanced accuracy, {sum(one.n for one in rates)} findings of its audit"
+    table = next((one for one in passport.tables if one.whole), None) if passport is not None else None
     row = next((one for one in table.whole if one.scorer == scorer), None) if table is not None else None
     if table is None or row is None or row["auroc"].low is None:
         return None
-    figure = row["auroc"]
-    return Accuracy(Estimate(figure.value, figure.low, figure.high), f"AUROC, {row.n} questions of {table.name!r}")
+    figure = Estimate(row["auroc"].value, row["auroc"].low, row["auroc"].high)
+    return figure, f"AUROC, {row.n} questions of {table.name!r}"
 
 
 Values = Sequence[Sequence[float]]

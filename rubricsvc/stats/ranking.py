@@ -55,17 +55,13 @@ def concordance(group: Sequence[tuple[float, float]]) -> Concordance:
     return Concordance(net_concordant, pairs - tied_first, pairs - tied_second)
 
 
-def tau_b(net_concordant: int, in_first: int, in_second: int) -> float | None:
-    """Return Kendall's tau-b of counts as of `concordance`; None where one of the two rankings has ties only."""
-    return net_concordant / math.sqrt(in_first * in_second) if in_first and in_second else None
-
-
-def kendall_tau(groups: Iterable[Sequence[tuple[float, float]]]) -> float | None:
-    """Return Kendall's tau-b of pairs of values, over the pairs of things within each group.
+def tau_b(counts: Iterable[Sequence[int]]) -> float | None:
+    """Return Kendall's tau-b over the pairs of things within groups, each with its counts as of `concordance`.
 
     1 is the same order, -1 the reverse. None where one of the two rankings has ties only.
     """
-    return tau_b(*map(sum, zip((0, 0, 0), *map(concordance, groups), strict=True)))
+    net_concordant, in_first, in_second = map(sum, zip((0, 0, 0), *counts, strict=True))
+    return net_concordant / math.sqrt(in_first * in_second) if in_first and in_second else None
 
 
 def preference_agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgreement | None:

@@ -76,11 +76,11 @@ def test_functions_are_at_most_100_lines() -> None:
 
 BUDGETS = {
     "rubricsvc/core": 3_300,
-    "rubricsvc/stats": 2_338,
+    "rubricsvc/stats": 2_312,
     "rubricsvc/formats": 2_688,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 700,
-    "rubricsvc/collections": 1_427,
+    "rubricsvc/collections": 1_410,
     "rubricsvc/store": 3_800,
     "rubricsvc/schemas": 1_300,
     "rubricsvc/services": 3_200,
@@ -112,10 +112,10 @@ BUDGETS = {
 
 OVER_BUDGET = {
     "rubricsvc/core": 4_166,
-    "rubricsvc/stats": 2_338,
+    "rubricsvc/stats": 2_312,
     "rubricsvc/formats": 2_688,
     "rubricsvc/graders": 480,
-    "rubricsvc/collections": 1_427,
+    "rubricsvc/collections": 1_410,
     "rubricsvc/store": 4_160,
     "rubricsvc/schemas": 1_500,
     "rubricsvc/services": 5_160,

@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.ranking import kendall_tau, ranks
+from rubricsvc.stats.ranking import concordance, ranks, tau_b
 from rubricsvc.store import completions, jobs, labels, verdicts
 from workers.scoring.completions import group_questions
 
@@ -96,7 +96,7 @@ def reward_changes(session: Session, job_id: int, old: RubricVersion, new: Rubri
         completions=len(rows),
         mean_change=fmean(changes) if (changes := [row.change for row in rows if row.change is not None]) else None,
         changed_ranks=sum(a != b for a, b in ranked) if ranked else None,
-        kendall_tau_within_prompts=kendall_tau(pairs),
+        kendall_tau_within_prompts=tau_b(map(concordance, pairs)),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
         people=_people(rows, labels.overall_labels(session, job_id)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rubricsvc.stats.preflight import largest_by_chance, preview
-from rubricsvc.stats.ranking import kendall_tau
+from rubricsvc.stats.ranking import concordance, tau_b
 
 N, PROMPTS = 8, 12
 
@@ -56,5 +56,8 @@ def test_largest_by_chance_is_exceeded_in_one_of_20_samples_by_any_of_the_featur
         rewards = draws.random((4, N)).tolist()
         features = [(draws.random((4, N)) < 0.1 + 0.1 * at).astype(float).tolist() for at in range(9)]
         pairs = [[list(zip(*both, strict=True)) for both in zip(rewards, each, strict=True)] for each in features]
-        raised += max(abs(kendall_tau(each) or 0.0) for each in pairs) > largest_by_chance(rewards, features) + 1e-9
+        raised += (
+            max(abs(tau_b(map(concordance, each)) or 0.0) for each in pairs)
+            > largest_by_chance(rewards, features) + 1e-9
+        )
     assert 2 <= raised <= 20

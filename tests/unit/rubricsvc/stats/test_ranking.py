@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from rubricsvc.stats.ranking import kendall_tau, preference_agreement, ranks
+from rubricsvc.stats.ranking import concordance, preference_agreement, ranks, tau_b
 
 
 def test_ranks_share_ties_and_leave_out_none() -> None:
@@ -19,12 +19,12 @@ def test_ranks_share_ties_and_leave_out_none() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
 def test_kendall_tau_agrees_with_scipy(pairs: list[tuple[int, int]]) -> None:
     expected = kendalltau(*zip(*pairs, strict=True)).statistic
-    tau = kendall_tau([[(float(a), float(b)) for a, b in pairs]])
+    tau = tau_b([concordance([(float(a), float(b)) for a, b in pairs])])
     assert math.isnan(expected) if tau is None else tau == pytest.approx(expected)
 
 
 def test_kendall_tau_compares_within_groups_only() -> None:
-    assert kendall_tau([[(1.0, 5.0), (2.0, 6.0)], [(9.0, 1.0), (8.0, 0.0)]]) == 1.0
+    assert tau_b(map(concordance, [[(1.0, 5.0), (2.0, 6.0)], [(9.0, 1.0), (8.0, 0.0)]])) == 1.0
 
 
 def test_preference_agreement_of_permuted_labels_is_chance() -> None:
