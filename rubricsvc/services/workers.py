@@ -23,16 +23,16 @@ class Workers:
     def page(self) -> list[StoredWorker]:
         """List running workers and those that were lost within the last hour, in the order in which they started."""
         with self.db.read() as session:
-            rows = leases.list_workers(session)
+            found = leases.list_workers(session)
         now = datetime.now(UTC).replace(microsecond=0)
         return [
             StoredWorker.of(
                 row,
-                status="running" if row.running else "lost",
-                since=now - timedelta(seconds=round(row.started)),
-                last_seen=round(row.seen, 1),
+                status="running" if seen <= leases.REPORT_SECONDS * leases.MISSED_REPORTS else "lost",
+                since=now - timedelta(seconds=round(seen + row.seen_at - row.started_at)),
+                last_seen=round(seen, 1),
             )
-            for row in rows
+            for row, seen in found
         ]
 
     def queue(self) -> Queue:

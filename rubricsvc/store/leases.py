@@ -55,18 +55,6 @@ KEPT_SECONDS = 3600.0
 """How long the row of a killed worker is kept, and listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A worker and the seconds since it ``started`` and was last ``seen``; ``running`` if it has reported lately."""
-
-    name: str
-    host: str
-    pid: int
-    running: bool
-    started: float
-    seen: float
-
-
 def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: float | None) -> None:
     """Report that a worker runs, for ``uptime`` seconds so far; or, with None, that it stops."""
     if uptime is None:
@@ -78,23 +66,11 @@ def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: f
     session.execute(added.on_conflict_do_update(index_elements=["name"], set_={"seen_at": now}))
 
 
-def list_workers(session: Session) -> list[Worker]:
-    """Return all workers, in the order in which they started."""
-    now, rows = (
-        database_time(session),
-        session.scalars(select(WorkerRow).order_by(WorkerRow.started_at, WorkerRow.name)),
-    )
-    return [
-        Worker(
-            name=row.name,
-            host=row.host,
-            pid=row.pid,
-            running=now - row.seen_at <= REPORT_SECONDS * MISSED_REPORTS,
-            started=now - row.started_at,
-            seen=now - row.seen_at,
-        )
-        for row in rows
-    ]
+def list_workers(session: Session) -> list[tuple[WorkerRow, float]]:
+    """Return all workers, in the order in which they started, with the seconds since each was last seen."""
+    now = database_time(session)
+    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.started_at, WorkerRow.name))
+    return [(row, now - row.seen_at) for row in rows]
 
 
 def running_workers(session: Session) -> int:

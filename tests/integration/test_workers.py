@@ -11,6 +11,7 @@ import pytest
 
 from rubricsvc.broker import attach
 from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.services.workers import Workers
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
@@ -32,8 +33,7 @@ def wait_for(condition: Callable[[], object], log: Path) -> None:
 
 
 def running(db: Database) -> list[str]:
-    with db.read() as session:
-        return [worker.name for worker in leases.list_workers(session) if worker.running]
+    return [worker.name for worker in Workers(db).page() if worker.status == "running"]
 
 
 def judge(server: ScriptedServer) -> Judge:

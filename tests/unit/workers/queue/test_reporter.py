@@ -28,7 +28,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 def seen(db: Database) -> list[tuple[str, float]]:
     with db.read() as session:
-        return [(worker.name, worker.started - worker.seen) for worker in leases.list_workers(session)]
+        return [(row.name, row.seen_at - row.started_at) for row, _ in leases.list_workers(session)]
 
 
 def test_reporter_renews_and_removes_its_row(db: Database) -> None:
