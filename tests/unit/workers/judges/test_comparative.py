@@ -58,14 +58,12 @@ def test_parse_fails_the_group_for_wrong_ids() -> None:
         assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(reply after one repair:)\n\n{reply}"}
 
 
-@pytest.mark.parametrize(
-    "copied", ["your reasons in one sentence", "Your_Reasons", "<your reasons in a sentence>: good"]
-)
-def test_verdicts_fail_the_group_for_words_of_the_template(copied: str) -> None:
-    rationales = {"A": "Greets.", "B": copied, "C": "Is rude."}
-    each = [{"answer": id_, "rationale": text, "score": 1} for id_, text in rationales.items()]
-    found = replied(json.dumps({"scores": each}))
-    assert [verdict.reason for (verdict,) in found] == [Reason.TEMPLATE_COPIED] * 3
+def test_verdicts_fail_the_group_for_words_of_the_template() -> None:
+    for copied in ["your reasons in one sentence", "Your_Reasons", "<your reasons in a sentence>: good"]:
+        rationales = {"A": "Greets.", "B": copied, "C": "Is rude."}
+        each = [{"answer": id_, "rationale": text, "score": 1} for id_, text in rationales.items()]
+        found = replied(json.dumps({"scores": each}))
+        assert [verdict.reason for (verdict,) in found] == [Reason.TEMPLATE_COPIED] * 3
 
 
 def over_http(script: Script, asked: Judge, texts: Sequence[str]) -> tuple[list[list[Verdict]], list[Any]]:

@@ -3,8 +3,6 @@
 import asyncio
 import json
 
-import pytest
-
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -56,12 +54,12 @@ def test_completions_stay_between_their_marks() -> None:
             assert request.system == plain.system
 
 
-@pytest.mark.parametrize("name", ["role tokens", "other role tokens"])
-def test_engine_never_sees_role_tokens(name: str) -> None:
-    request, verdicts = asked(ATTACKS[name], WRITTEN)
-    for token in ("<|im_start|>", "<|im_end|>", "</s>", "[INST]", "[/INST]", "<｜Assistant｜>", "<end_of_turn>"):
-        assert token not in request.shared
-    assert all("completion: disarmed" in (verdict.detail or "") for verdict in verdicts)
+def test_engine_never_sees_role_tokens() -> None:
+    for name in ["role tokens", "other role tokens"]:
+        request, verdicts = asked(ATTACKS[name], WRITTEN)
+        for token in ("<|im_start|>", "<|im_end|>", "</s>", "[INST]", "[/INST]", "<｜Assistant｜>", "<end_of_turn>"):
+            assert token not in request.shared
+        assert all("completion: disarmed" in (verdict.detail or "") for verdict in verdicts)
 
 
 def test_verdicts_quoted_from_a_completion_do_not_count() -> None:

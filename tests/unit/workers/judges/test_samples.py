@@ -147,18 +147,18 @@ def test_thinking_over_its_budget_is_truncated() -> None:
         assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
 
 
-@pytest.mark.parametrize("broken", ["I would say it is met.", wrote(criterion="C9")])
-def test_replies_that_are_unparseable_are_repaired_once(broken: str) -> None:
-    verdict, server = ask([text_reply(broken), text_reply(wrote("met"))])
-    first, second = (request["messages"] for request in server.requests)
-    assert second[: len(first)] == first
-    assert [turn["role"] for turn in second[len(first) :]] == ["assistant", "user"]
-    assert second[-2]["content"] == broken
-    assert "C1" in second[-1]["content"]
-    assert verdict.value == 1.0
-    assert "repaired once" in (verdict.detail or "")
-    assert verdict.usage is not None
-    assert verdict.usage.prompt == 20
+def test_replies_that_are_unparseable_are_repaired_once() -> None:
+    for broken in ["I would say it is met.", wrote(criterion="C9")]:
+        verdict, server = ask([text_reply(broken), text_reply(wrote("met"))])
+        first, second = (request["messages"] for request in server.requests)
+        assert second[: len(first)] == first
+        assert [turn["role"] for turn in second[len(first) :]] == ["assistant", "user"]
+        assert second[-2]["content"] == broken
+        assert "C1" in second[-1]["content"]
+        assert verdict.value == 1.0
+        assert "repaired once" in (verdict.detail or "")
+        assert verdict.usage is not None
+        assert verdict.usage.prompt == 20
 
 
 def test_repairs_that_fail_keep_both_replies() -> None:

@@ -63,19 +63,16 @@ def test_templates_have_known_sections_and_end_with_the_completion() -> None:
         assert (texts["shared"].names[0], texts["shared"].names[-1]) == ("prompt", "completion")
 
 
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
+def test_load_of_comparative_judges_follows_their_options() -> None:
+    for fields, name in [
         ({}, "groupwise"),
         ({"comparison": {"kind": "pairwise"}}, "pairwise"),
         ({"comparison": {"kind": "pairwise", "written": True}}, "pairwise_written"),
-    ],
-)
-def test_load_of_comparative_judges_follows_their_options(fields: dict[str, object], name: str) -> None:
-    assert load(judge(mode="comparative", **fields)).name == name
+    ]:
+        assert load(judge(mode="comparative", **fields)).name == name
 
 
-@pytest.mark.parametrize(("mode", "name"), [("readout", "pairwise"), ("comparative", "readout")])
-def test_validate_rejects_templates_of_other_modes(mode: str, name: str) -> None:
-    with pytest.raises(InvalidError, match=f"{name!r}.* {mode} judge"):
-        validate(judge(mode=mode, template=name))
+def test_validate_rejects_templates_of_other_modes() -> None:
+    for mode, name in [("readout", "pairwise"), ("comparative", "readout")]:
+        with pytest.raises(InvalidError, match=f"{name!r}.* {mode} judge"):
+            validate(judge(mode=mode, template=name))

@@ -122,16 +122,13 @@ def test_trajectory_groups_steps_into_segments() -> None:
     assert len(engine.requests) == 2
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_trajectory_judge_rejects_contradicting_fields() -> None:
+    for fields in [
         {"mode": "readout", "trajectory": TrajectoryOptions()},
         {"mode": "trajectory", "thinking": Thinking()},
         {"mode": "trajectory", "require_evidence": True},
-    ],
-)
-def test_trajectory_judge_rejects_contradicting_fields(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="trajectory"):
-        Judge.model_validate({"name": "t", "model": "m", **fields})
-    assert load(judge()).name == "trajectory"
-    assert load(judge(written=True)).name == "trajectory_written"
+    ]:
+        with pytest.raises(ValidationError, match="trajectory"):
+            Judge.model_validate({"name": "t", "model": "m", **fields})
+        assert load(judge()).name == "trajectory"
+        assert load(judge(written=True)).name == "trajectory_written"
