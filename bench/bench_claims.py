@@ -35,7 +35,7 @@ from tests.conftest import SHARED
 from workers.checks.markdown import WORD, paragraphs, plain, sentences
 from workers.engines import make_engine
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.weights import shipped_judge
+from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter
 from workers.scoring.completions import score
 
 RUBRIC = Rubric(criteria=(Criterion(key="grounded", text="Says what the evidence says.", each="claim"),))
@@ -137,7 +137,7 @@ def main() -> None:
         judges = {given.model: Judge(name="served", model=given.model, endpoint=Endpoint(base_url=given.url))}
     else:
         fetch_embedded()
-        trained = shipped_judge("trained")
+        trained = judge_with_adapter("trained", SHIPPED_ADAPTER)
         judges = {"trained": trained, "untrained": Judge(name="untrained", engine=trained.engine, model=EMBEDDED)}
     pairs = pairs_of(list(read_deepscholar(given.data).pages), given.claims, given.seed)
     for pair in pairs:

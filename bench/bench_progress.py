@@ -40,7 +40,7 @@ from workers.audit.cases import PROGRESS
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.weights import shipped_judge
+from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter
 from workers.scoring.completions import score
 
 RUBRIC = Rubric(criteria=(PROGRESS,))
@@ -161,7 +161,7 @@ def report(steps: Sequence[Labelled]) -> dict[str, object]:
 def embedded() -> dict[str, Judge]:
     """Return the embedded judges."""
     fetch_embedded()
-    trained = shipped_judge("trained")
+    trained = judge_with_adapter("trained", SHIPPED_ADAPTER)
     untrained = Judge(name="untrained", engine=trained.engine, model=EMBEDDED, mode="trajectory")
     adapted = trained.model_copy(update={"mode": "trajectory", "template": None})
     return {"untrained, trajectory": untrained, "trained, trajectory": adapted, "trained, alone": trained}

@@ -29,7 +29,7 @@ from tests.databases import KINDS, fresh_url
 from tests.scripted_server import server_process
 from trainer.data.tasks import Task
 from trainer.rewards import JobRewards, JudgeInfo, JudgeRewards, RewardSource
-from workers.engines.local.weights import shipped_judge
+from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter
 from workers.queue.app import embedded_worker
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact {n} of the list.") for n in range(4)))
@@ -74,7 +74,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, server_process("instant") as url:
         instant = Judge(name="instant", engine="instant", model="none")
         remote = Judge(name="remote", model="scripted", endpoint=Endpoint(base_url=url, max_retries=0))
-        for judge in (shipped_judge("embedded"),) if options.embedded else (instant, remote):
+        for judge in (judge_with_adapter("embedded", SHIPPED_ADAPTER),) if options.embedded else (instant, remote):
             with JudgeRewards(judge) as local:
                 figures[f"{judge.name}_in_process_s"] = measure(local)
             for kind in KINDS:

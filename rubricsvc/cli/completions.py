@@ -124,9 +124,10 @@ def generate(
         with continue_hint("the completions so far are stored"), progress_bar("completions") as bar:
 
             def update(result: SamplingResult) -> None:
-                failures = f", {result.reasons.total()} failed" if result.reasons else ""
+                failed = result.reasons.total()
+                failures = f", {failed} failed" if failed else ""
                 speed = result.tokens / max(time.monotonic() - started, 0.1)
-                bar.update(result.done, result.total, f"{speed:.0f} tokens/s{failures}")
+                bar.update(result.existing + result.stored + failed, result.total, f"{speed:.0f} tokens/s{failures}")
 
             result = ask(asked, lambda engine: sampler.run(engine, ids, update))
     _report(result, name, len(ids), as_json)

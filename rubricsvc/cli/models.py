@@ -21,7 +21,7 @@ from workers.engines import OPENAI, check_addresses, make_engine
 from workers.engines.base import Engine
 from workers.engines.local import embedded_model
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.weights import shipped_judge
+from workers.engines.local.weights import SHIPPED_ADAPTER, judge_with_adapter
 
 Result = TypeVar("Result")
 fetch_embedded = partial(embedded_model.fetch_embedded, echo)
@@ -66,7 +66,7 @@ def embedded_judge(name: str, mode: str | None = None, *, untrained: bool = Fals
     the bare model.
     """
     if mode in (None, "readout") and not untrained:
-        return shipped_judge(name)
+        return judge_with_adapter(name, SHIPPED_ADAPTER)
     if not untrained:
         echo(f"mode {mode} asks the bare model: the shipped adapter was trained for readouts")
     judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode or "readout")

@@ -10,7 +10,6 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +51,6 @@ class AuditCase:
         return Completion(text=self.text, messages=self.messages)
 
     @property
-    def labelled(self) -> tuple[str, ...]:
-        """The keys of the criteria with a known verdict."""
-        return (*self.met, *self.unmet)
-
-    @property
     def task(self) -> tuple[str, str]:
         """The digests of the prompt and the rubric."""
         return self.prompt.digest, self.rubric.digest
@@ -76,12 +70,6 @@ def built_in(mode: Mode = "readout") -> tuple[AuditCase, ...]:
 
     For a trajectory judge each task has a trajectory with a bad last step, and one with a good last step.
     """
-
-    def messages_of(data: dict[str, Any]) -> list[Message]:
-        call = ToolCall(name=data["tool"], arguments=json.dumps(data["arguments"]))
-        action = Message(role="assistant", content=data["says"], tool_calls=(call,))
-        return [action, Message(role="tool", name=call.name, content=data["result"])]
-
     cases: list[AuditCase] = []
     for entry in InputFile(_FOLDER / ("trajectories.yaml" if mode == "trajectory" else "cases.yaml")).entries():
         task: dict[str, Any] = entry.data
@@ -89,9 +77,13 @@ def built_in(mode: Mode = "readout") -> tuple[AuditCase, ...]:
         if mode == "trajectory":
             rubric, key, claim = Rubric(criteria=(PROGRESS,)), (PROGRESS.key,), task["claim"]
             for last, met, unmet in (("bad", (), key), ("good", key, ())):
-                messages = tuple(chain.from_iterable(map(messages_of, [*task["steps"], task[last]])))
+                messages = list[Message]()
+                for step in [*task["steps"], task[last]]:
+                    call = ToolCall(name=step["tool"], arguments=json.dumps(step["arguments"]))
+                    messages.append(Message(role="assistant", content=step["says"], tool_calls=(call,)))
+                    messages.append(Message(role="tool", name=call.name, content=step["result"]))
                 text = task[last]["says"]
-                cases.append(AuditCase(prompt, rubric, text, met, unmet, messages=messages, claim=claim))
+                cases.append(AuditCase(prompt, rubric, text, met, unmet, messages=tuple(messages), claim=claim))
         else:
             rubric = Rubric(criteria=tuple(Criterion(key=key, text=text) for key, text in task["criteria"].items()))
             keys = tuple(task["criteria"])

@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -201,6 +200,7 @@ class _Session:
     judge: Judge
     journal: AuditJournal
     on_progress: OnProgress
+    slots: asyncio.Semaphore
     asked: dict[str, asyncio.Task[tuple[Verdicts, Verdicts]]] = field(default_factory=dict)
     done: int = 0
 
@@ -224,11 +224,6 @@ class _Session:
             self.asked[key] = asyncio.create_task(scored())
         return self.asked[key]
 
-    @cached_property
-    def slots(self) -> asyncio.Semaphore:
-        """The completions that may be asked about at a time."""
-        return asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in self.judge.leaf_judges))
-
 
 async def run(
     engine: Engine,
@@ -249,7 +244,8 @@ async def run(
     if judge.mode == "trajectory":  # its verdict is that on the last step
         options = TrajectoryOptions(value="last", written=judge.effective_trajectory.written)
         asked_judge = judge.model_copy(update={"trajectory": options})
-    session = _Session(engine, asked_judge, AuditJournal() if journal is None else journal, on_progress)
+    slots = asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
+    session = _Session(engine, asked_judge, journal or AuditJournal(), on_progress, slots)
     asked = [
         (trial, session.ask(trial.case, trial.suite), trial.baseline and session.ask(trial.baseline, trial.suite))
         for trial in plan.trials()
@@ -305,7 +301,7 @@ async def _rationale_findings(session: _Session, plain: Iterable[tuple[AuditCase
         return []
     failed, explained = [], []
     for case, verdicts in plain:
-        for key in case.labelled:
+        for key in (*case.met, *case.unmet):
             if verdicts[key].value is None:
                 failed.append(AuditFinding(case, verdicts[key]))
             elif rationale := verdicts[key].rationale:

@@ -281,7 +281,7 @@ class AuditPlan:
                 share = max(self.per_attack, ceil(len(pool) / len(suite.attacks)))
                 count = min(len(pool), share) if self.per_attack else len(pool)
                 for case in (pool[(start + n) % len(pool)] for n in range(count)):
-                    keys = case.labelled if changed and not attack.standalone else case.unmet
+                    keys = (*case.met, *case.unmet) if changed and not attack.standalone else case.unmet
                     baseline = None if attack.standalone or case.better is not None else case
                     yield Trial(suite.name, attack.attacked(case), keys, attack.id, attack.family, baseline)
                 start += count
@@ -289,4 +289,5 @@ class AuditPlan:
             if len(case.rubric.criteria) > 1:
                 rubric = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
                 reverse = replace(case, rubric=rubric)
-                yield Trial(CRITERIA_ORDER, reverse, case.labelled, "reverse order", baseline=case)
+                keys = (*case.met, *case.unmet)
+                yield Trial(CRITERIA_ORDER, reverse, keys, "reverse order", baseline=case)

@@ -58,11 +58,6 @@ class SamplingResult:
     failures: list[FailedSample] = field(default_factory=list)
     stopped: Failure | None = None
 
-    @property
-    def done(self) -> int:
-        """Samples that are stored or have failed."""
-        return self.existing + self.stored + self.reasons.total()
-
 
 class CompletionSampler:
     """Samples ``n`` completions of each prompt from the model of a judge, by its sampling, endpoint and engine alone.

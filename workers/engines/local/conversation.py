@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from rubricsvc.core.verdict import Reason
@@ -89,10 +90,9 @@ class Conversation:
             self._templates[key] = [self._added.get(part, part) for part in parts if part]
         return self._templates[key]
 
-    def _tokenize(self, texts: set[str] | list[str]) -> dict[str, list[int]]:
-        if not texts:
+    def _tokenize(self, texts: Iterable[str]) -> dict[str, list[int]]:
+        if not (batch := list(texts)):
             return {}
-        batch = list(texts)
         encoded = self.tokenizer(batch, add_special_tokens=False, split_special_tokens=True)
         return dict(zip(batch, encoded["input_ids"], strict=True))
 

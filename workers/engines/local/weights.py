@@ -12,8 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.formats.documents import load_passport
 from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
 
 SHIPPED = Path(__file__).parent / "embedded_judge"
@@ -130,14 +132,6 @@ def unreadable(path: Path, error: OSError) -> UnavailableError:
     return UnavailableError(f"cannot read {path}: {error.strerror}", hint=hint)
 
 
-_ENGINE = "transformers_local"
-
-
-def shipped_judge(name: str) -> Judge:
-    """Return the embedded model with the adapter that this package ships."""
-    return judge_with_adapter(name, SHIPPED_ADAPTER, EMBEDDED)
-
-
 def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: str | None = None) -> Judge:
     """Return a judge with a LoRA adapter.
 
@@ -161,13 +155,19 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
         model = read_json(folder / BASE_FILE).get("model") or named
         if not isinstance(model, str):
             raise InvalidError(f"the adapter {folder} does not name its base", hint="name it with --model")
-    own: dict[str, Any] = {"name": name, "engine": _ENGINE, "model": model, "mode": trained_mode}
+    own: dict[str, Any] = {"name": name, "engine": "transformers_local", "model": model, "mode": trained_mode}
     own |= {"adapter": adapter if adapter == SHIPPED_ADAPTER else str(folder.resolve()), "weights_sha256": digest}
     try:
         return Judge.model_validate(fields | own)
     except ValidationError as error:
         path, message = first_error(error, model=Judge)
         raise InvalidError(f"{folder / JUDGE_FILE}: {path}: {message}", hint="see docs/judges.md", path=path) from error
+
+
+def adapter_passport(judge: Judge) -> Passport | None:
+    """Return the passport beside the judge's adapter, or None where there is none."""
+    file = adapter_folder(judge.adapter) / PASSPORT_FILE if judge.adapter else None
+    return load_passport(file) if file is not None and file.is_file() else None
 
 
 def with_adapter_fields(judge: Judge) -> Judge:

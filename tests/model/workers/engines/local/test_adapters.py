@@ -29,8 +29,9 @@ from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.weights import (
     PASSPORT_FILE,
     SHIPPED,
+    SHIPPED_ADAPTER,
     ModelWeights,
-    shipped_judge,
+    judge_with_adapter,
     trained_on,
     weights_sha256,
 )
@@ -206,7 +207,7 @@ def test_adapter_of_the_embedded_model_is_merged_at_load(embedded: Path, tiny: P
 
 
 def test_shipped_adapter_fits_its_judge_and_its_passport() -> None:
-    judge = shipped_judge("embedded")
+    judge = judge_with_adapter("embedded", SHIPPED_ADAPTER)
     assert (judge.mode, judge.template) == ("readout", "readout_short")
     validate(judge)
     load_passport(SHIPPED / PASSPORT_FILE).check_judge(judge)
