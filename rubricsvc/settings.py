@@ -113,10 +113,8 @@ def read_settings() -> Settings:
         raise InvalidError(f"rubricsvc.toml cannot be read: {error}", hint="correct or remove the file") from error
 
 
-@lru_cache
-def get_settings() -> Settings:
-    """Return the settings of this process, read once by `read_settings`."""
-    return read_settings()
+get_settings = lru_cache(read_settings)
+"""Return the settings of this process, read once."""
 
 
 def secret(variable: str | None) -> str | None:

@@ -23,6 +23,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import Record, writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, RubricFilters
 from rubricsvc.schemas import NewReview
+from rubricsvc.services import analysing
 from rubricsvc.services.rubrics import changes, stored_records
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -228,8 +229,8 @@ def analyse(
 
     No judge is asked, and nothing is stored. It needs the extra `judging`.
     """
-    with local_service() as local, progress_bar("analysing") as bar:
-        found = local.rubrics.analyse_all(ref, query, bar.update)
+    with local_service() as local, local.db.read() as session, progress_bar("analysing") as bar:
+        found = analysing.analyse(session, ref, query, bar.update)
     for one in found:
         show(one, as_json)
         if not one.advice and not as_json:

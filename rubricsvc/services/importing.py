@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -148,7 +149,7 @@ def import_file(
         edit: who adds the rubrics, and which of them are drafts.
     """
     edit = replace(edit, parent=query.parent, force=query.force, draft=query.draft)
-    importer = _Importer(session, file, query, edit)
+    importer = _Importer(session, file, query, edit, added(session).copy(), ImportResult(file=file.name))
     kind = query.format if query.format in (COMPLETIONS, LABELS) else RECORDS
     if query.format is None and mapping is None and not file.is_folder:
         found = documents.kind_of(file.first())
@@ -173,15 +174,15 @@ class _Importer:
     query: ImportQuery
     edit: Edit
 
-    def __post_init__(self) -> None:
-        self.result = ImportResult(file=self.file.name)
-        self._before = added(self.session).copy()
-        self._prompt_ids: dict[prompts.PromptKey, int] = {}  # of records: those of the batch
-        self._approved: dict[tuple[str, str], int] = {}  # new rubrics of the batch, by name and digest
-        self._used_prompts: set[int] = set()
-        self._prompt_refs: dict[int | str, int] = {}
-        self._completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = {}
-        self._hints: list[str] = []  # at most one, in place of the usual one
+    before: Counter[str]
+    """Rows that the session had added before, by table."""
+    result: ImportResult
+    _prompt_ids: dict[prompts.PromptKey, int] = field(default_factory=dict)  # of records: those of the batch
+    _approved: dict[tuple[str, str], int] = field(default_factory=dict)  # new rubrics of the batch, by name and digest
+    _used_prompts: set[int] = field(default_factory=set)
+    _prompt_refs: dict[int | str, int] = field(default_factory=dict)
+    _completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    _hints: list[str] = field(default_factory=list)  # at most one, in place of the usual one
 
     def add_records(self, records: Iterable[Record], *, with_rubrics: bool) -> None:
         """Add prompts, rubrics, completions and labels: new prompts and rubrics of a batch in a few statements."""
@@ -191,7 +192,17 @@ class _Importer:
         while batch := [self._with_stored_prompt(record) for record in islice(remaining, CHUNK)]:
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
             self._prompt_ids = prompts.add_many(self.session, given)
-            self._approved = self._add_approved(batch) if at_once else {}
+            rubrics_of = [(one.rubric, one) for one in batch if one.rubric is not None and at_once]
+            drafts: set[str] = set()
+            if self.edit.policy != "none":
+                digests = [rubric.digest for rubric, _ in rubrics_of]
+                drafts = {row.digest for row in rubrics.only_drafts(self.session, digests)}
+            approved = [  # at once; what needs a decision is left to `add_version`
+                (rubric, one.name, self._prompt_id(one.prompt, one.id) if one.prompt else None)
+                for rubric, one in rubrics_of
+                if rubric.digest not in drafts and not rubric.examples  # which may fail its own tests
+            ]
+            self._approved = rubrics.add_many(self.session, approved, origin=IMPORTED, added_by=self.edit.by)
             new: list[tuple[int, Completion, int | None]] = []
             marked: list[tuple[int, int, Label]] = []  # index of the completion, rubric id, label
             for record in batch:
@@ -219,19 +230,6 @@ class _Importer:
         stored = prompts.many(self.session, prompts.ids_in_files(self.session, record.id)).values()
         same = next((one for one in stored if one.messages == record.prompt.messages), record.prompt)
         return replace(record, prompt=same)
-
-    def _add_approved(self, batch: Sequence[Record]) -> dict[tuple[str, str], int]:
-        """Add the rubrics with new names that are approved at once; what needs a decision is left to `add_version`."""
-        given = [(record.rubric, record) for record in batch if record.rubric is not None]
-        drafts: set[str] = set()
-        if self.edit.policy != "none":
-            drafts = {row.digest for row in rubrics.only_drafts(self.session, [rubric.digest for rubric, _ in given])}
-        new = [
-            (rubric, record.name, self._prompt_id(record.prompt, record.id) if record.prompt else None)
-            for rubric, record in given
-            if rubric.digest not in drafts and not rubric.examples  # which may fail its own tests
-        ]
-        return rubrics.add_many(self.session, new, origin=IMPORTED, added_by=self.edit.by)
 
     def _with_named_rubric(self, record: Record) -> tuple[Record, int] | None:
         """Return the record with labels on the stored rubric that it names, and the id; None if they do not fit."""
@@ -379,7 +377,7 @@ class _Importer:
         }
         for noun, ids in used.items():
             if ids or noun != "labels":
-                result.new[noun] = counts[noun] - self._before[noun]
+                result.new[noun] = counts[noun] - self.before[noun]
                 result.existing[noun] = len(ids) - result.new[noun]
         result.skipped, result.notes = (list(map(FileProblem.of, some)) for some in (errors.errors, errors.notes))
         result.skipped_count, result.skipped_records = errors.count, errors.invalid
