@@ -41,10 +41,28 @@ class _Body:
         self.error: Exception | None = None
 
     def validate(self, model: type[BaseModel]) -> None:
-        """Set ``value``, or ``error`` to what a validator may raise."""
+        """Set ``value``, or ``error`` to what a validator may raise.
+
+        Raises:
+            TooLargeError, InvalidError: There are too many values, or too many errors to list.
+        """
         try:
-            self.value = _validate(self.content, model)
-        except (ValidationError, PydanticCustomError) as error:
+            strict_json.parse(self.content.decode(), max_values=strict_json.MAX_VALUES)
+            self.value = model.model_validate_json(self.content, strict=True)
+        except strict_json.JsonError as error:
+            if error.code == "too_many_values":
+                raise TooLargeError(f"the request body {error}", hint="split the request into smaller ones") from None
+            self.error = PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)})
+            if error.code == "unstorable":
+                unstorable = PydanticCustomError("not_storable", str(error))
+                details = pydantic_core.InitErrorDetails(type=unstorable, loc=error.path, input=None)
+                self.error = ValidationError.from_exception_data("body", [details])
+        except UnicodeDecodeError:
+            self.error = PydanticCustomError("json_invalid", "not JSON: not UTF-8")
+        except ValidationError as error:
+            if error.error_count() > MAX_ERRORS:
+                hint = "validate a smaller request first; see /docs for fields, types and limits"
+                raise InvalidError(field_messages(error)[0].message, hint=hint, path="body") from None
             self.error = error.with_traceback(None)  # whose frames would keep the content in memory
             self.error.__context__ = None
         self.content = b""
@@ -101,24 +119,3 @@ class _Strict:
 
 Json = Annotated[T, _Strict()]
 """Strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""
-
-
-def _validate(content: bytes, model: type[BaseModel]) -> BaseModel:
-    try:
-        strict_json.parse(content.decode(), max_values=strict_json.MAX_VALUES)
-        return model.model_validate_json(content, strict=True)
-    except strict_json.JsonError as error:
-        if error.code == "too_many_values":
-            raise TooLargeError(f"the request body {error}", hint="split the request into smaller ones") from None
-        if error.code == "unstorable":
-            unstorable = PydanticCustomError("not_storable", str(error))
-            details = pydantic_core.InitErrorDetails(type=unstorable, loc=error.path, input=None)
-            raise ValidationError.from_exception_data("body", [details]) from None
-        raise PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)}) from None
-    except UnicodeDecodeError:
-        raise PydanticCustomError("json_invalid", "not JSON: not UTF-8") from None
-    except ValidationError as error:
-        if error.error_count() > MAX_ERRORS:
-            hint = "validate a smaller request first; see /docs for fields, types and limits"
-            raise InvalidError(field_messages(error)[0].message, hint=hint, path="body") from None
-        raise
