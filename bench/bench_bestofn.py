@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.bench_run import rubricsvc
 from bench.judge_sets import truthfulqa
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.core.verdict import Label
+from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.formats import writing
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
@@ -75,7 +75,7 @@ def records(data: Path, questions: int, answers: int) -> Iterator[Record]:
     enough = [group[:answers] for _, group in sorted(by_question.items()) if len(group) >= answers]
     for number, group in enumerate(enough[:questions]):
         for example, value in group:
-            label = Label(criterion=TRUE.key, annotator="people", value=value)
+            label = Label(criterion=OVERALL, annotator="people", value=value)
             rubric = Rubric(criteria=(TRUE,))
             yield Record(example.prompt, rubric, (example.completion,), (label,), f"q{number}", f"truthful-{number}")
 

@@ -8,13 +8,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.estimate import Estimate, ratio_estimate
-from rubricsvc.core.reward import reward_or_null
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import completions, items, jobs, labels, rubrics
-from rubricsvc.store.labels import Selection
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -145,11 +142,13 @@ def _gold(
         InvalidError: It is the reward of one of the jobs, which have these rubrics, or there is none.
     """
     if gold == LABELS:
-        source, found = _by_labels(session, rows[0])
-        if not found:
-            hint = "import labels of these completions: `rubricsvc labels import FILE`"
+        given: dict[int, list[float]] = defaultdict(list)
+        for id_, _, value in labels.overall_labels(session, rows[0].id):
+            given[id_].append(value)
+        if not given:
+            hint = "import labels `overall` of these completions: `rubricsvc labels import FILE`"
             raise InvalidError(f"no completion of job {rows[0].id} has a gold by {gold}", hint=hint, path="gold")
-        return source, found
+        return "overall labels", {id_: fmean(values) for id_, values in given.items()}
     if not gold.isdecimal():
         raise InvalidError(f"unknown gold {gold!r}", hint="use the id of a job, or labels", path="gold")
     job = jobs.scoring(session, int(gold))
@@ -164,28 +163,3 @@ def _gold(
                 path="gold",
             )
     return f"job {job.id}, judge {job.judge.name}", found
-
-
-def _by_labels(session: Session, job: JobRow) -> tuple[str, Scores]:
-    """Return people's mean overall scores, or, where more completions have them, the rewards of their mean labels.
-
-    The two are never mixed: an overall score is from 0 to 1, a reward has the scale of its formula.
-    """
-    overall: dict[int, list[float]] = defaultdict(list)
-    for id_, _, value in labels.overall_labels(session, job.id):
-        overall[id_].append(value)
-    scored = items.rewards(session, job.id)
-    rows = rubrics.many(session, {item.rubric_id for item in scored})
-    given: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows.values():
-        for id_, key, value in labels.criterion_labels(session, Selection(job.judge_id, job.id, row.id), row):
-            given[id_, row.id][key].append(value)
-    by_criteria: list[tuple[int, float | None]] = []
-    for item in scored:
-        means = given[item.completion_id, item.rubric_id].items()
-        verdicts = [Verdict.scored(key, fmean(several)) for key, several in means]
-        by_criteria.append((item.completion_id, reward_or_null(rows[item.rubric_id].value, verdicts).value))
-    rewards = _over_rubrics(by_criteria)
-    if len(rewards) > len(overall):
-        return "labels of criteria", rewards
-    return "overall labels", {id_: fmean(values) for id_, values in overall.items()}

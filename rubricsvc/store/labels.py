@@ -300,28 +300,6 @@ def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | N
     return [session.get_one(JudgeRow, id_) for id_ in ids]
 
 
-def criterion_labels(session: Session, completions: Selection, rubric: RubricRow) -> list[tuple[int, str, float]]:
-    """Return (completion id, key in this rubric, value) of labels on what its criteria ask, under any version.
-
-    Of several labels by one person on one question, the newest.
-    """
-    keys = {one.question: one.key for one in rubric.value.criteria}
-    scored = select(ItemRow.completion_id).where(ItemRow.id.in_(completions.newest))
-    where = (LabelRow.criterion != OVERALL, LabelRow.value.is_not(None), LabelRow.completion_id.in_(scored))
-    columns = (LabelRow.completion_id, LabelRow.annotator, LabelRow.rubric_id, LabelRow.criterion, LabelRow.value)
-    rows = session.execute(select(*columns).where(*where).order_by(LabelRow.created_at, LabelRow.id)).all()
-    labelled_under = select(LabelRow.rubric_id).where(LabelRow.completion_id.in_(scored))
-    stored = session.scalars(select(RubricRow).where(RubricRow.id.in_(labelled_under)))
-    versions = {row.id: row.value for row in stored}
-    newest = {}
-    for completion_id, person, rubric_id, criterion, value in rows:
-        labelled = versions[rubric_id].by_key.get(criterion)
-        key = keys.get(labelled.question) if labelled is not None else None
-        if key is not None and value is not None:
-            newest[completion_id, person, key] = value
-    return [(completion_id, key, value) for (completion_id, _, key), value in newest.items()]
-
-
 def overall_labels(session: Session, completions: Selection | int) -> list[tuple[int, str, float]]:
     """Return (completion id, person, overall score) of the completions of a selection, or of a job.
 

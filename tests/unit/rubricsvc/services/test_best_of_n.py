@@ -10,13 +10,12 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import OVERALL, Label, Verdict
+from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import BestOfN
 from rubricsvc.services.best_of_n import best_of_n
-from rubricsvc.store import completions, items, jobs, judges, labels, leases, prompts, rubrics
+from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.session import Database
-from tests.rows import item_result
 
 PROMPTS, SAMPLES = 6, 4
 GOLD = np.random.default_rng(0).random((PROMPTS, SAMPLES))
@@ -42,15 +41,6 @@ def submit(db: Database, name: str, rewards: Sequence[Sequence[float | None]], *
         for row, reward in zip(items.page(session, job, limit=1000), np.concatenate(rewards), strict=True):
             row.reward = reward
         return job
-
-
-def record(db: Database, job: int) -> None:
-    """Record the verdicts of a job: 0.5 for what is judged, the gold for what is checked."""
-    with db.write() as session:
-        claimed = leases.claim(session, job, limit=100, worker="w", seconds=60)
-        for lease, score in zip(claimed, GOLD.ravel().tolist(), strict=True):
-            verdicts = [Verdict.scored("judged", 0.5), Verdict.scored("checked", score)]
-            leases.record(session, [item_result(lease, RUBRIC, verdicts)])
 
 
 def found(db: Database, job_ids: Sequence[int], gold: object, **options: object) -> BestOfN:
@@ -110,32 +100,16 @@ def test_best_of_n_refuses_its_own_judge_as_gold(db: Database) -> None:
         found(db, [99], first)
 
 
-def label(db: Database, job: int, *, by_criteria: int) -> None:
-    """Label the criteria of the completions of the first prompts, and the completions of the others as a whole."""
-    with db.write() as session:
-        rows = items.page(session, job, limit=1000)
-        given = []
-        for place, (row, score) in enumerate(zip(rows, GOLD.ravel().tolist(), strict=True)):
-            if place < by_criteria * SAMPLES:  # a reward of (score + 3 · 0) / 4
-                pairs = [("ann", "judged", score), ("ann", "checked", 0.0)]
-            else:
-                pairs = [("ann", OVERALL, score), ("ben", OVERALL, 0.5), ("ben", "judged", 1.0)]
-            given += [
-                (row.completion_id, row.rubric_id, Label(criterion=key, annotator=who, value=value))
-                for who, key, value in pairs
-            ]
-        labels.add_many(session, given)
-
-
-@pytest.mark.parametrize(("by_criteria", "source"), [(1, "overall labels"), (5, "labels of criteria")])
-def test_gold_by_labels_never_mixes_overall_scores_with_rewards(db: Database, by_criteria: int, source: str) -> None:
+def test_gold_by_labels_is_the_mean_of_overall_scores(db: Database) -> None:
     job = submit(db, "proxy", GOLD)
     with pytest.raises(InvalidError) as raised:
         found(db, [job], "labels")
     assert raised.value.path == "gold"
-    record(db, job)
-    label(db, job, by_criteria=by_criteria)
+    with db.write() as session:
+        rows = list(zip(items.page(session, job, limit=1000), GOLD.ravel().tolist(), strict=True))[SAMPLES:]
+        scores = [(row, who, value) for row, gold in rows for who, value in (("ann", gold), ("ben", 0.5))]
+        given = [(row, Label(criterion=OVERALL, annotator=who, value=value)) for row, who, value in scores]
+        labels.add_many(session, [(row.completion_id, row.rubric_id, one) for row, one in given])
     result = found(db, [job], "labels")
-    expected = (GOLD[1:] + 0.5) / 2 if source == "overall labels" else GOLD[:5] / 4
-    assert values(result.oracle)[-1] == pytest.approx(expected.max(1).mean())
-    assert (result.gold_source, result.prompts, result.left_out) == (source, 5, {"without gold": SAMPLES})
+    assert values(result.oracle)[-1] == pytest.approx(((GOLD[1:] + 0.5) / 2).max(1).mean())
+    assert (result.gold_source, result.prompts, result.left_out) == ("overall labels", 5, {"without gold": SAMPLES})
