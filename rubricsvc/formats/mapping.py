@@ -185,7 +185,9 @@ class Scope:
         root = Node.at(entry.data, ())
         file = Node(Path(entry.location.file).stem)
         given = {"$name": Node(entry.name), "$number": Node(entry.number), "$file": file}
-        return cls(reader, entry, root, root, {**given, **_texts(reader.mapping.let)})
+        return cls(
+            reader, entry, root, root, {**given, **{name: str(text) for name, text in reader.mapping.let.items()}}
+        )
 
     def find(self, path: str) -> Node:
         """Return the value at a path; MISSING, with the path where it would be."""
@@ -221,7 +223,7 @@ class Scope:
     def evaluate(self, text: str, *, required: bool = True) -> Node:
         """Return the value of an expression; a path without ``?`` that is missing is an error of the entry."""
         if text.startswith("="):
-            return _literal(text)
+            return self._source(text)
         alternatives = _parsed(text)
         node, known = Node(MISSING), 0
         for source, pipes, _ in alternatives:
@@ -296,7 +298,10 @@ class Scope:
 
     def _source(self, text: str) -> Node:
         if text.startswith("="):
-            return _literal(text)
+            try:
+                return Node(json.loads(text[1:]))
+            except ValueError:
+                return Node(text[1:])
         if "{" not in text:
             optional = text.endswith("?")
             node = self.find(text.removesuffix("?"))
@@ -344,13 +349,13 @@ class Scope:
                 names["$beside"] = others[place]
             if "as" in spec:
                 names[spec["as"]] = child
-            names |= _texts(spec.get("let"))
+            names |= {name: str(text) for name, text in spec.get("let", {}).items()}
             yield Scope(self.reader, self.entry, self.root, child, names, self.origins)
 
     def records(self, spec: dict[str, Any]) -> Iterator[Record]:
         """Yield the record of the native format that a mapping makes here."""
         self.origins = {}
-        self.names = {**_texts(spec.get("let")), **self.names}
+        self.names = {**{name: str(text) for name, text in spec.get("let", {}).items()}, **self.names}
         data = self.build({name: value for name, value in spec.items() if name not in _CONTROL}, ())
         criteria = data.get("criteria")
         # repeated keys are numbered, missing ones named by place; literal keys stay as they are
@@ -471,10 +476,6 @@ def _plain(name: str, node: Node, argument: str) -> Any:
     return found
 
 
-def _texts(let: Any) -> dict[str, str]:
-    return {name: str(text) for name, text in let.items()} if isinstance(let, dict) else {}
-
-
 @lru_cache(maxsize=10_000)
 def _parsed(text: str) -> tuple[tuple[str, tuple[tuple[str, str], ...], bool], ...]:
     """Return the alternatives of an expression: source, functions with arguments, and whether it may be missing."""
@@ -484,13 +485,6 @@ def _parsed(text: str) -> tuple[tuple[str, tuple[tuple[str, str], ...], bool], .
         calls = (pipe.partition(" ") for pipe in pipes)
         parsed.append((source.strip(), tuple((name, rest.strip()) for name, _, rest in calls), "?" in alternative))
     return tuple(parsed)
-
-
-def _literal(text: str) -> Node:
-    try:
-        return Node(json.loads(text[1:]))
-    except ValueError:
-        return Node(text[1:])
 
 
 def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:

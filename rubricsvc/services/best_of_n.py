@@ -49,7 +49,7 @@ def best_of_n(
     with needs_extra("judging"):
         import numpy as np
 
-        from rubricsvc.stats.best_of_n import chosen_mean, kl_bound, numbers, slope
+        from rubricsvc.stats.best_of_n import chosen_mean, kl_bound
         from rubricsvc.stats.policy_scores import over_prompts
 
     rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(job_ids)]
@@ -68,7 +68,8 @@ def best_of_n(
             hint="score more completions of each prompt (`rubricsvc completions generate -n N`), or lower --n",
             path="n",
         )
-    ns = numbers(wanted)
+    ns = sorted({*(2**power for power in range(wanted.bit_length())), wanted})  # 1, 2, 4, … and the last
+    distance = np.sqrt([kl_bound(n) for n in ns])
     kept = [ids for ids in of_prompt.values() if len(ids) >= ns[-1]]
     left_out = {
         "without a reward of each judge": len(every - judged),
@@ -100,7 +101,8 @@ def best_of_n(
                 gold=over_n(chosen),
                 gain=over_prompts(gains),
                 oracle_share=ratio_estimate(gains, oracle_gain),
-                slope=over_prompts([slope(values, ns) for values in chosen]),
+                # by least squares through the value of one sample
+                slope=over_prompts([float(distance @ (np.array(v) - v[0]) / (distance @ distance)) for v in chosen]),
                 difference=over_prompts(last, first) if number else None,
             )
         )

@@ -6,7 +6,6 @@ Arrays are [N], of one prompt. Needs the extra ``judging``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import log
 
 import numpy as np
@@ -35,18 +34,3 @@ def chosen_mean(proxy: Floats, gold: Floats, n: int) -> float:
     weights = np.bincount(level_of, falling[::-1], len(levels))
     means = np.bincount(level_of, gold[order], len(levels)) / np.bincount(level_of, minlength=len(levels))
     return float(weights @ means)
-
-
-def numbers(most: int) -> list[int]:
-    """Return 1, 2, 4, … up to ``most``, and ``most``."""
-    powers = [2**power for power in range(most.bit_length()) if 2**power <= most]
-    return sorted({*powers, most})
-
-
-def slope(gold: Sequence[float], ns: Sequence[int]) -> float:
-    """Return the rise of a prompt's gold over d = √(`kl_bound`), by least squares through the value of one sample.
-
-    ``gold`` has a value for each of ``ns``, which begin with 1.
-    """
-    d = np.sqrt([kl_bound(n) for n in ns])
-    return float(d @ (np.array(gold) - gold[0]) / (d @ d))

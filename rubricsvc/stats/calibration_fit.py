@@ -111,25 +111,24 @@ def _fit_family(name: str, fit: Rows, held_out: Rows) -> FittedFamily:
     if reason:
         return FittedFamily(name, labels, null_reason=reason)
 
-    def applied(curve: Curve, rows: Floats) -> Floats:
-        return np.array([curve(float(p)) for p in rows])
-
     losses: dict[Method, float] = {}
     for method in METHODS:
         predicted = np.empty_like(probability)
         for train, test in GroupKFold(_FOLDS).split(predicted, groups=fit["prompt"]):
-            predicted[test] = applied(fit_curve(method, probability[train], outcome[train]), probability[test])
+            curve = fit_curve(method, probability[train], outcome[train])
+            predicted[test] = [curve(float(p)) for p in probability[test]]
         losses[method] = log_loss(predicted, outcome)
     curve = fit_curve(min(METHODS, key=lambda method: losses[method]), probability, outcome)
     if curve(0.99) - curve(0.01) < _MIN_RISE:
         reason = f"the probabilities are unrelated to the labels: every answer would get {curve(0.5):.2f}"
         return FittedFamily(name, labels, null_reason=reason)
     truth, measured = held_out["outcome"], list[CalibrationLoss]()
-    for given in (held_out["probability"], applied(curve, held_out["probability"])):
+    before = held_out["probability"]
+    for given in (before, np.array([curve(float(p)) for p in before])):
         ece, brier = expected_calibration_error(given, truth), float(np.mean((given - truth) ** 2))
         measured.append(CalibrationLoss(len(truth), ece, brier, log_loss(given, truth)))
-    before, after = measured
-    return FittedFamily(name, labels, curve, before, after, {str(method): loss for method, loss in losses.items()})
+    by_method = {str(method): loss for method, loss in losses.items()}
+    return FittedFamily(name, labels, curve, measured[0], measured[1], by_method)
 
 
 def calibrate(rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int = 0) -> list[FittedFamily]:

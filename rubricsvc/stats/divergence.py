@@ -15,7 +15,6 @@ prompt whose gold is near `CEILING` no more is expected than is left up to there
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from math import fsum, inf
 from operator import mul
 from statistics import fmean
@@ -87,24 +86,19 @@ def first_divergence(lines: Sequence[Mapping[str, Any]]) -> Divergence | None:
     return None
 
 
-@lru_cache(maxsize=64)
-def _slope_factors(x: tuple[float, ...]) -> list[float]:
-    """Return what values at x are multiplied by for the slope of their least-squares line; not all x are the same."""
-    mean = fmean(x)
-    total = fsum((one - mean) ** 2 for one in x)
-    return [(one - mean) / total for one in x]
-
-
 def _trends(lines: Sequence[Mapping[str, Any]], gold: str) -> list[_Trend]:
     """Return the trends of the prompts with enough values, each over the evaluations in which it has both."""
     span = lines[-1]["step"] - lines[0]["step"]
     columns = [list(zip(*(line["values"][name]["mean"] for name in (REWARD, gold)), strict=True)) for line in lines]
-    found = []
+    found, slopes = [], dict[tuple[float, ...], list[float]]()
     for pairs in zip(*columns, strict=True):
         known = [(line["step"], *pair) for line, pair in zip(lines, pairs, strict=True) if None not in pair]
         if len(known) >= max(2, MIN_SHARE * len(lines)):
             steps, proxy, scores = zip(*known, strict=True)
-            factors = _slope_factors(steps)
-            rise, of_gold = (span * fsum(map(mul, factors, values)) for values in (proxy, scores))
+            if steps not in slopes:  # what values are multiplied by for the slope of their least-squares line
+                mean = fmean(steps)
+                total = fsum((one - mean) ** 2 for one in steps)
+                slopes[steps] = [(one - mean) / total for one in steps]
+            rise, of_gold = (span * fsum(map(mul, slopes[steps], values)) for values in (proxy, scores))
             found.append(_Trend(rise, of_gold, fmean(scores)))
     return found
