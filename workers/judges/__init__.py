@@ -87,7 +87,8 @@ class JudgePlan:
             return list(answers)
 
         request = self.request(shown)
-        parsed = self.parse(await replies(request))
+        answers = await replies(request)
+        parsed = [self.parse(call, reply) for call, reply in zip(self._asked, answers, strict=True)]
         repairs = {
             index: (one, question)
             for index, (call, one) in enumerate(zip(self._asked, parsed, strict=True))
@@ -98,12 +99,8 @@ class JudgePlan:
             for (index, (first, _)), second in zip(repairs.items(), await replies(again), strict=True):
                 reply = with_repaired_reply(first.reply, second)
                 failed = isinstance(second, Failure)
-                parsed[index] = replace(first, reply=reply) if failed else self._parse(self._asked[index], reply)
+                parsed[index] = replace(first, reply=reply) if failed else self.parse(self._asked[index], reply)
         return self.verdicts(parsed, shown)
-
-    def parse(self, replies: Sequence[Reply | Failure]) -> list[Parsed]:
-        """Parse the replies to a request, in order."""
-        return [self._parse(call, reply) for call, reply in zip(self._asked, replies, strict=True)]
 
     def verdicts(self, parsed: Sequence[Parsed], shown: SharedPrompt) -> list[Verdict]:
         """Return one verdict for each open criterion, in the rubric's order."""
@@ -125,7 +122,8 @@ class JudgePlan:
         samples = range(self.voting.samples)
         return [replace(call, question=replace(call.question, sample=n)) for call in self.calls for n in samples]
 
-    def _parse(self, call: JudgeCall, reply: Reply | Failure) -> Parsed:
+    def parse(self, call: JudgeCall, reply: Reply | Failure) -> Parsed:
+        """Parse the reply to a call."""
         if isinstance(reply, Failure):
             return reply
         if call.question.labels:  # a readout has nothing to parse, and asking again would bring the same token

@@ -135,8 +135,8 @@ class JudgeTemplate:
     def shared(self, prompt: Prompt, completion: Completion) -> SharedPrompt:
         """Return the shared prompt about a completion."""
         text = clean(completion.text)
-        fenced = self.mark_empty(self.fenced("completion", text.text), text.text)
-        return self.render(prompt, CleanText(fenced, text.note), text.text, completion.text)
+        answer = CleanText(self.fenced("completion", text.text, answer=True), text.note)
+        return self.render(prompt, answer, text.text, completion.text)
 
     def render(self, prompt: Prompt, answer: CleanText, completion: str, original: str) -> SharedPrompt:
         """Return the shared prompt with ``answer``, cleaned and fenced already, in the completion's place."""
@@ -159,13 +159,10 @@ class JudgeTemplate:
         sections = [self.texts[name].text for name in ("criterion", "criteria") if name in self.texts]
         return TemplateWords("\n".join([self.system, *sections]))
 
-    def fenced(self, name: str, text: str) -> str:
-        """Return untrusted text between marks that do not occur in it."""
-        return fence_in(self.mark, text) if self.mark else fence(name, text)
-
-    def mark_empty(self, fenced: str, text: str) -> str:
-        """Return the fenced text, with a note under it where ``text`` is blank."""
-        return fenced if text.strip() else f"{fenced}\n{self.empty}"
+    def fenced(self, name: str, text: str, *, answer: bool = False) -> str:
+        """Return untrusted text between marks that do not occur in it; under a blank ``answer`` stands a note."""
+        fenced = fence_in(self.mark, text) if self.mark else fence(name, text)
+        return f"{fenced}\n{self.empty}" if answer and not text.strip() else fenced
 
     def fill(self, section: str, values: dict[str, str]) -> str:
         """Return a section, filled."""

@@ -47,8 +47,8 @@ class TrajectoryPrompt:
         for message in chain.from_iterable(steps):
             named = f"[{message.name}]\n{message.text}" if message.role == "tool" and message.name else message.text
             text = clean(named)
-            mark = self._template.fenced(_FENCE_NAMES.get(message.role, message.role), text.text)
-            fenced.append(self._template.mark_empty(mark, text.text))
+            role = _FENCE_NAMES.get(message.role, message.role)
+            fenced.append(self._template.fenced(role, text.text, answer=True))
             self._texts.append(text.text)
             notes.append(text.note)
         self._entries.append(self._template.fill("entry", {"id": name.capitalize(), "completion": "\n".join(fenced)}))

@@ -427,7 +427,8 @@ class ComparedGroup:
         fenced = fence_all("answer", [text.text for text in texts])
         entries, notes = [], []
         for letter, text, mark in zip(comparative.LETTERS, texts, fenced, strict=False):
-            entries.append(template.fill("entry", {"id": letter, "completion": template.mark_empty(mark, text.text)}))
+            marked = mark if text.text.strip() else f"{mark}\n{template.empty}"
+            entries.append(template.fill("entry", {"id": letter, "completion": marked}))
             notes.append(f"answer {letter}: {text.note}" if text.note else "")
         together = "\n\n".join(text.text for text in texts)
         return template.render(prompt, CleanText("\n\n".join(entries), join_notes(*notes) or ""), together, together)

@@ -39,7 +39,7 @@ def finding(number: int = 1, verdict: object = "met", **fields: object) -> dict[
 def read(made: JudgeCall, text: str, original: str = ANSWER, **fields: object) -> list[Verdict]:
     reply = Reply(text=text, **fields)  # type: ignore[arg-type]
     plan = JudgePlan(JUDGE, written, load(JUDGE), (made,), Voting())
-    return plan.verdicts(plan.parse([reply]), SharedPrompt("", "", clean(original).text, original))
+    return plan.verdicts([plan.parse(plan.calls[0], reply)], SharedPrompt("", "", clean(original).text, original))
 
 
 def reasons(verdicts: Sequence[Verdict]) -> list[Reason | None]:
