@@ -266,14 +266,6 @@ def resume(config: TrainConfig | JudgeTrainConfig, optimizer: MasterAdamW, ident
     return 0
 
 
-def saved_state(out: Path | None, step: int) -> dict[str, Any]:
-    """Return the ``state.json`` of the checkpoint after ``step`` steps; empty if there is none."""
-    if out is None or not (file := folder(out, step) / "state.json").is_file():
-        return {}
-    state: dict[str, Any] = json.loads(file.read_bytes())
-    return state
-
-
 def check_identity(saved: Path, before: Identity, now: Identity) -> None:
     """Check that a checkpoint was saved with the settings and the tasks of now."""
     changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]

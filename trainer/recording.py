@@ -285,7 +285,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
                 self._refused.append(event)
             except OSError as failed:
                 log.error("%s is not kept either: %s", what, failed)
-            log.warning("%s of the run is refused, and set aside in %s: %s", what, path, _first_line(error))
+            log.warning("%s of the run is refused, and set aside in %s: %s", what, path, str(error).partition("\n")[0])
         if run.stop_requested:
             self._stop.set()
 
@@ -332,7 +332,8 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
     def _warn(self, error: Exception) -> None:
         if not self._is_warned:
             kept = self._undelivered.path
-            log.warning("the run is not recorded for now, its steps are kept in %s: %s", kept, _first_line(error))
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            log.warning("the run is not recorded for now, its steps are kept in %s: %s", kept, reason)
         self._is_warned = True
 
     def _beat(self) -> None:
@@ -362,10 +363,6 @@ def _described(event: Report) -> str:
     if isinstance(event, RunHeartbeat):
         return f"state {event.state}"
     return f"step {event.step}" if isinstance(event, RunStep) else f"evaluation {event.name} {event.step}"
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def sync(path: Path) -> None:

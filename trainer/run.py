@@ -682,7 +682,7 @@ class Run:
 
         config, tasks = self.config, self.tasks
         step = checkpoint.steps(self.out)[-1]
-        before = checkpoint.saved_state(self.out, step)["identity"]
+        before = json.loads((checkpoint.folder(self.out, step) / "state.json").read_bytes())["identity"]
         setting = config.optim.std_floor
         floor = before["optim.std_floor"] if setting == "judge" else setting
         now = checkpoint.identity(config, tasks.train, floor, before.get("judge_digest"))

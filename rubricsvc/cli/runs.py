@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -114,12 +114,8 @@ def start(
     if trained.record is not None:
         show(_record(trained.record) | {"seconds": trained.seconds}, as_json)
     if trained.stopped:
-        _exit_stopped(f"runs start {config} --resume")
-
-
-def _exit_stopped(command: str) -> NoReturn:
-    echo(f"stopped; continue with: rubricsvc {command}")
-    raise typer.Exit(INTERRUPTED)
+        echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()
@@ -171,8 +167,9 @@ def sweep(
 
     try:
         table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
-    except StoppedError:
-        _exit_stopped(f"runs sweep {config}")
+    except StoppedError as error:
+        echo(f"stopped; continue with: rubricsvc runs sweep {config}")
+        raise typer.Exit(INTERRUPTED) from error
     show({**counts, **table.model_dump(mode="json")}, as_json)
     if table.failures:
         raise typer.Exit(output.WITH_FAILURES)
@@ -317,10 +314,11 @@ def watch(run: RunRef, as_json: Json = False) -> None:
                     notes.append(f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}")
                 if one.status != "running":
                     notes.append(f"{one.status}: {one.reason}" if one.reason else one.status)
-                if one.stop_requested and one.is_live:
+                is_live = one.status in ("running", "paused")
+                if one.stop_requested and is_live:
                     notes.append("stops after this step")
                 bar.update(one.steps, one.steps_total, ", ".join(notes))
-                if not one.is_live and (one.status != "lost" or now >= awaited_until):
+                if not is_live and (one.status != "lost" or now >= awaited_until):
                     break
                 time.sleep(POLL_SECONDS)
     with output.exit_with(output.WITH_FAILURES if one.status in ("failed", "lost") else output.OK):

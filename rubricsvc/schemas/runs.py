@@ -142,11 +142,6 @@ class StoredRun(Value):
     reward_last: float | None = Field(default=None, description="Mean reward of the last tenth of the steps.")
     config: dict[str, Any] | None = Field(default=None, description="Configuration; null in lists.")
 
-    @property
-    def is_live(self) -> bool:
-        """Whether its trainer works on it, or waits."""
-        return self.status in ("running", "paused")
-
 
 class StoredStep(Value):
     """The metrics of a step on record."""

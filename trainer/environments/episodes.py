@@ -213,6 +213,7 @@ def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> Ru
     if not names or (name := names.most_common(1)[0])[1] > 1:
         found = f"{name[1]} tools named {name[0]!r}" if names else "no tools"
         raise InvalidError(f"the environment has {found}", hint="give each tool a name of its own")
-    guard: LeakGuard | None = getattr(environment, "leak_guard", lambda _prompt: None)(prompt)
+    own = getattr(environment, "inner", None) or environment  # without the tools of other servers
+    guard: LeakGuard | None = own.leak_guard(prompt) if hasattr(own, "leak_guard") else None
     counts = Counter({"leak_hits": 0} if guard is not None else {})
     return RunningEpisode(environment.reset(prompt), tools, limits, guard, counts=counts)

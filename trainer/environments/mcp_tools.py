@@ -47,7 +47,6 @@ from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.settings import secret
 from trainer.config import McpServer
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
-from trainer.environments.leaks import LeakGuard
 from trainer.event_loop import EventLoopThread
 
 _NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
@@ -87,11 +86,6 @@ class McpTools:
     def reset(self, prompt: Prompt) -> McpEpisode:
         """Begin an episode."""
         return McpEpisode(self, self.inner.reset(prompt) if self.inner is not None else None)
-
-    def leak_guard(self, prompt: Prompt) -> LeakGuard | None:
-        """Return what no tool must show of the answer: that of the inner environment."""
-        guard: LeakGuard | None = getattr(self.inner, "leak_guard", lambda _prompt: None)(prompt)
-        return guard
 
 
 class McpEpisode:
