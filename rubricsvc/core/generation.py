@@ -43,14 +43,10 @@ class Research(Value):
     """What the generator may read before it writes."""
 
     collection: Annotated[Name, Field(min_length=1)] = Field(description="Name of the collection of documents.")
-    digest: str | None = Field(
-        None, description="SHA-256 of the collection's content; by default that of the collection as it is."
-    )
+    digest: str | None = Field(None, description="SHA-256 of the collection's content; by default, as it is.")
     queries: int = Field(4, ge=1, le=20, description="Maximum number of queries.")
     documents: int = Field(6, ge=1, le=20, description="Maximum number of documents that are opened.")
-    characters: int = Field(
-        24_000, ge=4_000, le=1_000_000, description="Maximum characters of documents that are shown."
-    )
+    characters: int = Field(24_000, ge=4_000, le=1_000_000, description="Maximum characters of documents that it sees.")
 
 
 class Generation(Value):
@@ -59,12 +55,8 @@ class Generation(Value):
     method: Method = Field("one-shot", description="Way of writing a rubric.")
     sampling: Sampling = Field(Sampling(temperature=0.7, max_tokens=4096), description="How rubrics are sampled.")
     repairs: int = Field(2, ge=0, le=2, description="Times that a reply is sent back with its error.")
-    redraws: int = Field(
-        3, ge=0, le=MAX_REDRAWS, description="Further samples, with the next seeds, if a reply is no rubric."
-    )
-    references: Name | None = Field(
-        None, description="Policy whose completions are references, beside the prompt's own reference."
-    )
+    redraws: int = Field(3, ge=0, le=MAX_REDRAWS, description="Further samples, with the next seeds, for no rubric.")
+    references: Name | None = Field(None, description="Policy whose completions are references, beside the prompt's.")
     better: Name | None = Field(None, description="Contrastive: policy whose completions are the better ones.")
     worse: Name | None = Field(None, description="Contrastive: policy whose completions are the worse ones.")
     specification: Specification | None = Field(None, description="Principles: the specification.")
@@ -99,12 +91,9 @@ class GateFindings(Value):
     probes: dict[str, ProbeReward] = Field(
         description="Rewards by probe: empty, praise, reference, shuffled, truncated, own, better, worse, off_topic."
     )
-    preferences: PreferenceAgreement | None = Field(
-        None, description="Agreement with labels of the prompt's completions; null: not measured."
-    )
+    preferences: PreferenceAgreement | None = Field(None, description="Agreement with labels; null: not measured.")
     refused_by: tuple[str, ...] = Field(
-        (),
-        description="Reasons against it: empty, praise, off_topic, contrast, preferences, unmeasured.",
+        (), description="Reasons against it: empty, praise, off_topic, contrast, preferences, unmeasured."
     )
 
 
@@ -123,9 +112,7 @@ class ResearchNotes(Value):
     digest: str = Field(description="SHA-256 of its content.")
     queries: tuple[str, ...] = Field(description="Queries.")
     left_out: tuple[str, ...] = Field((), description="Opened documents of which nothing was shown.")
-    withheld: int = Field(
-        0, description="Characters that were not shown because they address a model: see docs/generating.md."
-    )
+    withheld: int = Field(0, description="Characters not shown because they address a model: docs/generating.md.")
 
 
 class Provenance(Value):

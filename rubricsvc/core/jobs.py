@@ -61,10 +61,7 @@ class JobSummary(Value):
     mean_reward: float | None = Field(description="Mean of these rewards.")
     reasons: dict[str, int] = Field(description="Failed verdicts by reason.")
     vetoed: dict[str, int] = Field(description="Vetoed rewards by required criterion.")
-    cached_share: float | None = Field(
-        description="Share of prompt tokens read from the prefix cache, over the verdicts whose engine counts them;"
-        " null if none does."
-    )
+    cached_share: float | None = Field(description="Share of counted prompt tokens from the prefix cache; null: none.")
     quotes: int | None = Field(description="Quotes in the verdicts; null if no judge quoted.")
     quotes_not_found: int | None = Field(description="Quotes that are not in the completion.")
     voting: dict[str, float] = Field(description="Figures of panels, cascades and pairwise judges, by name.")

@@ -75,9 +75,7 @@ class Curve(Value):
 class Calibration(Value):
     """Curves by family of criteria; criteria of other families keep their probability."""
 
-    families: dict[str, Curve] = Field(
-        min_length=1, description="Curves by first tag, or by kind of scale where criteria have no tags."
-    )
+    families: dict[str, Curve] = Field(min_length=1, description="Curves by first tag, or else by kind of scale.")
 
     def value(self, criterion: Criterion, probability: float) -> float:
         """Return the calibrated probability of ``criterion``."""

@@ -114,9 +114,7 @@ class DataSource(Value):
     pairs: Count = Field(0, description="Pairs of completions of which one is better.")
     duplicates: Count = Field(0, description="Repeated labels that were left out.")
     contradictions: Count = Field(0, description="Questions with different labels, whose mean was used.")
-    left_out: dict[Title, Count] = Field(
-        default_factory=dict, description="Labels that could not be trained on, by reason."
-    )
+    left_out: dict[Title, Count] = Field({}, description="Labels that could not be trained on, by reason.")
     share: UnitInterval = Field(description="Share of the completions that were trained on.")
     absent: Text = Field("", description="Why the set was not there; empty if it was.")
 

@@ -70,9 +70,7 @@ class RubricExample(Value):
 
     key: Name = Field(min_length=1, description="Name of the example, unique in its rubric.")
     text: Text = Field(max_length=MAX_TEXT, description="Text of the completion.")
-    prompt: Prompt | None = Field(
-        None, description="Prompt that it answers; by default that of the rubric, which a rubric for any lacks."
-    )
+    prompt: Prompt | None = Field(None, description="Prompt that it answers; by default that of the rubric.")
     verdicts: dict[str, NumberRange] | None = Field(
         None, description="Value from 0 to 1 that each criterion must get; its nearest level, if the scale has levels."
     )
@@ -297,10 +295,7 @@ class Rubric(Content):
     min_coverage: UnitInterval = Field(1.0, description="Share of the weight that must be judged for a reward.")
     groups: tuple[Group, ...] = Field((), description="Inner nodes of a weight tree, for the formulas of trees.")
     expression: str | None = Field(None, description="Arithmetic over the keys, for the formula calculate_output.")
-
-    examples: tuple[RubricExample, ...] | None = Field(
-        None, max_length=MAX_EXAMPLES, description="Completions with expected verdicts."
-    )
+    examples: tuple[RubricExample, ...] | None = Field(None, max_length=MAX_EXAMPLES, description="Tests of it.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Rubric:

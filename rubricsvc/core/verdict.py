@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value, storable
+from rubricsvc.core.base import MAX_NAME_LENGTH, Name, UnitInterval, Value, storable
 from rubricsvc.core.states import Outcome
 
 if TYPE_CHECKING:
@@ -48,28 +48,13 @@ class Reason(StrEnum):
 
 
 TRANSIENT = frozenset(
-    {
-        Reason.TIMEOUT,
-        Reason.UNREACHABLE,
-        Reason.RATE_LIMITED,
-        Reason.SERVER_ERROR,
-        Reason.UNAVAILABLE,
-        Reason.BUDGET,  # a retry needs a larger one
-    }
+    {Reason.TIMEOUT, Reason.UNREACHABLE, Reason.RATE_LIMITED, Reason.SERVER_ERROR, Reason.UNAVAILABLE, Reason.BUDGET}
 )
-"""Reasons whose cause may have passed when the same question is asked again."""
+"""Reasons whose cause may have passed when the same question is asked again; after ``budget``, with a larger one."""
 
 OF_REPLY = frozenset(
-    {
-        Reason.TRUNCATED,
-        Reason.UNPARSEABLE,
-        Reason.WRONG_CRITERIA,
-        Reason.CONTRADICTORY,
-        Reason.TEMPLATE_COPIED,
-        Reason.OUT_OF_RANGE,
-        Reason.DECLINED,
-        Reason.NO_EVIDENCE,
-    }
+    {Reason.TRUNCATED, Reason.UNPARSEABLE, Reason.WRONG_CRITERIA, Reason.CONTRADICTORY}
+    | {Reason.TEMPLATE_COPIED, Reason.OUT_OF_RANGE, Reason.DECLINED, Reason.NO_EVIDENCE}
 )
 """Reasons of a reply that is no verdict; another sample may be one."""
 
@@ -204,15 +189,9 @@ Annotator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 class Label(Value):
     """A person's verdict. ``value`` is in [0, 1] on the criterion's scale; None if the person could not decide."""
 
-    criterion: str = Field(
-        min_length=1,
-        max_length=MAX_NAME_LENGTH,
-        description="Key of the criterion, or overall: the completion as a whole.",
-    )
+    criterion: Name = Field(min_length=1, description="Key of the criterion, or overall: the completion as a whole.")
     annotator: Annotator = Field(description="Name of the person.")
-    value: UnitInterval | None = Field(
-        None, description="Value on the criterion's scale; null if the person could not tell."
-    )
+    value: UnitInterval | None = Field(None, description="Value on the scale; null if the person could not tell.")
     note: StorableText | None = Field(None, max_length=20_000, description="Why, in the person's words.")
 
     @property

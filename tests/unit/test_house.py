@@ -111,7 +111,7 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 4_166,
+    "rubricsvc/core": 4_120,
     "rubricsvc/stats": 2_290,
     "rubricsvc/formats": 2_680,
     "rubricsvc/graders": 480,
