@@ -77,20 +77,18 @@ def read_completion(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tupl
     yield entry.build(CompletionLine, fields, nested=nested), entry.location
 
 
-_TRAJECTORY = 'expected JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one message a line'
-
-
 def read_trajectory(file: InputFile) -> Completion:
     """Return the trajectory in a file: a list of messages, a mapping with ``messages``, or a message a line."""
+    hint = 'expected JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one message a line'
     data = list(file.parse(lambda entry: [entry.data]))
     file.errors.raise_if_any()
     messages = data[0]["messages"] if len(data) == 1 and isinstance(data[0], dict) and "messages" in data[0] else data
     try:
         completion = Entry(data, file.location).build(Completion, {"messages": messages})
     except InvalidFileError as error:
-        raise InvalidFileError(list(error.errors), hint=_TRAJECTORY) from None
+        raise InvalidFileError(list(error.errors), hint=hint) from None
     if not any(message.role == "assistant" for message in completion.messages):
-        raise InvalidError(f"{file.name} has no message with role: assistant, so there are no steps", hint=_TRAJECTORY)
+        raise InvalidError(f"{file.name} has no message with role: assistant, so there are no steps", hint=hint)
     return completion
 
 

@@ -1,6 +1,6 @@
 """Our own format: YAML for people, JSONL for programs. `docs/formats.md` describes it field by field.
 
-The short forms are expanded (``_criterion``, ``_groups``, …); the values of ``rubricsvc.core`` check the result.
+The short forms are expanded (``_rubric_fields``, …); the values of ``rubricsvc.core`` check the result.
 """
 
 from __future__ import annotations
@@ -280,7 +280,23 @@ def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tu
         if not isinstance(item, dict):
             entry.expected("dict_type", "a mapping", item, ("examples", number))
             continue
-        fields = {"key": f"e{number + 1}", **_expanded(entry, item, number, criteria)}
+        fields = {"key": f"e{number + 1}", **item}
+        if isinstance(prompt := item.get("prompt"), str | list):
+            text = prompt.removesuffix("\n") if isinstance(prompt, str) else ""
+            fields["prompt"] = {"messages": [{"role": "user", "content": text}] if isinstance(prompt, str) else prompt}
+        for key, value in verdicts.items() if isinstance(verdicts := item.get("verdicts"), dict) else ():
+            criterion, found = criteria.get(key), value
+            try:
+                if isinstance(value, bool):
+                    found = float(value)
+                elif isinstance(value, str) and criterion is not None:
+                    found = level_value(criterion.scale, value)
+            except InvalidError as error:
+                entry.add("unknown_level", str(error), ("examples", number, "verdicts", key))
+                found = {"min": 0.0}  # so that it is not reported again
+            fields["verdicts"] = {**fields["verdicts"], key: found}
+        if isinstance(evidence := item.get("evidence"), dict):
+            fields["evidence"] = {key: [one] if isinstance(one, str) else one for key, one in evidence.items()}
         with suppress(InvalidFileError):  # the entry has the error
             examples.append(entry.build(RubricExample, fields, ("examples", number)))
     if len(examples) == len(given):
@@ -288,32 +304,6 @@ def _examples(entry: Entry, given: Any, criteria: Mapping[str, Criterion]) -> tu
             code = "unknown_criterion" if message.startswith("unknown criterion") else "value_error"
             entry.add(code, message, path)
     return tuple(examples) or None
-
-
-def _expanded(entry: Entry, item: dict[str, Any], number: int, criteria: Mapping[str, Criterion]) -> dict[str, Any]:
-    """Return the fields of an example without short forms."""
-    fields = dict(item)
-    prompt = item.get("prompt")
-    if isinstance(prompt, str):
-        fields["prompt"] = {"messages": [{"role": "user", "content": prompt.removesuffix("\n")}]}
-    elif isinstance(prompt, list):
-        fields["prompt"] = {"messages": prompt}
-    if isinstance(item.get("verdicts"), dict):
-        fields["verdicts"] = dict(item["verdicts"])
-        for key, value in item["verdicts"].items():
-            criterion = criteria.get(key)
-            try:
-                if isinstance(value, bool):
-                    fields["verdicts"][key] = float(value)
-                elif isinstance(value, str) and criterion is not None:
-                    fields["verdicts"][key] = level_value(criterion.scale, value)
-            except InvalidError as error:
-                entry.add("unknown_level", str(error), ("examples", number, "verdicts", key))
-                fields["verdicts"][key] = {"min": 0.0}  # so that it is not reported again
-    if isinstance(item.get("evidence"), dict):
-        quotes = item["evidence"].items()
-        fields["evidence"] = {key: [one] if isinstance(one, str) else one for key, one in quotes}
-    return fields
 
 
 def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:

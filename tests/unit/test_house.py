@@ -77,7 +77,7 @@ def test_functions_are_at_most_100_lines() -> None:
 BUDGETS = {
     "rubricsvc/core": 3_300,
     "rubricsvc/stats": 2_290,
-    "rubricsvc/formats": 2_680,
+    "rubricsvc/formats": 2_670,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 700,
     "rubricsvc/collections": 1_410,
@@ -113,7 +113,7 @@ BUDGETS = {
 OVER_BUDGET = {
     "rubricsvc/core": 4_120,
     "rubricsvc/stats": 2_290,
-    "rubricsvc/formats": 2_680,
+    "rubricsvc/formats": 2_670,
     "rubricsvc/graders": 480,
     "rubricsvc/collections": 1_410,
     "rubricsvc/store": 4_160,
