@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report, input_file
-from rubricsvc.cli.models import ApiKeyEnv, ask, check_reachable, judge_from_options, served_judge
+from rubricsvc.cli.models import ApiKeyEnv, ask, judge_from_options, served_judge, served_models
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     MAX_SEED,
@@ -101,6 +101,8 @@ def generate(
     that are not stored with the same policy, model and sampling options. Exits with 1 if a sample failed, and with 3 if
     the server stopped answering.
     """
+    import httpx2
+
     if embedded == (url is not None) or (embedded and model):
         raise InvalidError("expected --url or --embedded", hint="--model and --api-key-env are for --url")
     fields: dict[str, Any] = {"engine": "transformers_local", "model": EMBEDDED}
@@ -119,7 +121,11 @@ def generate(
             hint = "name a file with --prompts, or import one with `rubricsvc rubrics import`"
             raise InvalidError("no prompts", hint=hint)
         if url is not None:
-            check_reachable(asked.endpoint)
+            try:
+                served_models(asked.endpoint)
+            except UnavailableError as error:  # a server that lists no models is reachable
+                if isinstance(error.__cause__, httpx2.TransportError):
+                    raise
         started = time.monotonic()
         with continue_hint("the completions so far are stored"), progress_bar("completions") as bar:
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import Json, continue_hint, echo, fields_of, group, print_table, progress_bar, show
+from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, print_table, progress_bar, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
+from rubricsvc.schemas import StoredJob
 from rubricsvc.schemas.evolutions import EvolutionFilters
 
 app = group("Evolutions: rubrics that labels or training runs improve.")
@@ -25,8 +28,9 @@ def start(
 
     The same command continues what was interrupted, or what has used its --budget.
     """
-    from rubricsvc.cli.jobs import job_scorer
+    from rubricsvc.cli.jobs import start_worker
     from rubricsvc.cli.models import ask
+    from rubricsvc.services.jobs import ensure_worker
     from workers.authoring.evolution import propose_criteria
     from workers.engines.budget import SpendingLimit
 
@@ -41,8 +45,17 @@ def start(
         with (
             continue_hint("rounds so far are stored"),
             progress_bar(f"evolution of {rubric}") as bar,
-            job_scorer(s, bar.note) as score_job,
+            ExitStack() as workers,  # of this process, until the last job has ended
         ):
+
+            def update(job: StoredJob) -> None:
+                if (now := job.progress) is not None:
+                    bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
+
+            def score_job(job_id: int) -> None:
+                workers.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
+                s.jobs.wait(job_id, None, update, echo)
+
             asked = propose if judge is not None else None
             report = s.evolutions.evolve(rubric, request, score_job, asked, on_progress=bar.update)
     _show(report, as_json)

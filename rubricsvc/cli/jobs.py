@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -263,24 +263,6 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
     with output.ignore_broken_pipe():
         show_job(job, as_json)
     raise typer.Exit(output.OK if job.status == "completed" else output.WITH_FAILURES)
-
-
-@contextmanager
-def job_scorer(s: LocalService, on_progress: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """Yield a function that waits for a job; a worker of this process, if one is needed, runs until the block ends."""
-    from rubricsvc.services.jobs import ensure_worker
-
-    def update(job: StoredJob) -> None:
-        if (now := job.progress) is not None:
-            on_progress(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
-
-    with ExitStack() as stack:
-
-        def wait(job_id: int) -> None:
-            stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
-            s.jobs.wait(job_id, None, update, echo)
-
-        yield wait
 
 
 @contextmanager

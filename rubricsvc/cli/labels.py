@@ -43,7 +43,7 @@ def list_(query: LabelFilters, as_json: Json = False) -> None:
         show(s.labels.page(query), as_json, columns=("id", "completion_id", "rubric_id", *_LABEL), empty=empty)
 
 
-@command(app)
+@command(app, without=("after", "limit"))
 def export(query: LabelFilters, out: Out = None) -> None:
     """Write labels as JSON lines that `rubricsvc labels import` reads."""
     with local_service() as local, open_output(out) as stream:

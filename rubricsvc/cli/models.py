@@ -81,17 +81,6 @@ def describe_embedded(added: Iterable[Judge]) -> None:
         echo("the embedded 135M model without an adapter is for trying things out: it is hardly better than chance")
 
 
-def check_reachable(endpoint: Endpoint) -> None:
-    """Raise an UnavailableError if nothing answers at the URL; a server that lists no models is reachable."""
-    import httpx2
-
-    try:
-        served_models(endpoint)
-    except UnavailableError as error:
-        if isinstance(error.__cause__, httpx2.TransportError):
-            raise
-
-
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
     """Return the models that an OpenAI-compatible server lists."""
     import httpx2

@@ -119,7 +119,7 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_160,
     "rubricsvc/schemas": 1_500,
     "rubricsvc/services": 5_160,
-    "rubricsvc/cli": 4_275,
+    "rubricsvc/cli": 4264,
     "rubricsvc": 36_110,
     "workers/engines": 2_690,
     "workers/checks": 2_645,
@@ -135,7 +135,7 @@ MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
 MAX_PRINTING_CALLS = 2
 MAX_COMMANDS = 67  # towards 60
-MAX_OPTIONS = 328
+MAX_OPTIONS = 326
 
 
 def lines_of(path: Path) -> int:
