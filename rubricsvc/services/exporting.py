@@ -14,7 +14,7 @@ import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, groupby
+from itertools import combinations
 from math import sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TextIO
@@ -29,17 +29,14 @@ from rubricsvc.services import job_results
 from rubricsvc.store import items, jobs, labels
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.services.job_results import ItemDetail
-    from rubricsvc.store.jobs import Group
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
 
 Row = dict[str, Any]
 
-GROUPS_PER_PAGE = 100
+EXAMPLES_PER_PAGE = 100
 _Z = NormalDist().inv_cdf(0.975)
 
 
@@ -142,40 +139,26 @@ def _example_pages(db: Database, job: JobRow, query: ExportQuery, counts: Export
     """Yield examples, read prompt by prompt."""
     least = 2 if query.kind == "dpo" else 1
 
-    def groups() -> Iterator[Group]:
-        after = (0, 0)
-        while True:
-            with db.read() as session:
-                found = jobs.pair_groups(session, job.id, after=after, limit=GROUPS_PER_PAGE, least=least)
-            yield from found
-            if not found:
-                return
-            after = found[-1]
-
     left_out: Counter[str] = Counter()
     page: list[Row] = []
-    for _, of_prompt in groupby(groups(), key=lambda group: group[0]):
+    for groups in jobs.rewarded_groups(db, job.id, least=least):
+        rows = [row for group in groups for row in group]
+        people: dict[str, dict[int, float]] = defaultdict(dict)
         with db.read() as session:
-            read = _read(session, job, list(of_prompt))
-            page += _pairs(read, query, counts.noise, left_out) if least == 2 else _best(read, query.top or 1, left_out)
+            labelled = labels.of_completions(session, {row.completion_id for row in rows})
+        for label, completion, _ in labelled:
+            if label.criterion == OVERALL and label.value is not None:
+                people[label.annotator][completion.id] = label.value
+        copies = copy_groups([row.completion.value.full_text for row in rows])
+        by_item = dict(zip((row.id for row in rows), copies, strict=True))
+        read = _PromptGroups(job.judge.name, groups, by_item, list(people.values()))
+        page += _pairs(read, query, counts.noise, left_out) if least == 2 else _best(read, query.top or 1, left_out)
         counts.left_out = dict(left_out)
-        if len(page) >= GROUPS_PER_PAGE:
+        if len(page) >= EXAMPLES_PER_PAGE:
             yield page
             page = []
     if page:
         yield page
-
-
-def _read(session: Session, job: JobRow, groups: Sequence[Group]) -> _PromptGroups:
-    members = [jobs.members(session, job.id, group) for group in groups]
-    rows = [row for group in members for row in group]
-    people: dict[str, dict[int, float]] = defaultdict(dict)
-    for label, completion, _ in labels.of_completions(session, {row.completion_id for row in rows}):
-        if label.criterion == OVERALL and label.value is not None:
-            people[label.annotator][completion.id] = label.value
-    copies = copy_groups([row.completion.value.full_text for row in rows])
-    by_item = dict(zip((row.id for row in rows), copies, strict=True))
-    return _PromptGroups(job.judge.name, members, by_item, list(people.values()))
 
 
 def _pairs(found: _PromptGroups, query: ExportQuery, noise: float, left_out: Counter[str]) -> Iterator[Row]:

@@ -467,7 +467,7 @@ class Jobs:
         delay = next(polls)
         while True:
             time.sleep(delay)
-            job = answered(partial(self.get, job_id), notify)
+            job = answered(partial(self._load, job_id), notify)
             try:
                 delay = polls.send(job)
             except StopIteration:

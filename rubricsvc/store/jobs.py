@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import case, func, select, tuple_, update
+from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
@@ -18,7 +20,7 @@ from rubricsvc.core.states import APPROVED
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import budgets, items, judges, leases, rubrics, verdicts
-from rubricsvc.store.session import PUBLISHED, add_new, batched, existing, insert, name_of, page_of, utcnow
+from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, page_of, utcnow
 from rubricsvc.store.tables import (
     CANCELLED,
     DONE,
@@ -327,28 +329,23 @@ def budget_message(session: Session, job_id: int) -> str | None:
     return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
 
 
-Group = tuple[int, int]
-"""(prompt id, rubric id): the completions of a job of one prompt under one rubric."""
+def rewarded_groups(db: Database, job_id: int, *, least: int) -> Iterator[list[list[ItemRow]]]:
+    """Yield for each prompt its items with a reward, by rubric and id, if a rubric has ``least`` of them or more.
 
-_GROUP = (CompletionRow.prompt_id, ItemRow.rubric_id)
-
-
-def pair_groups(
-    session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100, least: int = 2
-) -> list[Group]:
-    """Return up to ``limit`` groups of a job above ``after``, ascending, of those with ``least`` rewards or more."""
-    rewarded = select(*_GROUP).join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
-    rewarded = rewarded.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None), tuple_(*_GROUP) > after)
-    query = rewarded.group_by(*_GROUP).having(func.count() >= least).order_by(*_GROUP).limit(limit)
-    return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query)]
-
-
-def members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
-    """Return the items of a group that have a reward, by id."""
-    query = select(ItemRow).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-    query = query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None), tuple_(*_GROUP) == group)
-    query = query.options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
-    return list(session.scalars(query.order_by(ItemRow.id)))
+    Each prompt is read in a transaction that lasts until the next one is asked for.
+    """
+    group = (CompletionRow.prompt_id, ItemRow.rubric_id)
+    rewarded = (ItemRow.job_id == job_id, ItemRow.reward.is_not(None), CompletionRow.id == ItemRow.completion_id)
+    groups = select(*group).where(*rewarded).group_by(*group).having(func.count() >= least).order_by(*group)
+    with db.read() as session:
+        found = session.execute(groups).all()
+    for prompt_id, of_prompt in groupby(found, key=itemgetter(0)):
+        of_rubrics = ItemRow.rubric_id.in_([rubric_id for _, rubric_id in of_prompt])
+        query = select(ItemRow).where(*rewarded, CompletionRow.prompt_id == prompt_id, of_rubrics)
+        query = query.options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
+        with db.read() as session:
+            rows = session.scalars(query.order_by(ItemRow.rubric_id, ItemRow.id))
+            yield [list(rows_) for _, rows_ in groupby(rows, key=attrgetter("rubric_id"))]
 
 
 def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | None:

@@ -54,7 +54,7 @@ def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[li
 
 @pytest.fixture(params=[1, 100])
 def _paged(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setattr(exporting, "GROUPS_PER_PAGE", request.param)
+    monkeypatch.setattr(exporting, "EXAMPLES_PER_PAGE", request.param)
 
 
 @pytest.mark.usefixtures("_paged")
