@@ -122,7 +122,7 @@ OVER_BUDGET = {
     "rubricsvc/cli": 4264,
     "rubricsvc": 36_110,
     "workers/engines": 2_690,
-    "workers/checks": 2_645,
+    "workers/checks": 2_635,
     "workers": 12_320,
     "trainer/judge_training": 1_640,
     "rubricsvc workers trainer migrations": 60_810,

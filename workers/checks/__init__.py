@@ -25,7 +25,7 @@ from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
-from workers.checks import actions, answers, citations, code, instructions, structure, text
+from workers.checks import actions, answers, citations, code, instructions, text
 from workers.checks.registry import Args, CheckResult, CheckType
 from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError
@@ -48,12 +48,12 @@ CHECKS: dict[str, CheckType] = {
     "code": CheckType(5, code.Code, code.code),
     "code_cheating": CheckType(9, code.CodeCheating, code.code_cheating),
     "ifeval": CheckType(1, instructions.IFEval, instructions.ifeval),
-    "headings": CheckType(2, structure.Headings, structure.headings),
-    "tables": CheckType(2, structure.Tables, structure.tables),
-    "lists": CheckType(2, structure.Lists, structure.lists),
-    "format": CheckType(1, structure.Format, structure.format_),
-    "language": CheckType(1, structure.Language, structure.language),
-    "json_schema": CheckType(1, structure.JsonSchema, structure.json_schema),
+    "headings": CheckType(2, text.Headings, text.headings),
+    "tables": CheckType(2, text.Tables, text.tables),
+    "lists": CheckType(2, text.Lists, text.lists),
+    "format": CheckType(1, text.Format, text.format_),
+    "language": CheckType(1, text.Language, text.language),
+    "json_schema": CheckType(1, text.JsonSchema, text.json_schema),
     "contains": CheckType(1, text.Contains, text.contains),
     "regex": CheckType(1, text.Regex, text.regex),
     "distinct": CheckType(1, text.Distinct, text.distinct),

@@ -1,15 +1,23 @@
-"""Checks of plain text: terms, patterns, lengths and repetition."""
+"""Checks of a text: terms, patterns, lengths and repetition; headings, tables, lists, formats and its language."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from itertools import chain, pairwise
+from typing import Annotated, Any, Literal
+from xml.etree import ElementTree as Xml
 
-from pydantic import Field, field_validator, model_validator
+import yaml
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.trajectory import distinct_share, repetitions, steps_of
+from workers.checks.instructions import LANGUAGES, detect_language
+from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens, without_blocks
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 
@@ -142,3 +150,203 @@ def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
     if args.calls and found.calls:
         share = max(share, 1 - len(set(found.calls)) / len(found.calls))
     return CheckResult(1 - share, found.text[:1000] or "nothing repeats")
+
+
+class Headings(Span):
+    """``level``: only headings of this level. ``titles``: headings that must occur, each counted once."""
+
+    min: int = Field(default=1, ge=0)
+    level: int | None = Field(default=None, ge=1, le=6)
+    titles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+
+def headings(completion: Completion, prompt: Prompt, args: Headings) -> float:
+    """Return the credit for the number of Markdown headings, times the share of ``titles`` among them."""
+    every = [
+        (int(token.tag[1:]), title.content)
+        for token, title in pairwise(tokens(completion.text))
+        if token.type == "heading_open"
+    ]
+    fitting = [title for level, title in every if args.level in (None, level)]
+    present = {title.strip(" #\t:").casefold() for title in fitting}
+    wanted = {title.strip(" #\t:").casefold() for title in args.titles}
+    return args.credit(len(fitting)) * (len(wanted & present) / len(wanted) if wanted else 1.0)
+
+
+class Tables(Span):
+    """``columns`` and ``rows`` (below the head): a table with fewer does not count."""
+
+    min: int = Field(default=1, ge=0)
+    columns: int = Field(default=1, ge=1)
+    rows: int = Field(default=1, ge=0)
+
+
+def tables(completion: Completion, prompt: Prompt, args: Tables) -> float:
+    """Return the credit for the number of Markdown tables of at least that size."""
+    types = " ".join(token.type for token in tokens(completion.text))
+    every = [part.partition("table_close")[0] for part in types.split("table_open")[1:]]
+    return args.credit(
+        sum(table.count("th_open") >= args.columns and table.count("tr_open") > args.rows for table in every)
+    )
+
+
+class Lists(Span):
+    """``kind``: bullets (``-``, ``*``, ``+``), numbers (``1.``, ``1)``), or any of them."""
+
+    min: int = Field(default=1, ge=0)
+    kind: Literal["any", "bullets", "numbers"] = "any"
+
+
+_MARKERS = {"any": "-*+.)", "bullets": "-*+", "numbers": ".)"}
+
+
+def lists(completion: Completion, prompt: Prompt, args: Lists) -> float:
+    """Return the credit for the number of list items that are not empty, nested ones included."""
+    items = (
+        token
+        for token, content in pairwise(tokens(completion.text))
+        if token.type == "list_item_open" and content.type != "list_item_close"
+    )
+    return args.credit(sum(item.markup in _MARKERS[args.kind] for item in items))
+
+
+class Format(Args):
+    """``kind``: what the text must be. ``block``: where to look for it (see ``json_schema``)."""
+
+    kind: Literal["json", "yaml", "csv", "xml", "code", "plain"]
+    block: Which = "last"
+
+
+_MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open", "strong_open", "code_inline"}
+_MOST_OPEN = 64
+_LONGEST_YAML = 250_000
+"""Characters; PyYAML reads some 100,000 a second."""
+
+
+class _LimitError(Exception):
+    """The text exceeds a limit, so the check fails."""
+
+
+class _Shallow(yaml.SafeLoader):
+    """A loader with a limit of open brackets: PyYAML visits all of them at each token."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803 - PyYAML's name
+        if self.flow_level >= _MOST_OPEN:
+            raise _LimitError(f"YAML with more than {_MOST_OPEN} brackets open is not read")
+        super().fetch_flow_collection_start(TokenClass)
+
+
+def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
+    """Return 1 if the text parses: ``yaml`` as a mapping or list, ``csv`` with two or more rows of as many columns.
+
+    ``code`` is a fenced block that is not empty, ``plain`` a text without headings, fences, bullets, tables, bold and
+    code in Markdown.
+    """
+    languages = ("yaml", "yml") if args.kind == "yaml" else (args.kind,)
+    text = pick(completion.text, "whole" if args.kind in ("code", "plain") else args.block, languages)
+    problem = ""
+    try:
+        match args.kind:
+            case "json":
+                json.loads(text)
+            case "yaml":
+                if len(text) > _LONGEST_YAML:
+                    raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
+                node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
+                problem = "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
+            case "csv":
+                rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
+                is_table = len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1
+                problem = "" if is_table else "not a table"
+            case "xml" if "<!DOCTYPE" in text.upper():  # entities can blow up
+                problem = "has a DOCTYPE, which is not supported"
+            case "xml":
+                Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
+            case "code":
+                problem = "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
+            case _:
+                used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
+                problem = f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
+    except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
+        problem = str(error)
+    return CheckResult(float(not problem), problem or f"is {args.kind}")
+
+
+class Language(Args):
+    """``codes``: ISO 639-1 codes, any of which will do; ``zh`` stands for ``zh-cn`` and ``zh-tw``."""
+
+    codes: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("codes")
+    @classmethod
+    def _known(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := next((code for code in codes if code not in ("zh", *LANGUAGES)), None):
+            raise ValueError(f"{unknown[:20]!r} is not a language of langdetect: {', '.join(['zh', *LANGUAGES])}")
+        return codes
+
+
+def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
+    """Return 1 if langdetect finds one of the languages outside of code blocks, else 0."""
+    code = detect_language(without_blocks(completion.text))
+    return CheckResult(float(code in args.codes or (code or "")[:2] in args.codes), f"language {code or 'unknown'}")
+
+
+_validator = Child(
+    "schema",
+    """
+def answer(schema, text):
+    import json
+    from jsonschema.validators import validator_for, Draft202012Validator
+    from referencing import Registry
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return [f"not JSON: {error}"]
+    check = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
+    errors = sorted(check.iter_errors(value), key=lambda error: error.json_path)
+    return [f"{error.json_path}: {error.message[:200]}" for error in errors[:5]]
+""",
+)
+
+
+MAX_SCHEMA_DEPTH = 64
+"""Levels of a JSON Schema. The validator needs eight frames for each, of the interpreter's 1,000."""
+
+
+class JsonSchema(Args):
+    """``schema_``: a JSON Schema (2020-12 unless it says otherwise; ``schema`` in a file). References stay inside it.
+
+    ``block``: the last fenced block that is JSON or of no language (``last``, else the whole text where there is none),
+    the ``first``, ``all`` joined, or the ``whole`` text.
+    """
+
+    schema_: dict[str, JsonValue] = Field(alias="schema")
+    block: Which = "last"
+    timeout_s: float = Field(default=5.0, gt=0.0, le=60.0)
+
+    @field_validator("schema_")
+    @classmethod
+    def _is_schema(cls, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        level: list[JsonValue] = [schema]
+        for _ in range(MAX_SCHEMA_DEPTH + 1):  # without recursion
+            inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+            level = list(chain.from_iterable(inner))
+        if level:
+            raise ValueError(f"is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+        try:
+            from jsonschema.exceptions import SchemaError
+            from jsonschema.validators import Draft202012Validator, validator_for
+        except ImportError:  # reported when the check runs
+            return schema
+        try:
+            validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        except SchemaError as error:
+            raise ValueError(f"not a JSON Schema: {error.json_path}: {error.message[:200]}") from error
+        return schema
+
+
+def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> CheckResult:
+    """Return 1 if the text is valid JSON for the schema, else 0; the rationale lists the errors."""
+    text = pick(completion.text, args.block, ("json",))
+    errors = _validator.ask(args.schema_, text, timeout_s=args.timeout_s)
+    return CheckResult(float(not errors), "\n".join(errors) or "valid")

@@ -14,7 +14,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks
 from workers.checks.answers import similar
-from workers.checks.structure import JsonSchema
+from workers.checks.text import JsonSchema
 
 
 def verdict(text: str, name: str, *, of_prompt: str | None = None, **args: object) -> Verdict:
