@@ -94,7 +94,7 @@ def test_runs_start_uses_versions_once_a_person_approves_them(
     (listed,) = cli("evolve", "show", "--prompt", "one", "--json").lines
     assert {one["used"] for one in cli("evolve", "show", listed["id"], "--json").json["rounds"]} == {"first@1"}
     for action in ("submit", "approve"):
-        assert cli("rubrics", action, ref).code == 0
+        assert cli("rubrics", "review", ref, action).code == 0
     config.write_text(config.read_text().replace("steps = 2", "steps = 3"))
     assert cli("runs", "start", config, "--resume").code == 0
     assert cli("evolve", "show", listed["id"], "--json").json["rounds"][-1]["used"] == ref
