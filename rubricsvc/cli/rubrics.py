@@ -81,9 +81,13 @@ def show_(
             sources = "; ".join(map(_source, one.sources or ()))
             rows.append([one.key, one.weight, kind, "/".join(one.group), one.text, sources])
         output.print_table(("key", "weight", "kind", "group", "text", "sources"), rows)
-        if found.rubric.examples:
-            names = {"key", "verdicts", "reward", "text"}
-            show({"examples": [one.model_dump(include=names) for one in found.rubric.examples]})
+        examples: list[dict[str, Any]] = []
+        for example in found.rubric.examples or ():
+            expected = {key: str(value) for key, value in (example.verdicts or {}).items()}
+            reward = str(example.reward) if example.reward is not None else ""
+            examples.append({"example": example.key, "expected": expected, "reward": reward, "text": example.text})
+        if examples:
+            show({"examples": examples})
 
 
 def _source(source: Source) -> str:
