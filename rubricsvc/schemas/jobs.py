@@ -1,4 +1,4 @@
-"""Wire types of jobs: their items and rewards, exports and comparisons."""
+"""Wire types of jobs and their rewards, the wait for one, exports and comparisons."""
 
 from __future__ import annotations
 

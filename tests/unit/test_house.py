@@ -116,7 +116,7 @@ OVER_BUDGET = {
     "rubricsvc/formats": 2_670,
     "rubricsvc/graders": 480,
     "rubricsvc/collections": 1_410,
-    "rubricsvc/store": 4_160,
+    "rubricsvc/store": 4_111,
     "rubricsvc/schemas": 1_500,
     "rubricsvc/services": 5_160,
     "rubricsvc/cli": 4264,

@@ -2,7 +2,7 @@
 
 One criterion is answered by one object, several of a call by ``{"verdicts": [...]}``. Missing, unknown and repeated ids
 fail the whole call as ``wrong_criteria``. A verdict off its scale fails that criterion alone, as ``out_of_range``. A
-reply that cannot be parsed is sent back once with its error (see `replies`). A verdict with the template's own words as
+reply that cannot be parsed is sent back once with its error (see `calls`). A verdict with the template's own words as
 rationale or quote fails as ``template_copied``.
 
 With ``Judge.require_evidence``, a verdict with a quote that is not in the completion fails as ``no_evidence``, and so

@@ -1,4 +1,4 @@
-"""Claim, work, record: a drain works on the pending items of one judge, whatever their kind (`work`).
+"""Claim, work, record: a drain works on the pending items of one judge, whatever their kind.
 
 It has as many leases in flight as the judge takes concurrent calls, and claims more when half a claim is free, so that
 one slow completion delays no other. Of few items it claims its share, and the other workers theirs. Results are
