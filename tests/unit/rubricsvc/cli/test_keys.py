@@ -39,10 +39,10 @@ def test_key_is_valid_from_create_to_revoke(db: Database, capsys: pytest.Capture
         keys.verify(session, secret)
 
 
-@pytest.mark.parametrize("name", ["", "  ", "x" * 5000])
-def test_create_refuses_invalid_names(db: Database, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main.run(["keys", "create", name]) == 2
-    assert not capsys.readouterr().out
+def test_create_refuses_invalid_names(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("", "  ", "x" * 5000):
+        assert main.run(["keys", "create", name]) == 2
+        assert not capsys.readouterr().out
     with db.read() as session:
         assert page_of(session, KeyRow, 0, 50) == []
 

@@ -28,16 +28,15 @@ def test_score_works_without_a_database(cli: Cli, rubric_file: Path, tmp_path: P
     assert not (tmp_path / "books").exists()
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [(["--name", "none"], "'none'"), ([], "--name"), (["--name", "first", "--completion", "none.txt"], "none.txt")],
-)
-def test_score_refuses_missing_rubrics_and_files(cli: Cli, rubric_file: Path, args: list[str], words: str) -> None:
-    ran = cli(
-        "score", "--rubric", rubric_file, "--judge", "http://127.0.0.1:9/v1", "--model", "m", "--completion", "-", *args
-    )
-    assert ran.code == 2, ran.err
-    assert words in ran.err
+def test_score_refuses_missing_rubrics_and_files(cli: Cli, rubric_file: Path) -> None:
+    judge = ("--judge", "http://127.0.0.1:9/v1", "--model", "m", "--completion", "-")
+    for args, words in (
+        (["--name", "none"], "'none'"),
+        ([], "--name"),
+        (["--name", "first", "--completion", "none.txt"], "none.txt"),
+    ):
+        ran = cli("score", "--rubric", rubric_file, *judge, *args)
+        assert ran.code == 2 and words in ran.err, ran.err
 
 
 def test_score_exits_with_3_for_an_unreachable_server(cli: Cli, rubric_file: Path) -> None:
@@ -79,19 +78,16 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "looks"),
-    [
-        (json.dumps(STEPS), 2),
-        (json.dumps({"prompt": "Why?", "messages": STEPS}, indent=1), 2),
-        ("\n".join(map(json.dumps, STEPS)), 2),
-        (json.dumps(STEPS[-1]), 1),
-    ],
-)
-def test_score_shows_a_trajectory_judge_the_steps(cli: Cli, tmp_path: Any, text: str, looks: int) -> None:
+def test_score_shows_a_trajectory_judge_the_steps(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(json.dumps({"prompt": "Why?", "criteria": ["Makes progress."]}))
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
         args = ("score", "--rubric", "r.yaml", "--judge", server.url, "--model", "m", "--mode", "trajectory")
-        ran = cli(*args, "--completion", "-", "--json", stdin=text)
-    assert ran.code == 0, ran.err
-    assert [vote["by"] for vote in ran.json["verdicts"][0]["votes"]] == [f"step {n + 1}" for n in range(looks)]
+        for text, looks in (
+            (json.dumps(STEPS), 2),
+            (json.dumps({"prompt": "Why?", "messages": STEPS}, indent=1), 2),
+            ("\n".join(map(json.dumps, STEPS)), 2),
+            (json.dumps(STEPS[-1]), 1),
+        ):
+            ran = cli(*args, "--completion", "-", "--json", stdin=text)
+            assert ran.code == 0, ran.err
+            assert [vote["by"] for vote in ran.json["verdicts"][0]["votes"]] == [f"step {n + 1}" for n in range(looks)]
