@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from rubricsvc.core.evolution import BufferedCriterion, check_evolvable, evolved_rubric
+from rubricsvc.core.evolution import BufferedCriterion, RetirementReason, check_evolvable, evolved_rubric
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
@@ -246,16 +246,18 @@ class OnlineEvolution:
                     one.tested.add(entry.key)
             one.untested = [key for key in keys if key not in one.tested]
 
-    def decide(self, one: Round) -> Rubric:
-        """Activate the criteria that separate best, with a small share of the authored weight."""
-        one.entries = selected(
+    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
+        """Keep the criteria that separate best, with a small share of the authored weight."""
+        decided = selected(
             one.entries,
             one.tested,
             max_active=self._config.max_active,
             min_separation=self._config.min_separation,
             referenced=self._trusted is not None or bool(one.labelled),
         )
-        return evolved_rubric(one.base, one.entries, self._config.weight)
+        kept = [each for each in one.entries if decided.get(each.key, "") is None]
+        active = [each.model_copy(update={"state": "active"}) for each in kept]
+        return decided, evolved_rubric(one.base, active, self._config.weight)
 
     def __enter__(self) -> Self:
         return self

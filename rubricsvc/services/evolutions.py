@@ -7,7 +7,7 @@ calls it with labels (`rubricsvc.services.evolving`), the trainer between its st
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -18,6 +18,7 @@ from rubricsvc.core.evolution import (
     EvolutionRound,
     EvolutionStep,
     EvolutionSummary,
+    RetirementReason,
 )
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
@@ -30,7 +31,6 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import evolutions, generation, prompts, rubrics
-from rubricsvc.store.evolutions import VersionUse
 from rubricsvc.store.session import get_or_add, page_of
 from rubricsvc.store.tables import EvolutionRow
 
@@ -77,8 +77,8 @@ class Source(Protocol):
     def measure(self, rounds: Sequence[Round]) -> None:
         """Measure what is due in each round, and replace its entries."""
 
-    def decide(self, one: Round) -> Rubric:
-        """Replace the entries by those with their new states; return the rubric that they make."""
+    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
+        """Return which criteria are kept (None) or why they are retired, by key, and the rubric with those in use."""
 
 
 def hold_rounds(
@@ -95,8 +95,7 @@ def hold_rounds(
     rounds: list[Round] = []
     with db.write() as session:
         for row in (evolutions.get(session, id_) for id_ in ids):
-            newest = evolutions.newest_target(session, row.id) or row.rubric
-            recorded = evolutions.begin_step(session, row.id, step, VersionUse(newest.id))
+            recorded = evolutions.begin_step(session, row, step)
             used, entries = rubrics.get(session, recorded.rubric_id).value, evolutions.newest_entries(session, row)
             labelled = generation.labelled(session, row.prompt_id) if row.prompt_id is not None else ()
             rounds.append(Round(row.id, step, row.rubric.value, used, entries, labelled, recorded.round_value))
@@ -105,19 +104,23 @@ def hold_rounds(
     with db.write() as session:
         for one in fresh:
             one.done = (one.done or EvolutionRound()).model_copy(update={"decided": False})
-            recorded = evolutions.begin_step(session, one.id, step, VersionUse(0))
+            recorded = evolutions.begin_step(session, evolutions.get(session, one.id), step)
             if recorded.round is None:
                 evolutions.write_round(session, recorded, one.entries, one.done)
     under_way = [one for one in rounds if one.done is not None and not one.done.decided]
     source.measure(under_way)
     for one in under_way:
-        before, moved = {entry.key: entry.state for entry in one.entries}, defaultdict[str, list[str]](list)
-        version = source.decide(one)
-        for entry in one.entries:
-            if (was := before[entry.key]) != entry.state:
-                name = "retired" if not entry.is_used else "activated" if was == "proposed" else "reactivated"
-                if (was, name) != ("proposed", "retired"):
-                    moved[name].append(entry.key)
+        moved, (decided, version) = defaultdict[str, list[str]](list), source.decide(one)
+        for place, entry in enumerate(one.entries):
+            if entry.key in decided:
+                reason, again = decided[entry.key], entry.state == "retired"
+                state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
+                if not reason and not entry.is_used:
+                    moved["reactivated" if again else "activated"].append(entry.key)
+                elif reason and entry.is_used:
+                    moved["retired"].append(entry.key)
+                update = {"state": state, "reason": reason, "reactivations": entry.reactivations + again * (not reason)}
+                one.entries[place] = entry.model_copy(update=update)
         written = one.done or EvolutionRound()
         done = {name: tuple(keys) for name, keys in moved.items()} | {"untested": tuple(one.untested)}
         failure = "; ".join(dict.fromkeys(filter(None, [written.failure, *one.failures]))) or None
@@ -126,7 +129,7 @@ def hold_rounds(
         one.done = written.model_copy(update=done | more)
         with db.write() as session:
             row = evolutions.get(session, one.id)
-            recorded = evolutions.begin_step(session, one.id, step, VersionUse(0))
+            recorded = evolutions.begin_step(session, row, step)
             if (known := recorded.round_value) is not None and known.decided:
                 if row.run is None:
                     raise ConflictError(f"evolution {one.id} is continued by another process", hint="wait for it")
@@ -259,10 +262,7 @@ class RunEvolutions:
         ids, used = self.ids(tasks), dict[int, int]()
         with self.db.write() as session:
             for id_ in dict.fromkeys(ids):
-                row = evolutions.get(session, id_)
-                before = evolutions.use_before(session, id_, step) or VersionUse(row.rubric_id)
-                newest = evolutions.newest_selection(session, evolutions.lineage(row), self.run, before.event_id)
-                used[id_] = evolutions.begin_step(session, id_, step, newest or before).rubric_id
+                used[id_] = evolutions.begin_step(session, evolutions.get(session, id_), step).rubric_id
             rows = rubrics.many(session, used.values())
             return [rows[used[id_]].value for id_ in ids]
 

@@ -7,13 +7,19 @@ rubric gains.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRequest, EvolutionRound, evolved_rubric
+from rubricsvc.core.evolution import (
+    BufferedCriterion,
+    EvolutionRequest,
+    EvolutionRound,
+    RetirementReason,
+    evolved_rubric,
+)
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC
 from rubricsvc.core.reward import check_formula
@@ -30,7 +36,6 @@ from rubricsvc.stats.evolution import agreement, held_out_result, measured, orde
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import preference_pairs
 from rubricsvc.store import budgets, completions, evolutions, jobs, judges, labels, prompts, rubrics
-from rubricsvc.store.evolutions import VersionUse
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import get_or_add, utcnow
 from rubricsvc.store.tables import CANCELLED, EvolutionRow
@@ -190,7 +195,7 @@ class LabelSource:
                     pairs = [(value, score) for value, score in scored if value is not None]
                     one.entries[place] = measured(entry, one.step, values, labels=pairs) or entry
 
-    def decide(self, one: Round) -> Rubric:
+    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
         """Keep the best of the version and its changes: a criterion is left out, or one more is taken in."""
         criteria, tried, weight = list(one.used.criteria), list[list[Criterion]](), self._request.weight
         if len(criteria) > 1:
@@ -210,22 +215,14 @@ class LabelSource:
             score = agreement(self._rewards(draft), self._pairs["search"])
             if score is not None and (one.score is None or score > one.score + 1e-9):
                 best, one.score = draft, score
-        for place, entry in enumerate(one.entries):
-            state: dict[str, object] = {"state": "retired", "reason": "agreement"}
-            if entry.key in best.by_key:
-                state = {"state": "active" if entry.source else "frozen", "reason": None}
-            one.entries[place] = entry.model_copy(update=state)
-        return best
+        return {entry.key: None if entry.key in best.by_key else "agreement" for entry in one.entries}, best
 
     def finish(self) -> None:
         """Score the best rubric as a whole on held-out prompts, and store it as a draft of the start's name."""
         with self._db.read() as session:
             row = evolutions.get(session, self.id)
-            newest, entries = (
-                evolutions.newest_target(session, self.id) or row.rubric,
-                evolutions.newest_entries(session, row),
-            )
-            best, rubric_id = newest.value, newest.id
+            best = (evolutions.newest_target(session, self.id) or row.rubric).value
+            entries = evolutions.newest_entries(session, row)
         start, after = reward_vector(self._start, self._verdicts), self._rewards(best)
         done = EvolutionRound(score=agreement(after, self._pairs["search"]))
         new = best.by_key.keys() - self._start.by_key.keys()
@@ -236,7 +233,8 @@ class LabelSource:
             after = reward_vector(best, matrix.aligned(self._ids))
         result = held_out_result(self._pairs["held-out"], self._clusters, start, after)
         with self._db.write() as session:
-            recorded = evolutions.begin_step(session, self.id, self._request.rounds, VersionUse(rubric_id))
+            row = evolutions.get(session, self.id)
+            recorded = evolutions.begin_step(session, row, self._request.rounds)
             if recorded.round is None:
                 target = None
                 if best != self._start:  # a branch where somebody has edited the start since
@@ -244,7 +242,6 @@ class LabelSource:
                     edit, of = Edit(parent=given.id, force=True, draft=True), {"prompt_id": given.prompt_id}
                     target = add_version(session, best, edit, name=given.name, origin=EVOLVED, **of).row.id
                 evolutions.write_round(session, recorded, entries, done, target)
-                row = evolutions.get(session, self.id)
                 row.result, row.finished_at = result.model_dump(mode="json"), utcnow()
 
     def _score(self, what: str, rubric: Rubric, part: str) -> int:

@@ -65,15 +65,15 @@ def selected(
     max_active: int,
     min_separation: float,
     referenced: bool,
-) -> list[BufferedCriterion]:
-    """Return the entries with their new states.
+) -> dict[str, RetirementReason | None]:
+    """Return by key which criteria are kept (None), and why the others are retired.
 
-    Of the criteria that are active or were ``tested`` in this round, by key, the best ``max_active`` are active; the
-    other ones are retired. Frozen criteria, retired ones that were not tested, and proposed ones without a trial stay
-    as they are. A separation under ``min_separation`` says nothing about a group. Where there is a trusted judge, or
-    labels, to agree with (``referenced``), agreement counts.
+    Of the criteria that are active or were ``tested`` in this round, by key, the best ``max_active`` are kept. Frozen
+    criteria, retired ones that were not tested, and proposed ones without a trial stay as they are. A separation under
+    ``min_separation`` says nothing about a group. Where there is a trusted judge, or labels, to agree with
+    (``referenced``), agreement counts.
     """
-    reasons: dict[str, RetirementReason] = {}
+    reasons: dict[str, RetirementReason | None] = {}
     eligible: list[tuple[float, int, str]] = []
     for place, entry in enumerate(entries):
         if entry.state == "frozen" or (entry.state != "active" and entry.key not in tested):
@@ -86,16 +86,7 @@ def selected(
             reasons[entry.key] = "separation"
         elif merit > 0:
             eligible.append((-merit, place, entry.key))
-    best, moved = {key for *_, key in sorted(eligible)[:max_active]}, []
-    for entry in entries:
-        fields: dict[str, object] = {}
-        if entry.key in best:
-            again = entry.state == "retired"
-            fields = {"state": "active", "reason": None, "reactivations": entry.reactivations + again}
-        elif entry.key in reasons:
-            fields = {"state": "retired", "reason": reasons[entry.key]}
-        moved.append(entry.model_copy(update=fields))
-    return moved
+    return reasons | {key: None for *_, key in sorted(eligible)[:max_active]}
 
 
 def due(entries: Sequence[BufferedCriterion], step: int, *, retest_every: int, max_retests: int) -> list[str]:

@@ -7,7 +7,6 @@ selection: an approval by a person, or the run's own event on an approved versio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -17,13 +16,6 @@ from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound
 from rubricsvc.core.states import APPROVED
 from rubricsvc.store.session import find, get_or_add, missing
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, JobRow, RubricEventRow, RubricRow
-
-
-class VersionUse(NamedTuple):
-    """The rubric version in use, and the review event that decided it; 0 for the start."""
-
-    rubric_id: int
-    event_id: int = 0
 
 
 def get(session: Session, evolution_id: int | str) -> EvolutionRow:
@@ -58,18 +50,28 @@ def steps(session: Session, evolution_id: int) -> list[EvolutionStepRow]:
     return list(session.scalars(query.order_by(EvolutionStepRow.step)))
 
 
-def begin_step(session: Session, evolution_id: int, number: int, use: VersionUse) -> EvolutionStepRow:
-    """Record the version that a step uses; what is recorded already stays."""
-    key = {"evolution_id": evolution_id, "step": number}
-    return get_or_add(session, EvolutionStepRow, key, **use._asdict())[0]
+def begin_step(session: Session, row: EvolutionRow, number: int) -> EvolutionStepRow:
+    """Record the version that a step uses; what is recorded already stays.
 
-
-def use_before(session: Session, evolution_id: int, step: int) -> VersionUse | None:
-    """Return what the newest step before this one used."""
-    row = EvolutionStepRow
-    query = select(row.rubric_id, row.event_id).where(row.evolution_id == evolution_id, row.step < step)
-    found = session.execute(query.order_by(row.step.desc()).limit(1)).first()
-    return VersionUse(*found) if found is not None else None
+    On labels it is what the newest round has written. A run goes on with that of the step before, 0 standing for the
+    event of the start, until a later event selects another one of its lineage.
+    """
+    key, step, event = {"evolution_id": row.id, "step": number}, EvolutionStepRow, RubricEventRow
+    known = session.scalars(select(step).filter_by(**key)).first()
+    if known is not None:
+        return known
+    if row.run is None:
+        use = ((newest_target(session, row.id) or row.rubric).id, 0)
+    else:
+        query = select(step.rubric_id, step.event_id).where(step.evolution_id == row.id, step.step < number)
+        before = session.execute(query.order_by(step.step.desc()).limit(1)).first()
+        rubric_id, event_id = before or (row.rubric_id, 0)
+        chosen = (event.from_state != event.to_state) | (event.by == row.run)
+        found = select(event.rubric_id, event.id).join(RubricRow, RubricRow.id == event.rubric_id)
+        found = found.where(RubricRow.name == lineage(row), event.id > event_id, event.to_state == APPROVED, chosen)
+        newest = session.execute(found.order_by(event.id.desc()).limit(1)).first()
+        use = (newest[0], newest[1]) if newest is not None else (rubric_id, event_id)
+    return get_or_add(session, step, key, rubric_id=use[0], event_id=use[1])[0]
 
 
 def newest_entries(session: Session, row: EvolutionRow) -> list[BufferedCriterion]:
@@ -107,16 +109,6 @@ def newest_target(session: Session, evolution_id: int) -> RubricRow | None:
     query = select(RubricRow).join(EvolutionStepRow, EvolutionStepRow.target_id == RubricRow.id)
     query = query.where(EvolutionStepRow.evolution_id == evolution_id).order_by(EvolutionStepRow.step.desc())
     return session.scalars(query.limit(1)).first()
-
-
-def newest_selection(session: Session, name: str, run: str, after: int) -> VersionUse | None:
-    """Return the newest selection of a version of the name ``name`` whose event is after ``after``, if there is one."""
-    event = RubricEventRow
-    chosen = (event.from_state != event.to_state) | (event.by == run)
-    query = select(event.rubric_id, event.id).join(RubricRow, RubricRow.id == event.rubric_id)
-    query = query.where(RubricRow.name == name, event.id > after, event.to_state == APPROVED, chosen)
-    found = session.execute(query.order_by(event.id.desc()).limit(1)).first()
-    return VersionUse(*found) if found is not None else None
 
 
 def waiting(session: Session, run: str, states: Iterable[str]) -> list[RubricRow]:

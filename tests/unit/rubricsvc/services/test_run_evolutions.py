@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -50,13 +51,10 @@ class Run:
     def measure(self, rounds: Sequence[Round]) -> None:
         """Nothing is measured."""
 
-    def decide(self, one: Round) -> Rubric:
+    def decide(self, one: Round) -> tuple[dict[str, Any], Rubric]:
         kept = {entry(number).key for number in self.active}
-        one.entries = [
-            each if each.state == "frozen" else entry(int(each.key[-1]), "active" if each.key in kept else "retired")
-            for each in one.entries
-        ]
-        return evolved_rubric(one.base, one.entries, 0.1)
+        decided = {each.key: None if each.key in kept else "limit" for each in one.entries if each.state != "frozen"}
+        return decided, evolved_rubric(BASE, [entry(number) for number in self.active], 0.1)
 
     def end(self, *active: int) -> Rubric:
         self.active = active
