@@ -15,12 +15,13 @@ from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, progress_bar, show
 from rubricsvc.cli.runs import Terminal
 from rubricsvc.cli.service import local_service
+from rubricsvc.core.passport import LESS_IS_BETTER
 from rubricsvc.errors import ConflictError
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
-    from rubricsvc.core.passport import LESS_IS_BETTER, Passport
+    from rubricsvc.core.passport import Passport
     from trainer.judge_training.config import JudgeTrainConfig
     from trainer.judge_training.run import Prepared
     from trainer.recording import Metrics
