@@ -260,7 +260,14 @@ async def run(
         ]
     plain = [(case, session.ask(case, PLAIN).result()[0]) for case in plan.cases]
     if judge.pairwise:
-        findings[COMPLETION_ORDER] = [finding for case, own in plain for finding in _order_findings(case, own)]
+        for case, own in plain:  # 1 for a pair whose two orders, the votes of its verdict, name different winners
+            for key in case.unmet:
+                verdict, found = own[key], findings[COMPLETION_ORDER]
+                orders = [vote.value for vote in verdict.votes if vote.by.startswith("shown ")]
+                if verdict.value is None:  # one order failed
+                    found.append(AuditFinding(case, verdict))
+                elif len(orders) == 2 and (first := orders[0]) is not None and (second := orders[1]) is not None:
+                    found.append(AuditFinding(case, Verdict.scored(key, float(orders_disagree(first, second)))))
     if any(suite.name == RATIONALE for suite in plan.consistency):
         findings[RATIONALE] = await _rationale_findings(session, plain)
     limits = max_rates or {}
@@ -277,19 +284,6 @@ async def run(
         suites=tuple(result for result, _ in results),
         worst=tuple(islice(in_turn, MAX_WORST)),
     )
-
-
-def _order_findings(case: AuditCase, verdicts: Verdicts) -> Iterator[AuditFinding]:
-    """Yield 1 for each pair whose two orders, the votes of its verdict, name different winners, else 0.
-
-    A pair of which one order failed is a failed finding.
-    """
-    for key in case.unmet:
-        orders = [vote.value for vote in verdicts[key].votes if vote.by.startswith("shown ")]
-        if verdicts[key].value is None:
-            yield AuditFinding(case, verdicts[key])
-        elif len(orders) == 2 and (first := orders[0]) is not None and (second := orders[1]) is not None:
-            yield AuditFinding(case, Verdict.scored(key, float(orders_disagree(first, second))))
 
 
 async def _rationale_findings(session: _Session, plain: Iterable[tuple[AuditCase, Verdicts]]) -> list[AuditFinding]:

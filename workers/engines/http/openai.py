@@ -274,9 +274,7 @@ class OpenAIEngine:
             options = {"max_tokens": 1, "temperature": 0, "logprobs": server.top_logprobs}
             return {"model": self._model, **options, **kind.no_special_tokens, "prompt": prompts}
 
-        def read(content: bytes) -> Replies:
-            return read_completions(content, questions, usage_sums_cached=kind.usage_sums_cached)
-
+        read = partial(read_completions, questions=questions, usage_sums_cached=kind.usage_sums_cached)
         outcome = await self._post("/completions", body, read, request, questions)
         if isinstance(outcome, RequestFailed):
             if outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
