@@ -258,27 +258,6 @@ class FaultyDocuments:
             self.messages.append(f"{place}: {message}")
 
 
-def build(path: Path, name: str, pages: Iterable[Page], faults: FaultyDocuments, *, source: str, keep: bool) -> int:
-    """Write the file of a collection and return how many documents it has; with faults only if ``keep`` is set.
-
-    Links to documents that do not exist are left out.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{name}.", dir=path.parent) as folder, sqlite_errors(name):
-        part = Path(folder) / path.name
-        with closing(sqlite3.connect(part)) as db, db:
-            db.executescript(_SCHEMA)
-            digests = [digest(one.id, one.title, one.text) for one in pages if _add(db, one, faults)]
-            db.execute("DELETE FROM links WHERE target NOT IN (SELECT id FROM documents)")
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            whole = sha256("\n".join(sorted(digests)).encode()).hexdigest()
-            about = {"format": FORMAT, "digest": whole, "source": source, "added": now}
-            db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
-        if digests and (keep or not faults.count):
-            part.replace(path)
-    return len(digests)
-
-
 def _add(db: sqlite3.Connection, page: Page, faults: FaultyDocuments) -> bool:
     """Insert a document, or say what is wrong with it."""
     problem = "" if page.text.strip() else "the document has no text"
@@ -320,7 +299,7 @@ def add(
     replace: bool = False,
     skip_invalid: bool = False,
 ) -> CollectionInfo:
-    """Make a collection of pages, as a whole or not at all.
+    """Make a collection of pages, as a whole or not at all. Links to documents that do not exist are left out.
 
     Args:
         folder: Folder of all collections; it is created if need be.
@@ -336,7 +315,19 @@ def add(
         InvalidError: The name is invalid, or documents have faults and are not to be skipped.
     """
     path = path_of(folder, name, new=not replace)
-    count = build(path, name, pages, faults, source=source, keep=skip_invalid)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{name}.", dir=path.parent) as parts, sqlite_errors(name):
+        part = Path(parts) / path.name
+        with closing(sqlite3.connect(part)) as db, db:
+            db.executescript(_SCHEMA)
+            digests = [digest(one.id, one.title, one.text) for one in pages if _add(db, one, faults)]
+            db.execute("DELETE FROM links WHERE target NOT IN (SELECT id FROM documents)")
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            whole = sha256("\n".join(sorted(digests)).encode()).hexdigest()
+            about = {"format": FORMAT, "digest": whole, "source": source, "added": now}
+            db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+        if (count := len(digests)) and (skip_invalid or not faults.count):
+            part.replace(path)
     if faults.count and not (skip_invalid and count):
         more = f"\n… and {faults.count - len(faults.messages)} more" * (faults.count > len(faults.messages))
         message = "\n".join(faults.messages) + more

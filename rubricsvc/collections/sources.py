@@ -332,8 +332,7 @@ def read_package(package: str, faults: FaultyDocuments, *, encoding: str = "utf-
     """Return the pages of a package, which are read one by one. What cannot be read is added to the faults.
 
     Args:
-        package: Name of a package, or without its version: ``postgresql-doc`` is any installed
-            ``postgresql-doc-15``.
+        package: Its name, or that without its version: ``postgresql-doc`` is the newest ``postgresql-doc-15``.
         faults: Gets what cannot be read.
         encoding: Of pages that do not name theirs.
     """

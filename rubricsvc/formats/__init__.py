@@ -91,18 +91,16 @@ def stream(
     ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
     stored, and an InvalidError that it raises is an error of the record.
     """
-    if mapping is not None:
-        if format not in (None, AUTO):
-            raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
-        reader = Reader(mapping)
-    else:
-        name = format if format is not None and format != AUTO else detect(file)
-        if name not in FORMATS:
-            raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
-        reader = FORMATS[name]
+    given_format = format if format != AUTO else None
+    if mapping is not None and given_format is not None:
+        raise InvalidError("a file has a format or a mapping", hint="leave out one of them", path="format")
+    name = "" if mapping is not None else given_format or detect(file)
+    if mapping is None and name not in FORMATS:
+        raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
+    reader = Reader(mapping) if mapping is not None else FORMATS[name]
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
-    for given in reader.read(file):
+    for given in file.parse(native.read) if name == "native" else reader.read(file):
         try:
             record, removed = without_invisible(given)
         except ValidationError as invalid:
