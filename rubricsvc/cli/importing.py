@@ -21,7 +21,6 @@ from rubricsvc.schemas import ImportedFile, StoredRubric
 from rubricsvc.services.importing import RECORDS
 
 _FORMATS = ", ".join(FORMATS)
-
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
 Format = Annotated[str | None, typer.Option(help=f"auto, {_FORMATS}.", show_default="auto")]

@@ -76,8 +76,7 @@ def show_(
         print_data("")
         rows: list[list[Any]] = []
         for one in found.rubric.criteria:
-            kind = f"check {one.check.name}" if one.check else one.scale.kind
-            kind += " (required)" if one.required else ""
+            kind = (f"check {one.check.name}" if one.check else one.scale.kind) + " (required)" * one.required
             sources = "; ".join(map(_source, one.sources or ()))
             rows.append([one.key, one.weight, kind, "/".join(one.group), one.text, sources])
         output.print_table(("key", "weight", "kind", "group", "text", "sources"), rows)
@@ -99,22 +98,20 @@ def _source(source: Source) -> str:
 
 def _history(s: Any, ref: str) -> list[dict[str, Any]]:
     """Return who added a version, its tests and the steps of its review, in their order; of a name, of all versions."""
-    events = s.rubrics.history(ref, limit=MAX_LIMIT).data
-    rows: list[dict[str, Any]] = []
+    events, rows = s.rubrics.history(ref, limit=MAX_LIMIT).data, list[dict[str, Any]]()
+    names = ("created_at", "rubric", "by", "to_state", "comment")
     for one in s.rubrics.page(name=ref, limit=MAX_LIMIT).data or (s.rubrics.get(ref),):
         own = [event for event in events if event.rubric_id == one.id]
-        state, rubric = own[0].from_state if own else one.state, f"{one.name}@{one.version}"
-        step = f"added as {state}".replace("_", " ")
-        added = {"rubric": rubric, "by": one.added_by, "step": step, "to_state": state, "comment": None}
-        rows.append({"created_at": one.created_at, **added})
+        state = own[0].from_state if own else one.state
+        added = (one.created_at, f"{one.name}@{one.version}", one.added_by, state, None)
+        rows.append(dict(zip(names, added, strict=True)) | {"step": f"added as {state}"})
         for event in own:
             before, after = event.from_state, event.to_state
-            step = "comment" if before == after else f"{before} → {after}".replace("_", " ")
-            names = ("created_at", "rubric", "by", "to_state", "comment")
+            step = "comment" if before == after else f"{before} → {after}"
             rows.append(output.fields_of(event, *names) | {"step": step})
         for tested in s.rubrics.tests(one.id, limit=MAX_LIMIT).data:
             outcome = {"step": f"test {tested.outcome}", "test": tested.outcome}
-            rows.append(output.fields_of(tested, "created_at", "rubric", "by") | outcome)
+            rows.append(output.fields_of(tested, *names[:3]) | outcome)
     return sorted(rows, key=lambda row: row["created_at"])
 
 
