@@ -184,7 +184,7 @@ def train(
                 if recorder is not None:
                     recorder.send(RunStep(step=done, metrics=line, groups=groups))
                 if config.checkpoint_every and done % config.checkpoint_every == 0:
-                    _save(state, done, identity)
+                    checkpoint.save(config, done, policy.save, optimizer, identity)
                     saved = done
                 if on_step:
                     on_step(line)
@@ -195,7 +195,7 @@ def train(
         finally:
             # an error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state
             if done > saved and optimizer.updates == (done - first) * config.optim.updates_per_batch:
-                _save(state, done, identity)
+                checkpoint.save(config, done, policy.save, optimizer, identity)
     return history
 
 
@@ -234,14 +234,10 @@ def _watch(
         return saved
     log.warning("%s", found.text)
     if saved < done:
-        _save(state, done, identity)
+        checkpoint.save(state.config, done, state.policy.save, state.optimizer, identity)
     if state.config.eval is not None and state.config.eval.stop_on_divergence and done < state.config.steps:
         history.stopped, history.stop_reason = True, found.text
     return done
-
-
-def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
-    checkpoint.save(state.config, done, state.policy.save, state.optimizer, identity)
 
 
 def _step(

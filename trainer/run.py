@@ -526,7 +526,11 @@ class Run:
         from trainer.preflight import check_sizes
 
         run, tasks = self.config, self.tasks
-        for config, some in ((run, [*tasks.train, *tasks.held_out]), (self._elsewhere(), tasks.other)):
+        there = run.model_copy(update={"eval": None})  # in the collection of eval.other, if there is one
+        if run.eval is not None and run.eval.other is not None and run.environment is not None:
+            moved = run.environment.model_copy(update={"collection": run.eval.other.collection})
+            there = run.model_copy(update={"environment": moved})
+        for config, some in ((run, [*tasks.train, *tasks.held_out]), (there, tasks.other)):
             if some:  # before anything is loaded: all prompts fit, and are of the collections that are searched
                 acting = acting_of(config)
                 check_sizes(config, some, acting)
@@ -563,16 +567,24 @@ class Run:
                     tracking=Tracking(run.trackers, run.out, key),
                 )
                 if not history.stopped and evaluator is not None and run.eval is not None and run.eval.baselines:
-                    history.stopped = not self._baselines(rewards, evaluator, bar, stop, recorder)
+                    history.stopped = not self._baselines(there, rewards, evaluator, bar, stop=stop, recorder=recorder)
             return _on_record(store, recorder.run_id), history
 
     def _baselines(
-        self, rewards: RewardSource, evaluator: Evaluator, bar: Any, stop: Event, recorder: RunRecorder | None
+        self,
+        there: RunConfig,
+        rewards: RewardSource,
+        evaluator: Evaluator,
+        bar: Any,
+        *,
+        stop: Event,
+        recorder: RunRecorder | None,
     ) -> list[Metrics] | None:
+        """Run the baselines; ``there`` is the run in the other collection. None if that was stopped."""
         from trainer.environments.tools import acting_of
         from trainer.evaluation import FOLDER, OtherPrompts, run_baselines
 
-        run, there = self.config, self._elsewhere()
+        run = self.config
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], run.steps, f"best-of-n supervised, reward {_number(step['reward'])}")
@@ -587,15 +599,6 @@ class Run:
             other = OtherPrompts(elsewhere, acting_of(there)) if elsewhere is not None else None
             options: dict[str, Any] = {"on_step": on_step, "stop": stop, "recorder": recorder}
             return run_baselines(run, load, self.tasks.train, rewards, evaluator, other=other, **options)
-
-    def _elsewhere(self) -> RunConfig:
-        """Return the run with the collection of ``eval.other`` in place of its own; without it, not evaluated."""
-        run = self.config
-        other = run.eval.other if run.eval is not None else None
-        if other is None or run.environment is None:
-            return run.model_copy(update={"eval": None})
-        collection = {"collection": other.collection}
-        return run.model_copy(update={"environment": run.environment.model_copy(update=collection)})
 
     @contextmanager
     def _evaluator(
