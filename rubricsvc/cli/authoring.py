@@ -167,7 +167,7 @@ def test(
     if not targets:
         raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
     given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
-    judges = [given or no_judge(found.rubric) for found in targets]
+    judges = [(given or no_judge(found.rubric)).map_leaves(without_outage) for found in targets]
     from workers.authoring.planted_faults import run_tests
 
     @contextmanager
@@ -177,8 +177,7 @@ def test(
 
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
-        for found, one in zip(targets, judges, strict=True):
-            asked = one.map_leaves(without_outage)
+        for found, asked in zip(targets, judges, strict=True):
             subject: dict[str, Any] = {"judge": asked, "rubric": found.rubric, "prompt": found.prompt}
             result = ask(asked, partial(run_tests, **subject, progress=progress, faults=faults, min_catch=min_catch))
             outcomes.add(result.outcome)

@@ -118,8 +118,9 @@ def generate(
         sampler = CompletionSampler(s.db, asked, policy=name, n=samples)
         ids = s.prompts.ids(limit) if prompts is None else s.imports.prompts(input_file(prompts))[:limit]
         if not ids:
-            hint = "name a file with --prompts, or import one with `rubricsvc rubrics import`"
-            raise InvalidError("no prompts", hint=hint)
+            raise InvalidError(
+                "no prompts", hint="name a file with --prompts, or import one: `rubricsvc rubrics import`"
+            )
         if url is not None:
             try:
                 served_models(asked.endpoint)
@@ -130,10 +131,9 @@ def generate(
         with continue_hint("the completions so far are stored"), progress_bar("completions") as bar:
 
             def update(result: SamplingResult) -> None:
-                failed = result.reasons.total()
-                failures = f", {failed} failed" if failed else ""
-                speed = result.tokens / max(time.monotonic() - started, 0.1)
-                bar.update(result.existing + result.stored + failed, result.total, f"{speed:.0f} tokens/s{failures}")
+                failed, speed = result.reasons.total(), result.tokens / max(time.monotonic() - started, 0.1)
+                note = f"{speed:.0f} tokens/s" + f", {failed} failed" * bool(failed)
+                bar.update(result.existing + result.stored + failed, result.total, note)
 
             result = ask(asked, lambda engine: sampler.run(engine, ids, update))
     _report(result, name, len(ids), as_json)
