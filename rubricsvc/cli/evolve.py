@@ -56,8 +56,7 @@ def start(
                 workers.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
                 s.jobs.wait(job_id, None, update, echo)
 
-            asked = propose if judge is not None else None
-            report = s.evolutions.evolve(rubric, request, score_job, asked, on_progress=bar.update)
+            report = s.evolutions.evolve(rubric, request, score_job, propose if judge else None, on_progress=bar.update)
     _show(report, as_json)
 
 
@@ -82,10 +81,9 @@ def _show(report: EvolutionReport, as_json: bool) -> None:
         show(report, as_json)
         return
     names = ("id", "run", "prompt_id", "rubric", "newest", "steps", "planned", "cost", "jobs", "finished_at")
-    gain = (result := report.held_out) and fields_of(result, "start", "best") | fields_of(
-        result.difference, "low", "high"
-    )
-    show(fields_of(report, *names) | {"held_out": gain or None})
+    result = report.held_out
+    gain = result and fields_of(result, "start", "best") | fields_of(result.difference, "low", "high")
+    show(fields_of(report, *names) | {"held_out": gain})
     measured = ("key", "state", "reason", "trials", "separation", "mean", "agreement")
     entries = [(*fields_of(one, *measured).values(), one.criterion.text) for one in report.entries]
     print_table((*measured, "text"), entries)
