@@ -118,9 +118,7 @@ def generate(
         sampler = CompletionSampler(s.db, asked, policy=name, n=samples)
         ids = s.prompts.ids(limit) if prompts is None else s.imports.prompts(input_file(prompts))[:limit]
         if not ids:
-            raise InvalidError(
-                "no prompts", hint="name a file with --prompts, or import one: `rubricsvc rubrics import`"
-            )
+            raise InvalidError("no prompts", hint="name a file with --prompts, or import it: rubricsvc rubrics import")
         if url is not None:
             try:
                 served_models(asked.endpoint)
