@@ -112,8 +112,8 @@ BUDGETS = {
 
 OVER_BUDGET = {
     "rubricsvc/core": 4_120,
-    "rubricsvc/stats": 2_290,
-    "rubricsvc/formats": 2_670,
+    "rubricsvc/stats": 2_281,
+    "rubricsvc/formats": 2_668,
     "rubricsvc/graders": 480,
     "rubricsvc/store": 4_111,
     "rubricsvc/schemas": 1_500,
