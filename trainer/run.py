@@ -4,6 +4,7 @@
 
     run = prepare("run.toml")   # or prepare(load_config(…), progress=…)
     run.train()                 # what `rubricsvc runs start run.toml` does; resume=True continues
+    run.evaluate()              # the baselines of [eval]
     run.report()                # metrics, evaluations, samples, alarms: from the record in the database
 
 The database, or the service that has the judge, holds the record of a run. Its folder holds checkpoints and a copy of
@@ -397,6 +398,25 @@ class Run:
         record, history = self._train(resume, self.judge.audit.record | forced)
         stopped = history is None or history.stopped
         return TrainedRun(record, history, stopped, round(time.monotonic() - start, 2))
+
+    def evaluate(self) -> list[Metrics] | None:
+        """Run the baselines of ``eval.baselines`` that are missing, or all; return them, None if that was stopped.
+
+        A run that lacks steps is continued before.
+
+        Raises:
+            InvalidError: The run has no table ``[eval]``.
+            NotFoundError, ConflictError: As `train` raises them.
+        """
+        from trainer.evaluation import read_baselines
+
+        if self.loaded.eval is None:
+            hint = "name held-out prompts (docs/training.md)"
+            raise InvalidError(f"the run {self.out.name} has no table [eval]", hint=hint, path="eval")
+        settings = self.loaded.eval.model_copy(update={"baselines": self.loaded.eval.baselines or True})
+        config = self.loaded.model_copy(update={"eval": settings})
+        trained = Run(config, allow_drafts=self._allow_drafts, progress=self.progress).train(resume=True)
+        return None if trained.stopped else read_baselines(self.out)
 
     def report(self) -> RunReport:
         """Return what is on record of the run: metrics, evaluations, samples, alarms.

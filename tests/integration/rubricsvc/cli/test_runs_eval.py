@@ -20,6 +20,7 @@ from tests.integration.test_client import running
 from tests.tiny_model import tiny_model
 from trainer.config import ServiceJudge
 from trainer.run import audit_at_service as status_at_service
+from trainer.run import prepare
 
 CONFIG = """
 steps = 3
@@ -59,9 +60,11 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     record = json.loads((run / "config.json").read_text())
     assert record["eval"]["judges"][0]["engine"] == "instant", "the record has the whole judge"
 
+    evaluated = prepare(config).evaluate()
+    assert evaluated is not None and {line["baseline"] for line in evaluated} == {*EQUAL_COMPUTE}
     config.write_text(config.read_text() + "baselines = true\n")
     done = cli("runs", "start", config, "--resume")
-    assert done.code == 0, done.err
+    assert done.code == 0 and "has all 3 steps" in done.err, done.err
     table = cli("runs", "show", run, "--evaluations").out
     assert "best_of_n_supervised" in table and "quick (gold)" in table
     assert len(cli("runs", "show", run, "--evaluations", "--json").lines) == 6
