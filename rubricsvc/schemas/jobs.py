@@ -200,17 +200,7 @@ class ComparedJob(Value):
     judge_digest: str
     rubrics: tuple[str, ...] = Field(description="Versions as name@version, of what both jobs scored.")
     policies: tuple[str, ...]
-    completions: int = Field(description="Items of the job.")
-    rewards: int = Field(description="Items with a reward.")
     mean_reward: float | None
-
-
-class LeftOut(Value):
-    """How many completions (or prompts) are not paired, because of what these jobs lack."""
-
-    job_ids: tuple[int, ...]
-    reason: Literal["not_in_job", "unfinished", "no_reward"]
-    count: int
 
 
 class CriterionComparison(Value):
@@ -236,27 +226,16 @@ class CriterionComparison(Value):
         return self.to_met + self.to_unmet
 
 
-class CriterionChange(Value):
-    """What a criterion changed in a reward: its contribution in B less that in A, before veto and clip."""
-
-    criterion: str
-    change: float
-
-
 class Moved(Value):
-    """A completion (or prompt) whose reward differs, with the criteria that changed it most."""
+    """A completion (or prompt) whose reward differs, by the ids of the database and those that they came with."""
 
-    completion_id: int | None = Field(description="Null where prompts are paired.")
-    completion_external_id: str | None = Field(description="The id that the completion came with, if any.")
     prompt_id: int
-    prompt_external_id: str | None = Field(description="The id that the prompt came with, if any.")
-    policies: tuple[str, ...]
-    prompt: str = Field(description="The beginning of the prompt.")
-    rubric: str
+    prompt_external_id: str | None
+    completion_id: int | None = Field(None, description="Null where prompts are paired.")
+    completion_external_id: str | None = None
     reward_a: float
     reward_b: float
     difference: float
-    criteria: tuple[CriterionChange, ...]
 
 
 class JobComparison(Value):
@@ -271,7 +250,7 @@ class JobComparison(Value):
     differs: tuple[Difference, ...] = Field(description="What differs between the jobs.")
     paired: int = Field(description="Completions or prompts with a reward on both sides.")
     prompts: int
-    left_out: tuple[LeftOut, ...]
+    left_out: dict[str, int] = Field(description="Completions or prompts that are not paired, by reason.")
     mean_difference: Estimate = Field(description="With the t interval over prompts, from 5 prompts on.")
     spearman: Estimate
     kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pydantic import TypeAdapter
-
 from rubricsvc.collections import open_collection
 from rubricsvc.core import strict_json
 from rubricsvc.core.generation import Provenance
-from rubricsvc.core.rubric import Binary, Check, Criterion, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.states import (
     APPROVED,
@@ -69,8 +67,6 @@ MAX_COMPLETIONS = 20_000
 """Completions of an analysis that is one request: about 3 seconds of reading."""
 MAX_CHANGES = 12
 """Changes of each side that a conflict lists."""
-MAX_TEXT = 400
-"""Characters of a text in the words of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,18 +517,25 @@ def changes(old: Rubric, new: Rubric) -> list[Change]:
     """
     before = {after.key: one for one, after in match_criteria(old, new)}
     kept = {one.key for one in before.values()}
-    shares = [sum(abs(one.weight) for one in rubric.criteria) for rubric in (old, new)]
-    found = list(_of_fields(old, new, None, shares))
-    for one in new.criteria:
-        if one.key in before:
-            found += _of_fields(before[one.key], one, one.key, shares)
-        else:
-            text = f"added: {_described(one)}"
-            found.append(Change("added", one.key, None, None, one.model_dump(mode="json"), text))
-    for one in old.criteria:
-        if one.key not in kept:
-            text = f"removed: {_described(one)}"
-            found.append(Change("removed", one.key, None, one.model_dump(mode="json"), None, text))
+    sums = [sum(abs(one.weight) for one in rubric.criteria) for rubric in (old, new)]
+    found: list[Change] = []
+    sides: list[tuple[str | None, Any, Any]] = [
+        (None, old, new),
+        *((one.key, before.get(one.key), one) for one in new.criteria),
+    ]
+    for key, one, other in [*sides, *((one.key, one, None) for one in old.criteria if one.key not in kept)]:
+        a, b = (side and side.model_dump(mode="json", exclude={"criteria"}) for side in (one, other))
+        if a is None or b is None:
+            kind: Literal["added", "removed"] = "added" if a is None else "removed"
+            text = f"{kind}: {_value((a or b)['text'])} (weight {(a or b)['weight']:g})"
+            found.append(Change(kind, key, None, a, b, text))
+            continue
+        for name in b:
+            if a[name] != b[name]:
+                text = f"{name.replace('_', ' ')} {_value(a[name])} → {_value(b[name])}"
+                if name == "weight":
+                    text += f" (share of all weights {abs(a[name]) / sums[0]:.0%} → {abs(b[name]) / sums[1]:.0%})"
+                found.append(Change("changed", key, name, a[name], b[name], text))
     order = [before[one.key].key for one in new.criteria if one.key in before]
     if [one.key for one in old.criteria if one.key in kept] != order:
         keys, new_keys = ([one.key for one in rubric.criteria] for rubric in (old, new))
@@ -540,68 +543,10 @@ def changes(old: Rubric, new: Rubric) -> list[Change]:
     return found
 
 
-def _of_fields(old: Any, new: Any, key: str | None, sums: Sequence[float]) -> Iterator[Change]:
-    """Yield the changed fields of two criteria, or of two rubrics but for their criteria; ``sums`` are of weights."""
-    before, after = (one.model_dump(mode="json") for one in (old, new))
-    for name in type(new).model_fields:
-        if name == "criteria" or before[name] == after[name]:
-            continue
-        a, b = getattr(old, name), getattr(new, name)
-        match name:
-            case "text":
-                text = f"reworded, “{_cut(a)}” → “{_cut(b)}”"
-            case "key":
-                text = f"renamed, it was {a!r}"
-            case "weight":
-                turned = ", now a pitfall" if b < 0 <= a else ", no longer a pitfall" if a < 0 <= b else ""
-                share = f"{abs(a) / sums[0]:.0%} → {abs(b) / sums[1]:.0%}"
-                text = f"weight {a:g} → {b:g}{turned} (share of all weights {share})"
-            case "examples":
-                first, second = ({one.key: one for one in examples or ()} for examples in (a, b))
-                parts = {
-                    "added": [one for one in second if one not in first],
-                    "removed": [one for one in first if one not in second],
-                    "changed": [one for one in second if one in first and second[one] != first[one]],
-                }
-                named = "; ".join(f"{word} {_cut(', '.join(keys))}" for word, keys in parts.items() if keys)
-                text = f"examples: {named or 'in another order'}"
-            case "required":
-                text = "now required (a veto)" if b else "no longer required"
-            case "check":
-                text = " → ".join(_value(one) if one else "a judge" for one in (a, b))
-                text = f"decided by {text}"
-            case _:
-                text = f"{name.replace('_', ' ')} {_value(a)} → {_value(b)}"
-        yield Change("changed", key, name, before[name], after[name], text)
-
-
 def _value(value: Any) -> str:
-    """Return the value of a field in words."""
-    match value:
-        case Binary():
-            return "met or not met"
-        case Numeric(low=low, high=high):
-            return f"{low:g} to {high:g}"
-        case Ordinal(levels=levels):
-            return "levels " + ", ".join(f"{_cut(level.label)} ({level.value:g})" for level in levels)
-        case Check(name=name, args=args):
-            return f"the check {name} {_cut(strict_json.dump(args))}"
-        case None | ():
-            return "none"
-        case str():
-            return f"“{_cut(value)}”"
-        case float():
-            return f"{value:g}"
-    return _cut(strict_json.dump(TypeAdapter(type(value)).dump_python(value, mode="json")))
-
-
-def _described(criterion: Criterion) -> str:
-    """Return a criterion in words: its text, whether it is a pitfall, its weight, and what decides it."""
-    kind = "pitfall, " if criterion.weight < 0 else ""
-    decided = f", {_value(criterion.check)}" if criterion.check else ""
-    required = ", required" if criterion.required else ""
-    return f"“{_cut(criterion.text)}” ({kind}weight {criterion.weight:g}{decided}{required})"
-
-
-def _cut(text: str) -> str:
-    return cut(" ".join(text.split()), MAX_TEXT)
+    """Return the value of a field as it is read: text in quotation marks, else JSON, at most 400 characters."""
+    if value in (None, [], {}):
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"“{cut(' '.join(value.split()), 400)}”" if isinstance(value, str) else cut(strict_json.dump(value), 400)

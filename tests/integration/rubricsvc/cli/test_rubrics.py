@@ -49,7 +49,7 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert [row["version"] for row in cli("rubrics", "list", "--name", "kind", "--json").lines] == [1, 2]
     changed = cli("rubrics", "diff", "kind@1", "kind")
     assert changed.code == 1
-    assert changed.out.splitlines()[2:] == ["  c1: reworded, “Is kind.” → “Is very kind.”"]
+    assert changed.out.splitlines()[2:] == ["  c1: text “Is kind.” → “Is very kind.”"]
     assert cli("rubrics", "diff", "kind@1", file).out.splitlines()[2:] == changed.out.splitlines()[2:]
     data = cli("rubrics", "diff", "kind@1", file, "--json").json
     assert (data["old"]["state"], data["new"]) == ("approved", {"rubric": str(file)})
