@@ -21,10 +21,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from rubricsvc.core.evolution import BufferedCriterion, RetirementReason, check_evolvable, evolved_rubric
+from rubricsvc.core.evolution import BufferedCriterion, RetirementReason, evolved_rubric
+from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.reward import reward_or_null
+from rubricsvc.core.reward import check_formula, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import Round, RunEvolutions, hold_rounds
@@ -267,3 +268,18 @@ class OnlineEvolution:
         self._loop.close()
         if self._own_trusted is not None:
             self._own_trusted.__exit__(*error)
+
+
+def check_evolvable(base: Rubric) -> None:
+    """Raise an InvalidError unless criteria with small weights of either sign may be added to the rubric."""
+    added = [Criterion(key=f"evolved {weight}", text="Is added.", weight=weight) for weight in (1, -1)]
+    extended = base.model_copy(update={"criteria": (*base.criteria, *added)})
+    try:
+        check_formula(extended)
+        summed = formula_for(extended, base.formula).weighting == "absolute"
+    except ValueError:
+        summed = False
+    if not summed or base.groups or base.expression:
+        message = f"criteria cannot be added to a rubric with the formula {base.formula!r}"
+        hint = "use a formula that sums weights of both signs, such as weighted_mean or healthbench"
+        raise InvalidError(message, hint=hint, path="evolve")

@@ -31,7 +31,6 @@ from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.database import open_database
 from rubricsvc.services.runs import agreement_on_record
 from rubricsvc.stats.agreement import CriterionAgreement
-from rubricsvc.stats.preflight import CHANCE, Preview, accuracy, preview
 from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
@@ -39,6 +38,7 @@ from trainer.environments.tools import acting_of
 from trainer.monitors.measures import measures
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import prompt_ids
+from trainer.preview import CHANCE, Preview, accuracy, preview
 from trainer.recording import replace_text
 from trainer.rewards import (
     NOT_SCORED,

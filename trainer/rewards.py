@@ -26,9 +26,11 @@ from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
 from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.reward import Reward, reward_or_null, rubric_of_checks
+from rubricsvc.core.reward import Reward, check_formula, reward_or_null
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
@@ -209,6 +211,19 @@ class JudgeRewards(RewardSource, AbstractContextManager["JudgeRewards"]):
     def __exit__(self, *_: object) -> None:
         self._loop.run(self._engine.aclose())
         self._loop.close()
+
+
+def rubric_of_checks(rubric: Rubric) -> Rubric | None:
+    """Return the rubric of the checked criteria alone, whose reward is their weighted mean; None if it has none."""
+    criteria = [one.model_copy(update={"group": (), "required": False}) for one in rubric.criteria if one.check]
+    if not any(one.weight for one in criteria):
+        return None
+    found = Rubric(criteria=tuple(criteria))
+    try:
+        check_formula(found)
+    except FormulaError:
+        return None
+    return found
 
 
 class CheckRewards(JudgeRewards):

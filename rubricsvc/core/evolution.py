@@ -14,11 +14,8 @@ from pydantic import Field
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.judge import Sampling
-from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import InvalidError
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
 RetirementReason = Literal["separation", "agreement", "limit"]
@@ -165,18 +162,3 @@ def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: f
     active = [one.criterion for one in entries if one.state == "active"]
     sized = [one.model_copy(update={"weight": size if one.weight > 0 else -size}) for one in active]
     return base.model_copy(update={"criteria": (*base.criteria, *sized)}) if active else base
-
-
-def check_evolvable(base: Rubric) -> None:
-    """Raise an InvalidError unless criteria with small weights of either sign may be added to the rubric."""
-    added = [Criterion(key=f"evolved {weight}", text="Is added.", weight=weight) for weight in (1, -1)]
-    extended = base.model_copy(update={"criteria": (*base.criteria, *added)})
-    try:
-        check_formula(extended)
-        summed = formula_for(extended, base.formula).weighting == "absolute"
-    except ValueError:
-        summed = False
-    if not summed or base.groups or base.expression:
-        message = f"criteria cannot be added to a rubric with the formula {base.formula!r}"
-        hint = "use a formula that sums weights of both signs, such as weighted_mean or healthbench"
-        raise InvalidError(message, hint=hint, path="evolve")

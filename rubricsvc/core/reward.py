@@ -120,19 +120,6 @@ def check_formula(rubric: Rubric) -> None:
         reward(rubric, [Verdict.scored(criterion.key, 1.0) for criterion in rubric.criteria])
 
 
-def rubric_of_checks(rubric: Rubric) -> Rubric | None:
-    """Return the rubric of the checked criteria alone, whose reward is their weighted mean; None if it has none."""
-    criteria = [one.model_copy(update={"group": (), "required": False}) for one in rubric.criteria if one.check]
-    if not any(one.weight for one in criteria):
-        return None
-    found = Rubric(criteria=tuple(criteria))
-    try:
-        check_formula(found)
-    except FormulaError:
-        return None
-    return found
-
-
 def example_reward_errors(rubric: Rubric) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield path and message of each example whose reward the rubric can give to no completion."""
     rewards = {n: one.reward for n, one in enumerate(rubric.examples or ()) if one.reward is not None}

@@ -580,15 +580,15 @@ def agreement_on_record(
     db: Database, judge: JudgeOnRecord, digests: Collection[str]
 ) -> tuple[CriterionAgreement | None, str]:
     """Return its agreement with labels on prompts of these digests, else on all; and which labels these are."""
-    from rubricsvc.stats.preflight import agreement
+    from rubricsvc.stats.agreement import pooled_agreement
 
     with db.read() as session:
         rows = labels.judged_labels(session, judge.id)
         own = prompts.ids_of(session, digests) if rows else set[int]()
-    found = agreement(judge.judge, [row for row in rows if row.prompt_id in own])
+    found = pooled_agreement(judge.judge, [row for row in rows if row.prompt_id in own])
     if found is not None:
         return found, "on these prompts"
-    return agreement(judge.judge, rows), "on all prompts"
+    return pooled_agreement(judge.judge, rows), "on all prompts"
 
 
 def reject_drafts(db: Database, used: Iterable[Rubric]) -> None:

@@ -445,3 +445,16 @@ def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Di
             names = (row.completion_id, row.completion_external_id, label.criterion, label.annotator)
             found.append(Disagreement(*names, label.value, value, *texts))
     return sorted(found, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]
+
+
+MIN_LABELS = 30
+"""Fewer labels of a judge, or findings of an audit, than this do not decide."""
+
+
+def pooled_agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement | None:
+    """Return the agreement with labels of all criteria, pooled; None where fewer than `MIN_LABELS` were judged."""
+    rows = [row for row in rows if row.criterion is not None]
+    if len(rows) < MIN_LABELS:
+        return None
+    found, _ = criterion_agreement(judge, rows, ("pairwise_accuracy", "auroc", "ece"))
+    return found if found.pairs >= MIN_LABELS else None

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from rubricsvc.core.audit import Deviation, Rate
+from rubricsvc.core.audit import Rate
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
 from rubricsvc.stats import RESAMPLES
 
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""
-DEVIATION_RESAMPLES = 1000
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,25 +85,3 @@ def bootstrap(
         else:
             found[name] = Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
     return found
-
-
-def pooled_deviation(
-    values: Sequence[Sequence[float]], clusters: Sequence[int], *, resamples: int = DEVIATION_RESAMPLES, seed: int = 0
-) -> Deviation:
-    """Return the pooled standard deviation within questions: √(Σ (x - mean of its question)² / Σ (repeats - 1)).
-
-    ``values`` has one value of each question for each repeat that was scored; questions with fewer than two are left
-    out. ``clusters`` is the completion of each question; the bootstrap draws whole completions.
-    """
-    repeated = [(np.asarray(x, float), cluster) for x, cluster in zip(values, clusters, strict=True) if len(x) > 1]
-    if not repeated:
-        return Deviation(n=0)
-    squares = np.array([np.square(x - x.mean()).sum() for x, _ in repeated])
-    freedom = np.array([len(x) - 1 for x, _ in repeated])
-    found = bootstrap(
-        lambda rows: {"value": float(np.sqrt(squares[rows].sum() / freedom[rows].sum()))},
-        np.array([cluster for _, cluster in repeated]),
-        resamples=resamples,
-        seed=seed,
-    )["value"]
-    return Deviation(n=len(repeated), value=found.value, low=found.low, high=found.high)

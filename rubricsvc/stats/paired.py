@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.stats import MIN_PAIRS, RESAMPLES
+from rubricsvc.stats import MIN_PAIRS
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap
 from rubricsvc.stats.ranking import concordance, tau_b
 
@@ -87,43 +86,3 @@ def differences(values: Floats, pairs: Ints) -> Floats:
 def ordered_share(margins: Floats) -> float:
     """Return the share of pairs in the right order: margins above 0, and half of those that are 0."""
     return float(((margins > _SAME) + 0.5 * (np.abs(margins) <= _SAME)).mean())
-
-
-@dataclass(frozen=True, slots=True)
-class PairedMetric:
-    """A metric of the old and the new rewards, and new less old with its paired interval over prompts."""
-
-    name: str
-    n: int
-    old: Estimate
-    new: Estimate
-    difference: Estimate
-
-
-def people_agreement(
-    old: Sequence[float],
-    new: Sequence[float],
-    prompts: Sequence[int],
-    labels: Sequence[tuple[int, str, float]],
-    *,
-    resamples: int = RESAMPLES,
-) -> PairedMetric:
-    """Return how far two rewards [N] agree with people's overall scores, ``labels`` as (row, person, score).
-
-    ``preference_accuracy`` is the share of the pairs of completions of one prompt to which one person gave different
-    scores that the rewards order alike; equal ones count half. Where all completions have one prompt, intervals draw
-    completions.
-    """
-    of = np.asarray(prompts)
-    pairs = preference_pairs(labels, of)
-    margins = differences(np.column_stack([old, new]).astype(float), pairs)
-    units = (of if len(of) and np.ptp(of) > 0 else np.arange(len(of)))[pairs[:, 0]]
-
-    def measure(drawn: Ints) -> dict[str, float]:
-        a, b = (ordered_share(margins[drawn, side]) for side in (0, 1))
-        return {"old": a, "new": b, "difference": b - a}
-
-    if len(units) < MIN_PAIRS:
-        none = Estimate(None, null_reason=f"{len(units)} pairs with people's scores; an estimate needs {MIN_PAIRS}")
-        return PairedMetric("preference_accuracy", len(units), none, none, none)
-    return PairedMetric("preference_accuracy", len(units), **bootstrap(measure, units, resamples=resamples))

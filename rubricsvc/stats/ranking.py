@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import comb
 from typing import NamedTuple
-
-from rubricsvc.core.estimate import MIN_CLUSTERS
-from rubricsvc.core.generation import PreferenceAgreement
-
-_RESAMPLES = 1000
 
 
 def ranks(values: Sequence[float | None]) -> list[int | None]:
@@ -62,22 +56,3 @@ def tau_b(counts: Iterable[Sequence[int]]) -> float | None:
     """
     net_concordant, in_first, in_second = map(sum, zip((0, 0, 0), *counts, strict=True))
     return net_concordant / math.sqrt(in_first * in_second) if in_first and in_second else None
-
-
-def preference_agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgreement | None:
-    """Return how many pairs of completions (reward, label) are ordered as their labels are; None without any pair.
-
-    The interval has the percentiles of a bootstrap over completions, always the same draws; with fewer completions than
-    `MIN_CLUSTERS` there is none. It needs no NumPy, which workers may be without.
-    """
-    net_concordant, _, different = concordance(pairs)
-    if not different:
-        return None
-    low = high = None
-    if len(pairs) >= MIN_CLUSTERS:
-        generator = random.Random(0)
-        draws = (concordance(generator.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
-        samples = sorted((among + net) / (2 * among) for net, _, among in draws if among)
-        low, high = samples[int(0.025 * len(samples))], samples[int(0.975 * len(samples))]
-    share = (different + net_concordant) / (2 * different)
-    return PreferenceAgreement(completions=len(pairs), pairs=different, agreement=share, low=low, high=high)

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
-from rubricsvc.core.audit import DEFAULT_REPEATS, Repeatability
+import numpy as np
+
+from rubricsvc.core.audit import DEFAULT_REPEATS, Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
@@ -21,7 +23,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.intervals import pooled_deviation
+from rubricsvc.stats.intervals import bootstrap
 from workers.audit.runner import asking_fingerprint
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
@@ -200,3 +202,23 @@ async def probe(engine: Engine, judge: Judge) -> Probe:
     is_close = passed and sure is not None and unsure is not None and sure - unsure < MIN_DIFFERENCE
     usage = total_usage(verdict.usage for verdict in (met, not_met))
     return Probe(met, not_met, seconds, difference, passed, is_close, usage)
+
+
+def pooled_deviation(values: Sequence[Sequence[float]], clusters: Sequence[int], *, seed: int = 0) -> Deviation:
+    """Return the pooled standard deviation within questions: √(Σ (x - mean of its question)² / Σ (repeats - 1)).
+
+    ``values`` has one value of each question for each repeat that was scored; questions with fewer than two are left
+    out. ``clusters`` is the completion of each question; the bootstrap draws whole completions.
+    """
+    repeated = [(np.asarray(x, float), cluster) for x, cluster in zip(values, clusters, strict=True) if len(x) > 1]
+    if not repeated:
+        return Deviation(n=0)
+    squares = np.array([np.square(x - x.mean()).sum() for x, _ in repeated])
+    freedom = np.array([len(x) - 1 for x, _ in repeated])
+    found = bootstrap(
+        lambda rows: {"value": float(np.sqrt(squares[rows].sum() / freedom[rows].sum()))},
+        np.array([cluster for _, cluster in repeated]),
+        resamples=1000,
+        seed=seed,
+    )["value"]
+    return Deviation(n=len(repeated), value=found.value, low=found.low, high=found.high)

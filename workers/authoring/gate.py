@@ -12,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.generation import AuthoringTask, GateFindings, Generation, PreferenceAgreement, ProbeReward
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT
-from rubricsvc.stats.ranking import preference_agreement
+from rubricsvc.stats.ranking import concordance
 from workers.authoring.author import GenerationError
 from workers.engines.base import Engine
 from workers.scoring.completions import score
@@ -136,3 +138,22 @@ def sentence_places(text: str) -> list[tuple[int, int]]:
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
     return [text[start:end] for start, end in sentence_places(text)]
+
+
+def preference_agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgreement | None:
+    """Return how many pairs of completions (reward, label) are ordered as their labels are; None without any pair.
+
+    The interval has the percentiles of a bootstrap over completions, always the same draws; with fewer completions than
+    `MIN_CLUSTERS` there is none. It needs no NumPy, which workers may be without.
+    """
+    net_concordant, _, different = concordance(pairs)
+    if not different:
+        return None
+    low = high = None
+    if len(pairs) >= MIN_CLUSTERS:
+        generator = random.Random(0)
+        draws = (concordance(generator.choices(pairs, k=len(pairs))) for _ in range(1000))
+        samples = sorted((among + net) / (2 * among) for net, _, among in draws if among)
+        low, high = samples[int(0.025 * len(samples))], samples[int(0.975 * len(samples))]
+    share = (different + net_concordant) / (2 * different)
+    return PreferenceAgreement(completions=len(pairs), pairs=different, agreement=share, low=low, high=high)

@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from rubricsvc.core.judge import Judge, Voting
-from rubricsvc.core.panel import aggregate
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
@@ -33,6 +32,7 @@ from workers.judges.calls import (
     with_repaired_reply,
     writes,
 )
+from workers.judges.voting import aggregate
 
 MODES: dict[str, Any] = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}
 

@@ -19,19 +19,7 @@ from typing import Any
 
 from rubricsvc.core.fingerprint import QuestionSet, digest
 from rubricsvc.core.judge import Judge, Voting, family
-from rubricsvc.core.panel import (
-    aggregate,
-    align_scores,
-    as_votes,
-    mean_known,
-    orders_disagree,
-    overlapping_parts,
-    pairings,
-    resolve_cascade,
-    top_n,
-    total_usage,
-    win_rate,
-)
+from rubricsvc.core.panel import mean_known, orders_disagree, total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
@@ -45,6 +33,7 @@ from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain
 from workers.engines.base import Engine, PanelEngine
 from workers.judges import comparative, custom_prompt, trajectory
 from workers.judges.calls import JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
+from workers.judges.voting import aggregate, as_votes
 
 _VERSION = "3"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""
@@ -374,6 +363,18 @@ def _unasked(criteria: Iterable[Criterion], error: InvalidError) -> list[Verdict
     return [Verdict.failed(criterion.key, Reason.ENGINE_ERROR, detail=detail) for criterion in criteria]
 
 
+def resolve_cascade(votes: Mapping[str, Verdict]) -> Verdict:
+    """Return a cascade's verdict: that of the last member asked, even if it failed, with summed usage and latency."""
+    given = list(votes.values())
+    latencies = [verdict.latency_s for verdict in given if verdict.latency_s is not None]
+    fields = {
+        "votes": as_votes(votes),
+        "usage": total_usage(verdict.usage for verdict in given),
+        "latency_s": sum(latencies) if latencies else None,
+    }
+    return given[-1].model_copy(update=fields)
+
+
 async def _by_members(
     engine: Engine,
     judge: Judge,
@@ -469,7 +470,7 @@ class GroupComparison:
         ]
         for number in range(len(rows[0]) if options.top_n else 0):  # the best n have the value 1, the others 0
             scored = {place: value for place, row in enumerate(rows) if (value := row[number].value) is not None}
-            for place, value in top_n(scored, options.top_n or 0).items():
+            for place, value in comparative.top_n(scored, options.top_n or 0).items():
                 verdict = rows[place][number]
                 detail = join_notes(f"scored {verdict.value:g}", verdict.detail) or ""
                 rows[place][number] = verdict.model_copy(update={"value": value, "detail": detail})
@@ -477,7 +478,7 @@ class GroupComparison:
 
     async def _pairwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: its text against those that it is paired with."""
-        paired = pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
+        paired = comparative.pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
         pair, rubric = inner_judge(self.judge), comparative.pair_rubric(self.rubric)
         plan = judges.plan(pair, rubric, self.answered)
         orders = [order for a, b in paired for order in ((a, b), (b, a))]
@@ -516,14 +517,14 @@ class GroupComparison:
         if verdict.outcome == "scored":
             weighted = zip(pairs.values(), (self.group.counts[other] for other in orders), strict=True)
             counted = [(pair.value, count) for pair, count in weighted if pair.value is not None]
-            fields["value"] = win_rate(counted, self.group.counts[place] - 1)
+            fields["value"] = comparative.win_rate(counted, self.group.counts[place] - 1)
             fields["spread"] = pstdev(vote.value for vote in votes.values() if vote.value is not None)
         return verdict.model_copy(update=fields)
 
     async def _groupwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: all texts at once, or in parts that share some."""
         template, size = load(self.judge), self.judge.effective_comparison.group_size
-        divided = overlapping_parts(len(self.group.texts), size)
+        divided = comparative.overlapping_parts(len(self.group.texts), size)
 
         async def part(places: Sequence[int]) -> list[Verdict]:
             """Return a verdict for each place, criterion by criterion."""
@@ -545,7 +546,7 @@ class GroupComparison:
 def _joined(criterion: Criterion, parts: Sequence[Mapping[int, Verdict]]) -> dict[int, Verdict]:
     """Return the verdict on one criterion by place, from those of each part."""
     scored = [{place: v.value for place, v in part.items() if v.value is not None} for part in parts]
-    values = align_scores([part for part in scored if part])
+    values = comparative.align_scores([part for part in scored if part])
     verdicts = {}
     for place in sorted({place for part in parts for place in part}):
         votes = {f"part {number}": part[place] for number, part in enumerate(parts, start=1) if place in part}

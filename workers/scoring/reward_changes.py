@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
@@ -18,7 +19,7 @@ from rubricsvc.store import completions, jobs, labels, verdicts
 from workers.scoring.completions import group_questions
 
 if TYPE_CHECKING:
-    from rubricsvc.stats.paired import PairedMetric
+    from rubricsvc.stats.intervals import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,17 @@ class RewardChange:
     old_rank: int | None
     new_rank: int | None
     change: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairedMetric:
+    """A metric of the old and the new rewards, and new less old with its paired interval over prompts."""
+
+    name: str
+    n: int
+    old: Estimate
+    new: Estimate
+    difference: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +128,41 @@ def _people(rows: Sequence[RewardChange], labels: Sequence[tuple[int, str, float
     if not known:
         return ()
 
-    from rubricsvc.stats.paired import people_agreement
-
     _, prompt_ids, old, new = zip(*paired, strict=True)
     return [people_agreement(old, new, prompt_ids, known)]
+
+
+def people_agreement(
+    old: Sequence[float],
+    new: Sequence[float],
+    prompts: Sequence[int],
+    labels: Sequence[tuple[int, str, float]],
+) -> PairedMetric:
+    """Return how far two rewards [N] agree with people's overall scores, ``labels`` as (row, person, score).
+
+    ``preference_accuracy`` is the share of the pairs of completions of one prompt to which one person gave different
+    scores that the rewards order alike; equal ones count half. Where all completions have one prompt, intervals draw
+    completions.
+    """
+    import numpy as np
+
+    from rubricsvc.stats import MIN_PAIRS
+    from rubricsvc.stats.intervals import bootstrap
+    from rubricsvc.stats.paired import differences, ordered_share, preference_pairs
+
+    of = np.asarray(prompts)
+    pairs = preference_pairs(labels, of)
+    margins = differences(np.column_stack([old, new]).astype(float), pairs)
+    units = (of if len(of) and np.ptp(of) > 0 else np.arange(len(of)))[pairs[:, 0]]
+
+    def measure(drawn: Ints) -> dict[str, float]:
+        a, b = (ordered_share(margins[drawn, side]) for side in (0, 1))
+        return {"old": a, "new": b, "difference": b - a}
+
+    if len(units) < MIN_PAIRS:
+        none = Estimate(None, null_reason=f"{len(units)} pairs with people's scores; an estimate needs {MIN_PAIRS}")
+        return PairedMetric("preference_accuracy", len(units), none, none, none)
+    return PairedMetric("preference_accuracy", len(units), **bootstrap(measure, units))
 
 
 class _StoredReward(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.stats.intervals import cluster_draws, pooled_deviation, rate
+from rubricsvc.stats.intervals import cluster_draws, rate
 
 
 def test_rate_has_the_published_wilson_interval() -> None:
@@ -23,17 +23,3 @@ def test_cluster_draws_take_whole_clusters() -> None:
         counts = np.bincount(rows, minlength=7)
         assert counts[0] == counts[2] and counts[5] == counts[6]
         assert counts[[0, 1, 3, 4, 5]].sum() == 5
-
-
-def test_pooled_deviation_is_the_root_of_the_mean_variance_within_questions() -> None:
-    deviation = pooled_deviation([[0.0, 1.0], [0.5, 0.5, 0.5], [0.9]], [0, 1, 2])
-    assert deviation.n == 2 and deviation.value == pytest.approx((0.5 / 3) ** 0.5)
-    assert (deviation.low, deviation.high) == (None, None), "of two completions there is no interval"
-
-
-def test_pooled_deviation_covers_the_true_one() -> None:
-    random = np.random.default_rng(0)
-    values = [list(random.normal(centre, 0.03, 5)) for centre in random.uniform(0, 1, 200)]
-    deviation = pooled_deviation(values, range(200))
-    assert deviation.low is not None and deviation.high is not None
-    assert deviation.low < 0.03 < deviation.high and deviation.high - deviation.low < 0.01

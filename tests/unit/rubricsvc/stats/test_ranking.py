@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from rubricsvc.stats.ranking import concordance, preference_agreement, ranks, tau_b
+from rubricsvc.stats.ranking import concordance, ranks, tau_b
 
 
 def test_ranks_share_ties_and_leave_out_none() -> None:
@@ -25,10 +25,3 @@ def test_kendall_tau_agrees_with_scipy(pairs: list[tuple[int, int]]) -> None:
 
 def test_kendall_tau_compares_within_groups_only() -> None:
     assert tau_b(map(concordance, [[(1.0, 5.0), (2.0, 6.0)], [(9.0, 1.0), (8.0, 0.0)]])) == 1.0
-
-
-def test_preference_agreement_of_permuted_labels_is_chance() -> None:
-    labels = [0.7, 0.1, 0.4, 0.9, 0.2, 0.8, 0.3, 0.6, 0.5, 0.0]
-    found = preference_agreement([(n / 10, label) for n, label in enumerate(labels)])
-    assert found is not None and found.low is not None and found.high is not None
-    assert found.low < 0.5 < found.high

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.stats.preflight import Preview
 from trainer.preflight import PreflightCheck, preview_checks
+from trainer.preview import Preview
 
 
 def seen(**fields: Any) -> Preview:

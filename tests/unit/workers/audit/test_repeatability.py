@@ -6,6 +6,7 @@ import asyncio
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rubricsvc.core.audit import Repeatability
@@ -14,7 +15,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
-from workers.audit.repeatability import CompletionGroup, measure
+from workers.audit.repeatability import CompletionGroup, measure, pooled_deviation
 from workers.engines.base import EngineRequest, Failure, Reply
 
 READOUT = Judge(name="r", model="m")
@@ -69,3 +70,17 @@ def test_measure_draws_samples_with_other_seeds() -> None:
     )
     measured(Seeds(), judge, GROUPS[:1], repeats=3)
     assert seeds == set(range(5, 11))
+
+
+def test_pooled_deviation_is_the_root_of_the_mean_variance_within_questions() -> None:
+    deviation = pooled_deviation([[0.0, 1.0], [0.5, 0.5, 0.5], [0.9]], [0, 1, 2])
+    assert deviation.n == 2 and deviation.value == pytest.approx((0.5 / 3) ** 0.5)
+    assert (deviation.low, deviation.high) == (None, None), "of two completions there is no interval"
+
+
+def test_pooled_deviation_covers_the_true_one() -> None:
+    random = np.random.default_rng(0)
+    values = [list(random.normal(centre, 0.03, 5)) for centre in random.uniform(0, 1, 200)]
+    deviation = pooled_deviation(values, range(200))
+    assert deviation.low is not None and deviation.high is not None
+    assert deviation.low < 0.03 < deviation.high and deviation.high - deviation.low < 0.01

@@ -7,7 +7,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from tests.instant_engine import InstantEngine
-from workers.authoring.gate import try_rubric
+from workers.authoring.gate import preference_agreement, try_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
 
 JUDGE = Judge(name="judge", model="m")
@@ -77,3 +77,10 @@ def test_gate_refuses_a_rubric_that_does_not_prefer_the_better_completion(worse:
     referenced = AuthoringTask(TASK.prompt, (REFERENCE,), contrast=CONTRAST)
     found = findings(Reader(scatters=0.9, mirrors=worse), referenced)
     assert found.refused_by == refused and found.probes.keys() >= {"reference", "better", "worse"}
+
+
+def test_preference_agreement_of_permuted_labels_is_chance() -> None:
+    labels = [0.7, 0.1, 0.4, 0.9, 0.2, 0.8, 0.3, 0.6, 0.5, 0.0]
+    found = preference_agreement([(n / 10, label) for n, label in enumerate(labels)])
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.low < 0.5 < found.high

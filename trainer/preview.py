@@ -1,4 +1,4 @@
-"""Before a run: is its judge better than chance, and what does its reward pull up among samples? Needs ``judging``."""
+"""Before a run: is its judge better than chance, and what does its reward pull up among samples?"""
 
 from __future__ import annotations
 
@@ -13,27 +13,13 @@ from scipy.stats import chi2
 
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, Passport
-from rubricsvc.core.verdict import JudgedLabel
-from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
+from rubricsvc.stats.agreement import MIN_LABELS, CriterionAgreement
 from rubricsvc.stats.best_of_n import chosen_mean
 from rubricsvc.stats.paired import tau_within
 from rubricsvc.stats.policy_scores import over_prompts
 
 CHANCE = 0.5
-MIN_LABELS = 30
-"""Fewer labels, or findings of an audit, than this do not decide."""
-_METRICS = ("pairwise_accuracy", "auroc", "ece")
-
-
-def agreement(judge: Judge, rows: Sequence[JudgedLabel]) -> CriterionAgreement | None:
-    """Return the agreement with labels of all criteria, pooled; None where fewer than `MIN_LABELS` were judged."""
-    rows = [row for row in rows if row.criterion is not None]
-    if len(rows) < MIN_LABELS:
-        return None
-    found, _ = criterion_agreement(judge, rows, _METRICS)
-    return found if found.pairs >= MIN_LABELS else None
 
 
 def accuracy(
