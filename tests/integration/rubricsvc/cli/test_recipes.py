@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
+from trainer.evaluation import read_baselines
 
 RECIPES = Path(__file__).parents[4] / "recipes"
 MINIATURE = {
@@ -60,7 +61,7 @@ def test_research(cli: Cli, project: Path) -> None:
     assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in (project / "research" / "eval.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == 1
-    found = {path.stem for path in (project / "research" / "baselines").iterdir()}
+    found = {line["baseline"] for line in read_baselines(project / "research")}
     assert {"without_tools", "empty_results", "script", "before_demonstrations"} <= found
     assert cli("runs", "report", "research", "--out", "report.html").code == 0
 
