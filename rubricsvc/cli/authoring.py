@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from workers.authoring.proposals import Proposal
 
 Names = list[str] | None
-MOST_ROWS = 20
 
 
 def lint_(
@@ -94,16 +93,13 @@ def lint_(
         elif found:
             print_data(f"\n{output.clean(record.name)}")
             for finding in found:
-                print_data(f"  {_finding(finding)}\n{'fix: ':>16}{output.clean(finding.fix)}")
+                where = f"  {finding.criterion}" if finding.criterion is not None else ""
+                message = f"{finding.rule}{where}: {' '.join(finding.message.split())}"
+                print_data(output.clean(f"  {finding.severity:<7}  {message}\n{'fix: ':>16}{finding.fix}"))
     if not as_json:
         more = "; `rubricsvc rubrics lint --explain RULE` says why a rule matters" if count else ""
         echo(f"{counted(count, 'finding')}{more}" if count else "no findings")
     raise typer.Exit(output.BAD_INPUT if bad else output.WITH_FAILURES if failed else output.OK)
-
-
-def _finding(one: Any) -> str:
-    where = f"  {one.criterion}" if one.criterion is not None else ""
-    return output.clean(f"{one.severity:<7}  {one.rule}{where}: {' '.join(one.message.split())}")
 
 
 def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool, list[Record]]:
@@ -115,22 +111,15 @@ def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool,
         if not source.errors.count:
             source.errors.add(*error.errors)
         hint = error.hint
-    errors, rows = source.errors, []
-    for record in records:
-        criteria = record.rubric.criteria if record.rubric else ()
-        row = {"name": record.name, "criteria": len(criteria), "pitfalls": sum(one.weight < 0 for one in criteria)}
-        row |= {"checked": sum(one.kind == "checked" for one in criteria), "completions": len(record.completions)}
-        rows.append(row | {"formula": record.rubric.formula if record.rubric else None})
+    errors = source.errors
     if as_json:
-        show([*map(asdict, errors.errors), *(asdict(one) | {"note": True} for one in errors.notes), *rows], True)
+        show([*map(asdict, errors.errors), *(asdict(one) | {"note": True} for one in errors.notes)], True)
         return bool(errors.count), records
     print_notes(errors)
     for one in errors.errors:
         echo(f"error: {one}")
     if errors.count > len(errors.errors):
         echo(f"… and {errors.count - len(errors.errors)} more errors")
-    if rows:
-        show(rows[:MOST_ROWS])
     invalid = f"{errors.invalid} invalid: {counted(errors.count, 'error')}" if errors.count else "no errors"
     echo(f"{counted(len(records), 'valid record')}, {invalid}")
     if hint:
@@ -355,19 +344,12 @@ def _print_proposals(proposals: Sequence[Proposal], as_json: bool) -> None:
         row: dict[str, Any] = {"candidate": number, "reason": one.reason}
         row |= {"good": probes.get("reference", probes.get("better")), "empty": probes.get("empty")}
         row |= {"bad": probes.get("off_topic", probes.get("worse"))}
-        refused = list(one.tried.refused_by) if one.tried else None
+        row |= {"findings": [finding.model_dump() for finding in one.findings]}
+        row |= {"refused_by": list(one.tried.refused_by) if one.tried else None}
         if as_json:
-            found = [finding.model_dump() for finding in one.findings]
-            row |= {"findings": found, "refused_by": refused, "probes": probes or None}
-            rows.append(row | {"rubric": rubric.model_dump(mode="json") if rubric else None})
-            continue
-        print_data(f"candidate {number}" + (f": {output.clean(one.reason)}" if one.reason else ""))
-        for criterion in rubric.criteria if rubric else ():
-            check = f" (check {criterion.check.name})" if criterion.check else ""
-            print_data(output.clean(f"  {criterion.key:<4} {criterion.weight:>5g}  {criterion.text}{check}"))
-        for finding in one.findings:
-            print_data(f"  {_finding(finding)}")
-        if rubric is not None:
-            refused_by = "not measured" if refused is None else ", ".join(refused) or "nothing"
-            rows.append(row | {"findings": len(one.findings), "refused_by": refused_by})
-    show(rows, as_json)
+            row |= {"probes": probes or None, "rubric": rubric.model_dump(mode="json") if rubric else None}
+        else:
+            names = ("key", "weight", "kind", "text")
+            row["criteria"] = [output.fields_of(each, *names) for each in (rubric.criteria if rubric else ())]
+        rows.append(row)
+    show(rows if as_json else {"candidates": rows}, as_json)

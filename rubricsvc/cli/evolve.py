@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, print_table, progress_bar, show
+from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, progress_bar, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
 from rubricsvc.schemas import StoredJob
@@ -81,16 +81,15 @@ def _show(report: EvolutionReport, as_json: bool) -> None:
         show(report, as_json)
         return
     names = ("id", "run", "prompt_id", "rubric", "newest", "steps", "planned", "cost", "jobs", "finished_at")
-    result = report.held_out
-    gain = result and fields_of(result, "start", "best") | fields_of(result.difference, "low", "high")
-    show(fields_of(report, *names) | {"held_out": gain})
     measured = ("key", "state", "reason", "trials", "separation", "mean", "agreement")
-    entries = [(*fields_of(one, *measured).values(), one.criterion.text) for one in report.entries]
-    print_table((*measured, "text"), entries)
     did = ("score", "proposed", "activated", "retired", "failure")
-    rounds = [(one.step + 1, one.used, one.wrote, *fields_of(one.round, *did).values()) for one in report.rounds]
-    if rounds:
-        print_table(("step", "used", "wrote", *did), rounds)
+    result = report.held_out
+    sections = {
+        "held_out": result and fields_of(result, "start", "best") | fields_of(result.difference, "low", "high"),
+        "criteria": [fields_of(one, *measured) | {"text": one.criterion.text} for one in report.entries],
+        "rounds": [fields_of(one, "step", "used", "wrote") | fields_of(one.round, *did) for one in report.rounds],
+    }
+    show(fields_of(report, *names) | sections)
     if result is not None and report.newest is not None:
         echo(f"`rubricsvc rubrics diff {report.rubric} {report.newest}` shows the changes; approve it as any draft")
     if result is not None and not result.gain:

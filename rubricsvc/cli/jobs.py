@@ -1,11 +1,11 @@
-"""`rubricsvc jobs`: completions to score, rubrics to generate."""
+"""`rubricsvc jobs`: completions to score, rubrics to generate; `bestofn`: what choosing by their rewards gives."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -17,7 +17,7 @@ from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError
+from rubricsvc.errors import InvalidError, NotApprovedError
 from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy, no_worker
@@ -205,6 +205,31 @@ def compare(
     show(found if as_json else found.model_copy(update={"criteria": found.criteria[:20]}), as_json)
 
 
+def bestofn(
+    *,
+    job: Annotated[list[int], typer.Option(help="Job whose rewards choose; repeat it to compare judges.")],
+    gold: Annotated[str, typer.Option(help="Id of a job of another judge, or labels.")],
+    n: Annotated[
+        int | None, typer.Option("--n", min=2, help="Largest n.", show_default="fewest samples of a prompt")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML page of the curves to write.", show_default="none")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the best of n samples is worth by a gold score, if judges choose it by their rewards.
+
+    The samples are the completions of each prompt that all jobs scored. Estimates are unbiased, and no judge is asked.
+    """
+    from rubricsvc.services.best_of_n import best_of_n
+    from rubricsvc.web.run import render_best_of_n
+
+    with local_service() as s, s.db.read() as session, output.progress_bar("best of n") as bar:
+        result = best_of_n(session, job, gold, most=n, on_progress=bar.update)
+    if out is not None:
+        with open_output(out) as stream:
+            stream.write(render_best_of_n(result))
+    show(result, as_json)
+
+
 def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> None:
     """Print a job that was submitted, or exists already; wait for it first, or say how it will be scored."""
     for note in job.notes:
@@ -220,13 +245,9 @@ def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> 
 
 def show_job(job: StoredJob, as_json: bool) -> None:
     """Print one job with its results, and its hints to stderr."""
-    if as_json:
-        output.show(job, as_json)
-    else:
-        record = job.model_dump(exclude={"hints", "notes", "is_new", "settings", "summary", "judge_id"})
-        if job.summary is not None:
-            record |= job.summary.model_dump(exclude={"generation"}) | dict(job.summary.generation or {})
-        output.show({name: value for name, value in record.items() if value is not None})
+    record = job.model_dump(exclude={"hints", "notes", "is_new", "settings", "summary", "judge_id"})
+    summary = job.summary.model_dump() if job.summary is not None else {}
+    show(job if as_json else record | summary, as_json)
     for hint in job.hints:
         echo(f"hint: {hint}")
 
@@ -253,29 +274,17 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
         noun = "rubric" if generates else "verdict"
         bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
 
+    kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
     with ExitStack() as stack:
-        stack.enter_context(_continue_hint(job_id))
+        stack.enter_context(kept())
         if isinstance(s, LocalService):
             stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
-        stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
+        stack.enter_context(kept())  # printed before the worker stops, which may take a while
         bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
         job = s.jobs.wait(job_id, None, update, echo)
     with output.ignore_broken_pipe():
         show_job(job, as_json)
     raise typer.Exit(output.OK if job.status == "completed" else output.WITH_FAILURES)
-
-
-@contextmanager
-def _continue_hint(job_id: int) -> Iterator[None]:
-    """Print how to continue after an interrupt; add it to the error of an unreachable database."""
-    hint = f"results so far are stored. Continue with: rubricsvc jobs wait {job_id}"
-    try:
-        yield
-    except KeyboardInterrupt:
-        echo(f"\ninterrupted; {hint}")
-        raise typer.Exit(output.INTERRUPTED) from None
-    except UnavailableError as error:
-        raise UnavailableError(error.message, hint=error.hint or hint) from error
 
 
 def start_worker(s: LocalService, judge: Judge) -> AbstractContextManager[None]:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc import telemetry
 from rubricsvc.cli import models, output
-from rubricsvc.cli.judge_training import train
 from rubricsvc.cli.models import ApiKeyEnv, ask
 from rubricsvc.cli.options import command
-from rubricsvc.cli.output import NOT_PASSED, OK, Json, echo, exit_with, show
+from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
+from rubricsvc.cli.runs import Terminal
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
-from rubricsvc.core.passport import Passport
+from rubricsvc.core.passport import LESS_IS_BETTER, Passport
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import TRANSIENT, Reason
-from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.queries import Paging
@@ -35,12 +37,13 @@ from workers.engines.local.weights import PASSPORT_FILE, adapter_passport, judge
 from workers.judges import validate
 
 if TYPE_CHECKING:
+    from trainer.judge_training.config import JudgeTrainConfig
+    from trainer.judge_training.run import Prepared
+    from trainer.recording import Metrics
     from workers.audit.repeatability import Probe
     from workers.audit.suites import AuditPlan
 
 app = output.group("Judges: add, test and compare them.")
-app.command()(train)
-
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
 Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each interval; 0: no intervals.")]
@@ -390,7 +393,7 @@ def audit(
     plan = plan.only(suite) if suite else plan
     path = get_settings().cache_dir / "audits" / f"{stored.digest[:32]}-{plan.digest[:32]}.jsonl"
     kept = output.continue_hint("the completions judged so far are kept")
-    with kept, runner.open_journal(path) as journal, output.progress_bar("audit") as bar:
+    with kept, runner.open_journal(path) as journal, progress_bar("audit") as bar:
         if done := len(journal.verdicts):
             echo(f"resuming an interrupted audit: {done} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
@@ -470,12 +473,116 @@ def repeatability(
             compares = stored.mode == "comparative"
             groups = group_completions(s.judges.sample_of_job(job, limit, whole_groups=compares))
     options: dict[str, Any] = {"source": f"job {job}" if job else "built-in cases", "repeats": repeats}
-    with output.progress_bar("repeatability") as bar:
+    with progress_bar("repeatability") as bar:
         result = ask(stored, lambda engine: measure(engine, stored, groups, on_progress=bar.update, **options))
     if result.reward.value is None and not any(one.n for one in result.criteria.values()):
         hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
-        raise UnavailableError(f"{stored.name!r} scored no question twice ({output.cell(result.unscored)})", hint=hint)
+        raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)
     with local_service() as s:
         s.judges.measured(stored.name, result)
     echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
     show({"judge": stored.name, **result.model_dump(mode="json")}, as_json)
+
+
+@app.command()
+def train(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the training (docs/judge-training.md).")
+    ],
+    *,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Load and divide the data; train nothing.")] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Audit the judge and measure its repeatability.")
+    ] = True,
+    add: Annotated[bool, typer.Option("--add/--no-add", help="Add the judge to the database.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Train a judge from labels, stored verdicts or questions by construction, and add it with its passport.
+
+    Ctrl-C stops after the current step and saves a checkpoint; --resume continues, also an examination that was
+    interrupted: without training again. The weights, judge.json and passport.json are written to
+    the folder judge/ in the training's folder.
+    """
+    from trainer import checkpoint
+    from trainer.judge_training.config import load_config
+    from trainer.judge_training.run import FOLDER, check_judge, load_data
+
+    telemetry.configure("WARNING", human=True)
+    loaded, known = load_config(config), None
+    if add:
+        with local_service() as s:
+            known = s.judges.find(loaded.judge.name)
+    check_judge(loaded, known)
+    if not dry_run:
+        checkpoint.check_folder(loaded.out, resume=resume)
+    echo("loading the data")
+    with ExitStack() as stack:
+        prepared = load_data(loaded, cache(lambda: stack.enter_context(local_service()).judges))
+    hidden = {"digest", "license", "pairs"}
+    plan = [one.model_dump(mode="json", exclude=hidden) for one in prepared.sources(loaded)]
+    sizes = {name: len(part) for name, part in prepared.split.parts.items()} | {"left_out": prepared.split.left_out}
+    if dry_run:
+        show({"data": plan, "split": sizes}, as_json)
+        return
+    for row in plan:
+        echo(f"data: {cell(row)}")
+    echo(f"split by prompt: {cell(sizes)}")
+    if loaded.judge.model == EMBEDDED:
+        models.fetch_embedded()
+    with checkpoint.locked(loaded.out):
+        try:
+            judge, passport, numbers = _train(loaded, prepared, resume=resume, audit=audit)
+        except KeyboardInterrupt:
+            switches = [option for option, on in (("--no-audit", not audit), ("--no-add", not add)) if on]
+            switches += ["--resume"] if (loaded.out / "config.json").is_file() else []
+            command = shlex.join(["rubricsvc", "judges", "train", str(config), *switches])
+            echo(f"\nstopped; continue with: {command}")
+            raise typer.Exit(INTERRUPTED) from None
+        if add:
+            with local_service() as s:
+                try:
+                    s.judges.add_all([judge], passport)
+                except ConflictError as error:
+                    hint = "give judge.name another value, and add it with --resume, which does not train again"
+                    raise ConflictError(error.message, hint=hint, path="judge.name") from error
+    fields = {"name": judge.name, "folder": str(loaded.out / FOLDER), "added": add, **numbers}
+    table = next((table for table in passport.tables if table.trained), None)
+    if table and (trained := table.trained):
+        figure, best = trained[table.measure], table.best_baseline
+        fields |= {"test_set": table.name, "measure": table.measure, "n": trained.n, **figure.model_dump()}
+        fields["best_baseline"] = best and {"scorer": best.scorer, "value": best[table.measure].value}
+        value, other = figure.value, best[table.measure].value if best else None
+        sign = -1 if table.measure in LESS_IS_BETTER else 1
+        if best and value is not None and other is not None and sign * value <= sign * other:
+            baseline = f"{best.scorer} {cell(best[table.measure].value)}"
+            echo(f"warning: on {table.name} the judge does not beat the best baseline ({baseline})")
+    show(fields | {"audit": passport.audit and passport.audit.result, "not_for": passport.not_for}, as_json)
+
+
+def _train(
+    config: JudgeTrainConfig, prepared: Prepared, *, resume: bool, audit: bool
+) -> tuple[Judge, Passport, dict[str, float]]:
+    """Train and examine a judge; return it with its passport and the numbers of the training."""
+    from trainer.judge_training.run import examine_judge, train_judge
+
+    with progress_bar("training") as bar, Terminal().stopping() as stop:
+
+        def on_step(step: Metrics) -> None:
+            rate = step["tokens"] / step["step_time"]
+            validation = f", validation {cell(step['validation_loss'])}" if "validation_loss" in step else ""
+            bar.update(step["step"], config.steps, f"loss {cell(step['loss'])}{validation}, {rate:.0f} tokens/s")
+
+        judge, trained = train_judge(config, prepared, on_encode=bar.update, on_step=on_step, stop=stop, resume=resume)
+    for name, one in prepared.datasets.items():
+        if one.left_out:
+            echo(f"left out of {name}: {one.reasons}")
+    if judge is None:
+        raise KeyboardInterrupt
+    with progress_bar("examination") as bar:
+        examined, passport, failed = examine_judge(
+            config, prepared, judge, trained, audited=audit, on_progress=bar.update
+        )
+    if failed:
+        echo(f"warning: {counted(failed, 'verdict')} of the test failed, and counts as 0.5")
+    return examined, passport, {"steps": trained.best_step, "validation_loss": trained.best_loss}

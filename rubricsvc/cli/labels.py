@@ -1,4 +1,4 @@
-"""`rubricsvc labels`: people's verdicts, to compare judges with."""
+"""`rubricsvc labels` and `verdicts`: what people and what judges found, by criterion."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from rubricsvc.cli.importing import File, LabelFormat, SkipInvalid, import_and_r
 from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, group, open_output, print_json, show
 from rubricsvc.cli.service import local_service, service
-from rubricsvc.queries import ImportQuery, LabelFilters
+from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
 from rubricsvc.services.importing import LABELS, RECORDS
 
 app = group("Labels: people's verdicts, to compare judges with.")
+verdicts = group("Verdicts of judges, by criterion.")
 
 _LABEL = ("label.criterion", "label.annotator", "label.value", "label.note")
 
@@ -49,3 +50,12 @@ def export(query: LabelFilters, out: Out = None) -> None:
     with local_service() as local, open_output(out) as stream:
         for line in local.labels.export(query):
             print_json(line, stream)
+
+
+@command(verdicts, "list")
+def list_verdicts(query: VerdictFilters, as_json: Json = False) -> None:
+    """List verdicts."""
+    ids = ("id", "completion_id", "rubric_id", "judge_id")
+    found = ("verdict.criterion", "verdict.outcome", "verdict.value", "verdict.reason", "verdict.rationale")
+    with service() as s:
+        show(s.verdicts.page(query), as_json, columns=(*ids, *found), empty="no verdicts")

@@ -43,9 +43,10 @@ COMMANDS = {
     "keys": "API keys of the service.",
     "db": "Database schema.",
 }
-"""Commands and their help. Each is ``app``, or a function of its name, in ``rubricsvc.cli.<command>`` or ``_HOMES``."""
+"""Commands and their help. Each is ``app`` or a function in ``rubricsvc.cli.<command>``, or else in ``_HOMES``."""
 
-_HOMES = {"worker": "serve"}
+_HOMES = dict.fromkeys(("worker", "workers", "keys", "db"), "serve") | {"bestofn": "jobs", "verdicts": "labels"}
+"""Commands in the module of another one, as a group or function of their name."""
 
 _EXTRAS = {
     "postgres": {"psycopg"},
@@ -86,12 +87,12 @@ class LazyGroup(TyperGroup):
 def load(name: str) -> Any:
     """Import and return the command of this name."""
     module = import_module(f"rubricsvc.cli.{_HOMES.get(name, name)}")
-    group = getattr(module, "app", None)
-    if group is not None:
-        group.rich_markup_mode = None
-        return get_group(group)
+    found = getattr(module, "app" if name not in _HOMES and hasattr(module, "app") else name)
+    if isinstance(found, typer.Typer):
+        found.rich_markup_mode = None
+        return get_group(found)
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
-    single.command(name)(getattr(module, name))
+    single.command(name)(found)
     return get_command(single)
 
 

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from rubricsvc import errors
-from rubricsvc.errors import ConflictError, NotFoundError
+from rubricsvc.errors import ConflictError, NotFoundError, UnavailableError
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -94,13 +94,16 @@ def exit_with(code: int) -> Iterator[None]:
 
 
 @contextmanager
-def continue_hint(kept: str) -> Iterator[None]:
-    """Print after an interrupt that the same command continues, and what is ``kept``; exit with `INTERRUPTED`."""
+def continue_hint(kept: str, command: str = "the same command again") -> Iterator[None]:
+    """Print after an interrupt what is ``kept`` and how to continue; add it to the error of what is unreachable."""
     try:
         yield
     except KeyboardInterrupt:
-        echo(f"\ninterrupted; {kept}. Run the same command again to continue.")
+        echo(f"\ninterrupted; {kept}. Run {command} to continue.")
         raise typer.Exit(INTERRUPTED) from None
+    except UnavailableError as error:
+        error.hint = error.hint or f"{kept}; run {command} to continue"
+        raise
 
 
 def print_json(data: Any, stream: TextIO | None = None) -> None:
@@ -187,7 +190,7 @@ def _print_rows(rows: Sequence[dict[str, Any]], title: str = "") -> None:
             if isinstance(value, dict) and value and all(map(_is_estimate, value.values())):
                 table[-1] |= value
             elif _is_plain(value):
-                table[-1][name] = shorten(value) if isinstance(value, str) else value
+                table[-1][name] = shorten(value, 200 if title else 70) if isinstance(value, str) else value
     names = list(dict.fromkeys(name for row in table for name, value in row.items() if value not in (None, "", {}, [])))
     print_table(names, [[row.get(name, "") for name in names] for row in table])
     for number, row in enumerate(rows, start=1):

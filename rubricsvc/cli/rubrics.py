@@ -71,22 +71,19 @@ def show_(
             text, id_ = (prompt.prompt, prompt.external_id) if prompt is not None else (None, None)
             writing.write_text([writing.plain(Record(text, found.rubric, id=id_, name=found.name))], sys.stdout, "yaml")
             return
-    show(found, as_json, columns=columns)
-    if not as_json:
-        print_data("")
-        rows: list[list[Any]] = []
-        for one in found.rubric.criteria:
-            kind = (f"check {one.check.name}" if one.check else one.scale.kind) + " (required)" * one.required
-            sources = "; ".join(map(_source, one.sources or ()))
-            rows.append([one.key, one.weight, kind, "/".join(one.group), one.text, sources])
-        output.print_table(("key", "weight", "kind", "group", "text", "sources"), rows)
-        examples: list[dict[str, Any]] = []
-        for example in found.rubric.examples or ():
-            expected = {key: str(value) for key, value in (example.verdicts or {}).items()}
-            reward = str(example.reward) if example.reward is not None else ""
-            examples.append({"example": example.key, "expected": expected, "reward": reward, "text": example.text})
-        if examples:
-            show({"examples": examples})
+    criteria = [
+        output.fields_of(one, "key", "weight")
+        | {"kind": (f"check {one.check.name}" if one.check else one.scale.kind) + " (required)" * one.required}
+        | {"group": "/".join(one.group), "text": one.text, "sources": "; ".join(map(_source, one.sources or ()))}
+        for one in found.rubric.criteria
+    ]
+    examples = [
+        {"example": one.key, "expected": {key: str(value) for key, value in (one.verdicts or {}).items()}}
+        | {"reward": str(one.reward) if one.reward is not None else "", "text": one.text}
+        for one in found.rubric.examples or ()
+    ]
+    about = output.fields_of(found, *columns) | {"criteria": criteria, "examples": examples}
+    show(found if as_json else about, as_json)
 
 
 def _source(source: Source) -> str:

@@ -20,18 +20,13 @@ from rubricsvc.cli.output import (
     INTERRUPTED,
     NOT_PASSED,
     Json,
-    Seed,
     cell,
     counted,
     echo,
-    print_data,
     print_json,
-    print_table,
     show,
 )
-from rubricsvc.cli.score import file_or_text
 from rubricsvc.cli.service import service
-from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
@@ -177,52 +172,6 @@ def sweep(
         echo("no variant is higher than every other by the gold score")
 
 
-@app.command("try")
-def try_(
-    config: Config,
-    *,
-    prompt: Annotated[str | None, typer.Option(help="File or text.", show_default="prompts of the data")] = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Number of prompts of the data.")] = 3,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Sample a completion of a run's policy for some prompts, and print it turn by turn.
-
-    The policy acts in the run's environment, if it has one.
-    """
-    telemetry.configure("WARNING", human=True)
-    from rubricsvc.cli.models import fetch_embedded
-    from trainer.config import load_config
-    from trainer.data.tasks import find_tasks
-    from trainer.environments.tools import acting_of
-    from trainer.policies.policy import Policy
-    from trainer.run import check_local
-    from workers.engines.local.embedded_model import EMBEDDED
-
-    loaded, terminal = load_config(config), Terminal()
-    check_local(loaded)
-    if prompt is not None:
-        asked = [Prompt.of(file_or_text(prompt))]
-    else:
-        asked = [task.prompt for task in find_tasks(loaded, terminal).train[:limit]]
-    if loaded.policy.model == EMBEDDED:
-        fetch_embedded()
-    how: dict[str, Any] = {"dtype": loaded.policy.dtype, "device": loaded.policy.device}
-    rollouts = Policy.load(loaded.policy.model, acting=acting_of(loaded), **how).sample(asked, 1, loaded.sampling, seed)
-    completions = rollouts.completions(loaded.policy.model, 0, loaded.sampling)
-    for one, completion, count in zip(asked, completions, rollouts.mask_BT.sum(-1).tolist(), strict=True):
-        plain = completion.model_dump(mode="json", exclude_defaults=True)
-        if as_json:
-            print_json({"prompt": one.text, "tokens": count, **plain})
-            continue
-        print_data(f"# {one.text}")
-        for message in completion.messages:
-            print_data(f"[{message.role}{f' {message.name}' if message.name else ''}]\n{message.text}")
-        if not completion.messages or not completion.text:
-            print_data(completion.text or "the episode ended without a report")
-        echo(cell(plain.get("sampling", {}).get("tools", {})))
-
-
 @command(app, "show")
 def show_(
     query: Paging,
@@ -270,7 +219,7 @@ def _show_evaluations(report: RunReport, as_json: bool) -> None:
             print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
     else:
         names = {"mean": "mean", "difference": "mean_difference"} | {one: one for one in ESTIMATES}
-        show(
+        scores = [
             {
                 "policy": line.get("baseline", line["policy"]),
                 "step": line["step"],
@@ -280,11 +229,10 @@ def _show_evaluations(report: RunReport, as_json: bool) -> None:
             }
             for line in lines
             for score, found in line["scores"].items()
-        )
-        columns, measures = measures_beside(lines)
-        if measures:
-            print_data("")
-            print_table(("mean", *columns), [[name, *row] for name, row in measures])
+        ]
+        columns, rows = measures_beside(lines)
+        means = [{"mean": name} | dict(zip(columns, row, strict=True)) for name, row in rows]
+        show({"scores": scores, "measures": means})
         if guarded := [line["leak_hits"] for line in lines if "leak_hits" in line]:
             echo(f"leak_hits: {sum(guarded)}")
     if (folder := Path(str(report.config.get("out", "")))).is_dir():

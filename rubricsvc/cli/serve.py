@@ -1,26 +1,33 @@
-"""`rubricsvc serve`, the HTTP API with a worker for ``memory://``; `rubricsvc worker`, one for Redis or RabbitMQ."""
+"""Running the service: `serve`, the HTTP API with a worker for ``memory://``; `worker`, `workers`, `keys` and `db`."""
 
 from __future__ import annotations
 
 import signal
 import socket
 from contextlib import nullcontext
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.output import echo
-from rubricsvc.cli.service import validators
+from rubricsvc.cli.options import command
+from rubricsvc.cli.output import Json, echo, group, print_data, show
+from rubricsvc.cli.service import local_service, validators
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.database import open_database
+from rubricsvc.queries import Paging
+from rubricsvc.services.database import open_database, upgrade_schema
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:
     import uvicorn
 
 log = structlog.get_logger("rubricsvc.serve")
+
+workers = group("Workers that run jobs; run one with `rubricsvc worker`.")
+keys = group("API keys of the service.")
+db = group("Database schema.")
 
 
 def serve(
@@ -43,17 +50,17 @@ def serve(
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
     listen(settings.host, settings.port).close()
-    with open_database(lambda name: echo(f"created the database {name}"), settings) as db:
+    with open_database(lambda name: echo(f"created the database {name}"), settings) as opened:
         if not needs_key(settings) and not is_loopback(settings.host):
             log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
-        app = create_app(settings, db, validators=validators())
+        app = create_app(settings, opened, validators=validators())
         address = settings.host, settings.port
         config = uvicorn.Config(app, *address, log_config=None, access_log=False, proxy_headers=False)
         config.timeout_graceful_shutdown = 5
         embedded = settings.broker_url.startswith(MEMORY)
         if not embedded:
             log.info("this process does not score", hint="start workers with `rubricsvc worker`")
-        with embedded_worker(settings, db) if embedded and worker else nullcontext():
+        with embedded_worker(settings, opened) if embedded and worker else nullcontext():
             run_server(config)
 
 
@@ -108,3 +115,46 @@ def worker(
     options = [f"--hostname={node}", f"--concurrency={concurrency}", f"--pool={pool}"]
     options += ["--without-gossip", "--without-mingle"]
     app.worker_main(["worker", *options])
+
+
+@workers.command("list")
+def list_workers(as_json: Json = False) -> None:
+    """List running workers, and those that were lost within the last hour."""
+    with local_service() as s:
+        empty = "no workers; start one with `rubricsvc worker`, or `rubricsvc serve` on memory://"
+        show(s.workers.page(), as_json, empty=empty)
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Name of the key's user.")],
+    expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until the key expires.")] = None,
+) -> None:
+    """Create a key and print its secret, once."""
+    with local_service() as s:
+        key, secret = s.keys.create(name, timedelta(days=expires_in) if expires_in else None)
+    echo(f"key {key.id} for {key.name}; the secret is not shown again:")
+    print_data(secret)
+
+
+@command(keys, "list")
+def list_keys(query: Paging, as_json: Json = False) -> None:
+    """List keys without their secrets."""
+    with local_service() as s:
+        show(s.keys.page(query), as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
+
+
+@keys.command()
+def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> None:
+    """Revoke a key, effective immediately."""
+    with local_service() as s:
+        key = s.keys.revoke(key_id)
+    echo(f"revoked key {key.id} ({key.name})")
+
+
+@db.command()
+def upgrade() -> None:
+    """Upgrade the database to the newest schema."""
+    before, newest = upgrade_schema(get_settings().database_url)
+    changed = "up to date:" if before == newest else f"upgraded from {before or 'nothing'} to"
+    echo(f"the schema is {changed} {newest}")

@@ -118,7 +118,7 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_105,
     "rubricsvc/schemas": 1_474,
     "rubricsvc/services": 4_954,
-    "rubricsvc/cli": 4_262,
+    "rubricsvc/cli": 4_104,
     "rubricsvc": 36_110,
     "workers/engines": 2_690,
     "workers/checks": 2_635,
@@ -133,8 +133,8 @@ MIN_MEDIAN_FUNCTION_LINES = 7  # towards 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
 MAX_PRINTING_CALLS = 2
-MAX_COMMANDS = 67  # towards 60
-MAX_OPTIONS = 326
+MAX_COMMANDS = 66  # towards 60
+MAX_OPTIONS = 322
 
 
 def lines_of(path: Path) -> int:

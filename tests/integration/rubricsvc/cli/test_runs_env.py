@@ -12,8 +12,6 @@ from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.tiny_model import tiny_model
-from trainer.environments.tool_calls import call_text
-from trainer.policies.policy import Policy
 
 CONFIG = """
 steps = 2
@@ -123,35 +121,3 @@ def test_run_begins_with_demonstrations_and_ends_with_baselines(cli: Cli, tmp_pa
     assert "leak_hits: 0" in cli("runs", "show", "1", "--evaluations").err
     assert cli("runs", "report", "1", "--out", tmp_path / "report.html").code == 0
     assert (tmp_path / "report.html").read_text().count('data-name="leak_hits">0<') == 2
-
-
-SUMS = """
-- {name: product, prompt: What is 6 * 7?, reference: "42", criteria: [{text: It is right., check: math}]}
-- {name: sum, prompt: What is 6 + 7?, criteria: [{text: It is polite.}]}
-- {name: quotient, prompt: What is 6 / 7?, criteria: [{text: It is polite.}]}
-"""
-
-
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two episodes: a call and an answer, and an answer."""
-    script = iter([(call_text("calculate", expression="6 * 7"), "13"), ("42",)])
-    monkeypatch.setattr(Policy, "texts", lambda self, rows: next(script))
-    # the tiny model rarely ends a turn by itself: its end token is made certain
-    monkeypatch.setattr(
-        "trainer.policies.policy.torch.isin", lambda tokens, _: tokens.new_ones(tokens.shape, dtype=bool)
-    )
-
-
-@pytest.mark.usefixtures("scripted")
-def test_runs_try_samples_prompts_of_a_run(cli: Cli, tmp_path: Path) -> None:
-    tiny_model(tmp_path / "policy", context=1024)
-    (tmp_path / "sums.yaml").write_text(SUMS)
-    settings = CONFIG.replace("rubrics.yaml", "sums.yaml").replace("max_new_tokens = 8", "max_new_tokens = 128")
-    (tmp_path / "run.toml").write_text(settings + CALCULATOR.replace("64", "400"))
-    tried = cli("runs", "try", "run.toml", "-n", 2, "--json")
-    assert tried.code == 0, tried.err
-    product, total = tried.lines
-    assert (product["prompt"], product["text"]) == ("What is 6 * 7?", "42")
-    assert product["sampling"]["tools"] == {"turns": 2, "calls/calculate": 1}
-    assert (total["prompt"], total["text"]) == ("What is 6 + 7?", "13")
