@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -212,7 +211,6 @@ def bestofn(
     n: Annotated[
         int | None, typer.Option("--n", min=2, help="Largest n.", show_default="fewest samples of a prompt")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="HTML page of the curves to write.", show_default="none")] = None,
     as_json: Json = False,
 ) -> None:
     """Show what the best of n samples is worth by a gold score, if judges choose it by their rewards.
@@ -220,13 +218,9 @@ def bestofn(
     The samples are the completions of each prompt that all jobs scored. Estimates are unbiased, and no judge is asked.
     """
     from rubricsvc.services.best_of_n import best_of_n
-    from rubricsvc.web.run import render_best_of_n
 
     with local_service() as s, s.db.read() as session, output.progress_bar("best of n") as bar:
         result = best_of_n(session, job, gold, most=n, on_progress=bar.update)
-    if out is not None:
-        with open_output(out) as stream:
-            stream.write(render_best_of_n(result))
     show(result, as_json)
 
 

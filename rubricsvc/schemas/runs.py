@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationErro
 
 from rubricsvc.core.base import Name, Text, Title, Value
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Rubric, reject_duplicates
 from rubricsvc.core.states import RunState, RunStatus
@@ -331,7 +330,6 @@ class RunReport(Value):
     """A training run: its record, metrics by step, evaluations and baselines, and completions.
 
     ``samples`` are those of the evaluations, by their names in ``columns``: for each prompt the completion of each.
-    ``passport_missing`` says why there is no ``passport`` of the run's judge.
     """
 
     name: str
@@ -344,8 +342,6 @@ class RunReport(Value):
     columns: tuple[str, ...] = ()
     samples: dict[str, dict[str, Sample]] = Field(default_factory=dict)
     alarms: tuple[Alarm, ...] = ()
-    passport: Passport | None = None
-    passport_missing: str = ""
     status: str = ""
 
 
@@ -425,12 +421,6 @@ class JudgeCurves(Value):
     oracle_share: Estimate = Field(description="That gain as a share of the oracle's, with Fieller's interval.")
     slope: Estimate = Field(description="Rise of the gold over the square root of the KL bound.")
     difference: Estimate | None = Field(description="Gold at the largest n less that of the first judge's choice.")
-
-    @property
-    def title(self) -> str:
-        """The judge, its rubric where it is one, and the job."""
-        rubric = f", {self.rubrics[0]}" if len(self.rubrics) == 1 else ""
-        return f"{self.judge}{rubric} (job {self.job_id})"
 
 
 class BestOfN(Value):

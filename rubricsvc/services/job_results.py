@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import pstdev
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ class ItemDetail:
 
 @dataclass
 class CriterionTotals:
-    """Sums over the completions of a job for a criterion, or for all criteria of a tag or a group.
+    """Sums over the completions of a job for a criterion.
 
     ``gain`` sums the gains over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts, of
     which ``met`` are 0.5 or more.
@@ -78,16 +78,14 @@ class CriterionTotals:
     values: float = 0.0
     gain: float = 0.0
 
-    def add(self, parts: Iterable[Contribution], *, rewarded: bool) -> None:
-        """Add the criteria of one completion."""
+    def add(self, part: Contribution, *, rewarded: bool) -> None:
+        """Add the criterion of one completion."""
         self.completions += 1
         self.rewarded += rewarded
-        for part in parts:
-            self.weights.add(part.criterion.weight)
-            self.vetoes += part.vetoes
-            self.gain += part.gain or 0.0
-            if part.verdict is None:
-                continue
+        self.weights.add(part.criterion.weight)
+        self.vetoes += part.vetoes
+        self.gain += part.gain or 0.0
+        if part.verdict is not None:
             self.failed += part.verdict.outcome == "failed"
             self.abstained += part.verdict.outcome == "abstained"
             if part.verdict.value is not None:
@@ -104,7 +102,7 @@ class JobResults:
         rubrics: Completions by rubric (name@version); ``formulas`` by the formula of their reward.
         low: The left end of the histograms, ``high`` the right one.
         policies: The distribution of rewards by policy, the highest mean first.
-        criteria: By key and text, the largest gains first; ``tags`` and ``groups`` likewise.
+        criteria: By key and text, the largest gains first.
         usage: Tokens and cost of the verdicts, reused ones included; None if no verdict has any.
         best: Without those that are among the ``worst``.
         without_reward: The first ones by id; ``null_reasons`` counts all.
@@ -121,8 +119,6 @@ class JobResults:
     rewards: Distribution | None
     policies: dict[str, Distribution]
     criteria: Sequence[CriterionTotals]
-    tags: Sequence[CriterionTotals]
-    groups: Sequence[CriterionTotals]
     usage: Usage | None
     worst: Sequence[ItemDetail]
     best: Sequence[ItemDetail]
@@ -142,8 +138,6 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
     rubrics, formulas = Counter[str](), Counter[str]()
     criteria: dict[tuple[str, str], CriterionTotals] = {}
-    tags: dict[str, CriterionTotals] = {}
-    groups: dict[str, CriterionTotals] = {}
     usage: Usage | None = None
     rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
     for done, detail in enumerate((one for page in pages(db, job_id) for one in page), start=1):
@@ -155,18 +149,10 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             values.append(row.reward)
             of_prompts.append(row.completion.prompt_id)
         usage = total_usage([usage, *(part.verdict.usage for part in detail.parts if part.verdict)])
-        members: dict[tuple[str, str], list[Contribution]] = {}
         for part in detail.parts:
-            criterion = part.criterion
-            key = criterion.key, criterion.text
-            criteria.setdefault(key, CriterionTotals(*key, kind=criterion.kind)).add([part], rewarded=rewarded)
-            for tag in criterion.tags:
-                members.setdefault(("tag", tag), []).append(part)
-            if criterion.group:
-                members.setdefault(("group", criterion.group[0]), []).append(part)
-        for (kind, name), parts in members.items():
-            sums = tags if kind == "tag" else groups
-            sums.setdefault(name, CriterionTotals(name)).add(parts, rewarded=rewarded)
+            key = part.criterion.key, part.criterion.text
+            totals = criteria.setdefault(key, CriterionTotals(*key, kind=part.criterion.kind))
+            totals.add(part, rewarded=rewarded)
         if done % ITEMS_PER_PAGE == 0 or done == progress.total:
             on_progress(done, progress.total, "")
     all_values = [value for values, _ in rewards.values() for value in values]
@@ -174,9 +160,6 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
     low, high = min(all_values, default=0.0), max(all_values, default=1.0)
     low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
     policies = {name: made for name, of in rewards.items() if (made := distribution(*of, low, high)) is not None}
-
-    def by_gain(sums: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
-        return sorted(sums.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text))
 
     with db.read() as session:
 
@@ -196,9 +179,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             high=high,
             rewards=distribution(all_values, all_prompts, low, high),
             policies=dict(sorted(policies.items(), key=lambda item: -(item[1].mean.value or 0.0))),
-            criteria=by_gain(criteria),
-            tags=by_gain(tags),
-            groups=by_gain(groups),
+            criteria=sorted(criteria.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text)),
             usage=usage,
             worst=worst,
             best=[one for one in listed(sort="-reward", rewarded=True) if one.row.id not in known],

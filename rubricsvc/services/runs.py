@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
@@ -265,7 +265,7 @@ class Runs:
             evaluations = sorted((one for one in current if one.name == STEP), key=lambda one: one.step)
             known = {one.name: one for one in (*current, *(one for one in stored if one.name in OTHER))}
             baselines = [known[name] for name in BASELINES if name in known]
-            lines, passport = [one.line for one in evaluations], _passport(session, run)
+            lines = [one.line for one in evaluations]
             return RunReport(
                 name=str(run.id),
                 status=run.status,
@@ -273,8 +273,6 @@ class Runs:
                 steps=tuple(steps),
                 evaluations=tuple(lines),
                 baselines=tuple(one.line for one in baselines),
-                passport=passport if not isinstance(passport, str) else None,
-                passport_missing=passport if isinstance(passport, str) else "",
                 alarms=tuple(self._with_examples(session, run.id, one) for one in alarms(steps, lines)),
                 highest=_highest(session, run.id),
                 **_samples_of(session, run.id, evaluations, baselines),
@@ -407,22 +405,6 @@ def _completions(
             of_row.append(_of(StoredEvaluationReward, each, verdicts=known if verdicts else ()))
         found.append(_of(StoredEvaluationCompletion, row, rubric=row.rubric.ref, rewards=of_row))
     return found
-
-
-def _passport(session: Session, run: StoredRun) -> Passport | str:
-    """Return the passport of a run's judge, or why there is none: its name may mean another judge now."""
-    row = judges.find(session, run.judge) if run.judge else None
-    if row is None:
-        return f"judge {run.judge or 'none'} is not stored here"
-    digest: str | None
-    try:
-        digest = Judge.model_validate((run.config or {}).get("judge")).digest
-    except ValidationError:  # the judge of a service: the run is linked to the stored one with its digest
-        digest = row.digest if run.judge_id == row.id else None
-    if digest != row.digest:
-        asked = f"the run asked {digest[:8]}, " if digest else ""
-        return f"the stored judge {run.judge} is another one: {asked}the name means {row.digest[:8]} now"
-    return row.passport_value or f"judge {run.judge} has no passport"
 
 
 Texts = tuple[Mapping[int, Completion], Mapping[int, str]]

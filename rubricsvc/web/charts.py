@@ -99,13 +99,8 @@ class Point:
     high: float | None = None
 
 
-def curve(
-    title: str, points: Sequence[Point], height: int = 220, *, over: str = STEP, doubling: bool = False
-) -> Callable[[int], Any]:
-    """Chart points over steps, or another number: a line, with a band, for each series.
-
-    With ``doubling`` each doubling of the number has the same width.
-    """
+def curve(title: str, points: Sequence[Point], height: int = 220, *, over: str = STEP) -> Callable[[int], Any]:
+    """Chart points over steps, or another number: a line, with a band, for each series."""
     import altair as alt
 
     rows = [
@@ -121,18 +116,14 @@ def curve(
         ends = [one.step for one in points] or [0.0]  # a short axis has a tick at each step, and none between
         whole_steps = list(range(math.floor(min(ends)), math.ceil(max(ends)) + 1))
         values = whole_steps if over == STEP and len(whole_steps) <= count else alt.Undefined
-        if doubling:
-            values = sorted({one.step for one in points})
-        x_scale = alt.Scale(type="log", base=2) if doubling else alt.Undefined
-        is_whole = over == STEP or doubling
-        axis = alt.Axis(values=values, tickCount=count, format="d" if is_whole else "~g", grid=False)
+        axis = alt.Axis(values=values, tickCount=count, format="d" if over == STEP else "~g", grid=False)
         legend = (
             alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
             if len(names) > 1
             else None
         )
         base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("step:Q", title=over, axis=axis, scale=x_scale),
+            x=alt.X("step:Q", title=over, axis=axis),
             color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
         )
         is_zero = all(row["value"] == 0 for row in rows)

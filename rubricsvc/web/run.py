@@ -1,23 +1,20 @@
-"""The report of a training run as a page: what must be read before its curves, the curves, and those of a best of n."""
+"""The report of a training run as a page: what must be read before its curves, and the curves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Message, ToolCall
 from rubricsvc.core.trajectory import is_error, json_of, turns_of
 from rubricsvc.schemas.runs import (
     REWARD,
-    BestOfN,
     RunReport,
     Sample,
     flat,
     measures_beside,
 )
 from rubricsvc.web.charts import (
-    Point,
     criterion_curves,
     curves,
     drawn,
@@ -26,15 +23,6 @@ from rubricsvc.web.charts import (
 from rubricsvc.web.pages import render, signed
 
 CRITERIA_A_CHART = 6
-MEASURES: dict[Measure, str] = {
-    "auroc": "AUROC",
-    "macro_auroc": "AUROC, mean over criteria",
-    "accuracy": "accuracy",
-    "brier": "Brier score",
-    "ece": "calibration error",
-    "pairwise_accuracy": "pairwise accuracy",
-    "spearman": "rank correlation (Spearman)",
-}
 MAX_CRITERIA = 24
 
 
@@ -54,10 +42,8 @@ def render_run(report: RunReport) -> str:
             (note, drawn("mean value", points))
             for note, points in criterion_curves(report.steps, MAX_CRITERIA, CRITERIA_A_CHART)
         ],
-        figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
         columns=columns,
         behaviour=behaviour,
-        measures=MEASURES,
         config=list(flat(report.config)),
         reward=REWARD,
     )
@@ -114,23 +100,3 @@ def _shown(call: ToolCall | None, result: Message | None, report: str) -> ShownC
     arguments = tuple((name, str(value)) for name, value in named.items() if not report or value != report)
     content = result.content if result is not None else None
     return ShownCall(call.name if call is not None else "", arguments, content, is_error(json_of(content or "")))
-
-
-def render_best_of_n(result: BestOfN) -> str:
-    """Return the curves of each judge beside a perfect and no judge as HTML, which loads nothing; texts are escaped."""
-    charts = []
-    for judge in result.judges:
-        curves = {
-            "reward (proxy)": judge.proxy,
-            "gold": judge.gold,
-            "gold, perfect judge": result.oracle,
-            "gold, worst of n": result.worst,
-        }
-        points = [
-            Point(name, n, one.value, one.low, one.high)
-            for name, estimates in curves.items()
-            for n, one in zip(result.n, estimates, strict=True)
-            if one.value is not None
-        ]
-        charts.append((judge.title, drawn("mean over prompts", points, over="samples (n)", doubling=True)))
-    return render("best_of_n.html.j2", found=result, curves=charts)
