@@ -34,8 +34,9 @@ from bench.hacking.results import RADIUS, RISE, TrainedRun, base_rates, outcome,
 from rubricsvc.core.prompt import Completion
 from rubricsvc.formats import writing
 from rubricsvc.services.runs import Runs
-from rubricsvc.store import completions, runs
-from rubricsvc.store.session import Database
+from rubricsvc.store import runs
+from rubricsvc.store.session import Database, by_id
+from rubricsvc.store.tables import CompletionRow
 from trainer import checkpoint, recording
 from trainer.config import TrainConfig
 from trainer.data.tasks import tasks_of
@@ -234,8 +235,8 @@ def completions_by_step(path: Path) -> Iterator[list[str]]:
         (run,) = list(Runs(db).page())
         for step in range(1, run.steps + 1):
             rows = runs.rollouts(session, run.id, step=step, limit=10_000)
-            texts = completions.many(session, {row.completion_id for row in rows})
-            yield [texts[row.completion_id][1].text for row in rows]
+            texts = by_id(session, CompletionRow, {row.completion_id for row in rows})
+            yield [texts[row.completion_id].value.text for row in rows]
 
 
 def starting_completions(path: Path) -> list[str]:
@@ -244,8 +245,8 @@ def starting_completions(path: Path) -> list[str]:
         (run,) = list(Runs(db).page())
         first = next(one for one in Runs(db).evaluations(run.id) if one.step == 0)
         rows = runs.evaluation_completions(session, run.id, evaluation_id=first.id, limit=10_000)
-        texts = completions.many(session, {row.completion_id for row in rows})
-        return [texts[row.completion_id][1].text for row in rows]
+        texts = by_id(session, CompletionRow, {row.completion_id for row in rows})
+        return [texts[row.completion_id].value.text for row in rows]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,9 @@ from rubricsvc.core.estimate import Estimate, ratio_estimate
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import completions, items, jobs, labels, rubrics
+from rubricsvc.store import completions, items, jobs, labels
+from rubricsvc.store.session import by_id
+from rubricsvc.store.tables import RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -58,7 +60,7 @@ def best_of_n(
     every = set[int]().union(*proxies)
     judged = every.intersection(*proxies)
     of_prompt: dict[int, list[int]] = defaultdict(list)
-    for id_, (prompt_id, _) in sorted(completions.many(session, judged & gold_of.keys()).items()):
+    for id_, prompt_id in sorted(completions.prompt_ids(session, judged & gold_of.keys()).items()):
         of_prompt[prompt_id].append(id_)
     sizes = [len(ids) for ids in of_prompt.values() if len(ids) > 1]
     wanted, largest = min(sizes, default=2) if most is None else most, max(sizes, default=1)
@@ -96,7 +98,7 @@ def best_of_n(
             JudgeCurves(
                 job_id=job.id,
                 judge=job.judge.name,
-                rubrics=tuple(row.ref for row in rubrics.many(session, versions[number]).values()),
+                rubrics=tuple(row.ref for row in by_id(session, RubricRow, versions[number]).values()),
                 proxy=over_n([[chosen_mean(one, one, n) for n in ns] for one in own]),
                 gold=over_n(chosen),
                 gain=over_prompts(gains),
@@ -121,18 +123,16 @@ def best_of_n(
 
 
 def _rewards(session: Session, job_id: int) -> tuple[set[int], Scores]:
-    """Return the ids of a job's rubrics, and its rewards by completion."""
-    rows = items.rewards(session, job_id)
-    return {row.rubric_id for row in rows}, _over_rubrics((row.completion_id, row.reward) for row in rows)
+    """Return the ids of a job's rubrics, and the mean reward of each completion over them.
 
-
-def _over_rubrics(scores: Iterable[tuple[int, float | None]]) -> Scores:
-    """Return the mean score of each completion over its rubrics; none where one is missing: scales may differ."""
-    found: dict[int, list[float | None]] = defaultdict(list)
-    for id_, score in scores:
-        found[id_].append(score)
+    A completion without one of its rewards has none: scales may differ.
+    """
+    rows, found = items.rewards(session, job_id), defaultdict[int, list[float | None]](list)
+    for row in rows:
+        found[row.completion_id].append(row.reward)
     known = {id_: [one for one in several if one is not None] for id_, several in found.items()}
-    return {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
+    whole = {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
+    return {row.rubric_id for row in rows}, whole
 
 
 def _gold(
@@ -156,7 +156,7 @@ def _gold(
     job = jobs.scoring(session, int(gold))
     used, found = _rewards(session, job.id)
     for row, own in zip(rows, versions, strict=True):
-        shared = rubrics.many(session, used.intersection(own)).values()
+        shared = by_id(session, RubricRow, used.intersection(own)).values()
         checked_only = any(all(criterion.check for criterion in one.value.criteria) for one in shared)
         if checked_only or (shared and row.judge.digest == job.judge.digest):  # every judge gives the same by checks
             raise InvalidError(

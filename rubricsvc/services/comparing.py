@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved, PairedBy
-from rubricsvc.store import items, jobs, rubrics, verdicts
+from rubricsvc.store import items, jobs, verdicts
+from rubricsvc.store.session import by_id
+from rubricsvc.store.tables import RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -84,7 +86,7 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         missing = {id_: unit for id_, unit in ((a.id, one), (b.id, other)) if unit.reward is None}
         unfinished = any(item.state in ("pending", "leased") for unit in missing.values() for item in unit.items)
         left_out[f"{'unfinished' if unfinished else 'no reward'} in job {' and '.join(map(str, missing))}"] += 1
-    rows = rubrics.many(session, {one.rubric_id for pair in both for one in pair})
+    rows = by_id(session, RubricRow, {one.rubric_id for pair in both for one in pair})
     compared = [
         ComparedJob(
             job_id=job.id,

@@ -24,7 +24,8 @@ from rubricsvc.schemas import (
 )
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import completions, jobs, labels, prompts, rubrics, verdicts
-from rubricsvc.store.session import Database, every
+from rubricsvc.store.session import Database, every, page_of
+from rubricsvc.store.tables import CompletionRow, PromptRow
 
 
 @dataclass(eq=False)
@@ -46,9 +47,8 @@ class Completions:
     def page(self, query: CompletionFilters) -> Page[StoredCompletion]:
         """List completions, oldest first."""
         with self.db.read() as session:
-            prompt_id = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
-            where = query.model_dump() | {"limit": query.limit + 1, "prompt_id": prompt_id}
-            rows = completions.page(session, **where)
+            own = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
+            rows = page_of(session, CompletionRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
             return Page.cut([StoredCompletion.of(row) for row in rows], query.limit)
 
     def get(self, completion_id: int) -> StoredCompletion:
@@ -139,13 +139,13 @@ class Prompts:
     def page(self, query: Paging) -> Page[StoredPrompt]:
         """List prompts, oldest first."""
         with self.db.read() as session:
-            rows = prompts.page(session, after=query.after, limit=query.limit + 1)
+            rows = page_of(session, PromptRow, query.after, query.limit + 1)
             return Page.cut([StoredPrompt.of(row) for row in rows], query.limit)
 
     def ids(self, limit: int | None = None) -> list[int]:
         """Return the ids of all prompts, or of the oldest ``limit``."""
         with self.db.read() as session:
-            return [row.id for row in islice(every(prompts.page, session), limit)]
+            return [row.id for row in islice(every(page_of, session, table=PromptRow), limit)]
 
     def get(self, ref: int | str) -> StoredPrompt:
         """Get a prompt by id or external id."""

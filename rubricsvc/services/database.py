@@ -34,4 +34,4 @@ def upgrade_schema(url: str) -> tuple[str | None, str]:
         file = sqlite_file(db.url)
         before = None if file is not None and not file.exists() else migrate.current(db)
         migrate.upgrade(db)
-    return before, migrate.head()
+    return before, migrate.revisions()[0]

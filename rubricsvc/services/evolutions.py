@@ -31,8 +31,8 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import evolutions, generation, prompts, rubrics
-from rubricsvc.store.session import get_or_add, page_of
-from rubricsvc.store.tables import EvolutionRow
+from rubricsvc.store.session import by_id, get_or_add, page_of
+from rubricsvc.store.tables import EvolutionRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -169,7 +169,7 @@ class Evolutions:
             row = evolutions.get(session, evolution_id)
             steps = [one for one in evolutions.steps(session, row.id) if one.round is not None]
             ids = {id_ for one in steps for id_ in (one.rubric_id, one.target_id) if id_}
-            used = {id_: version.ref for id_, version in rubrics.many(session, ids).items()} | {None: None}
+            used = {id_: version.ref for id_, version in by_id(session, RubricRow, ids).items()} | {None: None}
             rounds = [
                 {"step": one.step, "used": used[one.rubric_id], "wrote": used[one.target_id], "round": one.round}
                 for one in steps
@@ -263,7 +263,7 @@ class RunEvolutions:
         with self.db.write() as session:
             for id_ in dict.fromkeys(ids):
                 used[id_] = evolutions.begin_step(session, evolutions.get(session, id_), step).rubric_id
-            rows = rubrics.many(session, used.values())
+            rows = by_id(session, RubricRow, used.values())
             return [rows[used[id_]].value for id_ in ids]
 
     def ids(self, tasks: Sequence[Authored]) -> list[int]:

@@ -35,10 +35,10 @@ from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured, ordered
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import preference_pairs
-from rubricsvc.store import budgets, completions, evolutions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import budgets, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import get_or_add, utcnow
-from rubricsvc.store.tables import CANCELLED, EvolutionRow
+from rubricsvc.store.session import by_id, get_or_add, utcnow
+from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -164,12 +164,13 @@ class LabelSource:
             drawn = np.random.default_rng([self._request.seed, 2, one.step]).permutation(worst)
             with self._db.read() as session:
                 rows = list(dict.fromkeys(pairs[drawn].flatten().tolist()))[:SHOWN]
-                found = completions.many(session, self._ids[rows].tolist())
-                asked = prompts.many(session, {prompt_id for prompt_id, _ in found.values()})
+                found = by_id(session, CompletionRow, self._ids[rows].tolist())
+                asked = by_id(session, PromptRow, {completion.prompt_id for completion in found.values()})
             for row in rows:
-                prompt_id, completion = found[int(self._ids[row])]
+                completion = found[int(self._ids[row])]
                 note = f"People gave it {self._scores[row]:.2f} of 1; its reward is {rewards[row]:.2f}."
-                question, answer = cut(asked[prompt_id].text, MAX_CHARS), cut(f"{note}\n\n{completion.text}", MAX_CHARS)
+                question = cut(asked[completion.prompt_id].value.text, MAX_CHARS)
+                answer = cut(f"{note}\n\n{completion.value.text}", MAX_CHARS)
                 texts[completion.digest] = clean(f"Question:\n{question}\n\nAnswer:\n{answer}").text
             added, one.done = self._propose(one.base, one.entries, step=one.step, texts=texts, budget=self._left())
             reason = (one.done.failure or "").partition(":")[0]

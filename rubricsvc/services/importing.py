@@ -28,7 +28,8 @@ from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
-from rubricsvc.store.session import CHUNK, Database, added, batched
+from rubricsvc.store.session import CHUNK, Database, added, batched, by_id
+from rubricsvc.store.tables import PromptRow
 
 MAX_CONTENT_RECORDS = 20_000
 """Records, or lines of JSONL, of a file that was sent to the service: meanwhile SQLite takes no other writes."""
@@ -189,7 +190,13 @@ class _Importer:
         as_they_are = (self.query.rubric_name, self.query.min_coverage, self.edit.parent) == (None, None, None)
         at_once = with_rubrics and as_they_are and self.edit.state(IMPORTED) == APPROVED
         remaining = iter(records)
-        while batch := [self._with_stored_prompt(record) for record in islice(remaining, CHUNK)]:
+        while batch := list(islice(remaining, CHUNK)):
+            for place, record in enumerate(batch):
+                if record.text_only and record.prompt is not None and record.id is not None:
+                    ids = prompts.ids_in_files(self.session, record.id)  # the stored prompt, if it is the same text
+                    known = [row.value for row in by_id(self.session, PromptRow, ids).values()]
+                    same = [one for one in known if one.messages == record.prompt.messages]
+                    batch[place] = replace(record, prompt=next(iter(same), record.prompt))
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
             self._prompt_ids = prompts.add_many(self.session, given)
             rubrics_of = [(one.rubric, one) for one in batch if one.rubric is not None and at_once]
@@ -222,14 +229,6 @@ class _Importer:
                 if prompt_id is not None:
                     new += ((prompt_id, completion, named) for completion in record.completions)
             self._store(new, marked)
-
-    def _with_stored_prompt(self, record: Record) -> Record:
-        """Return the record with the stored prompt of its id, if its format has only the text, and that is the same."""
-        if not record.text_only or record.prompt is None or record.id is None:
-            return record
-        stored = prompts.many(self.session, prompts.ids_in_files(self.session, record.id)).values()
-        same = next((one for one in stored if one.messages == record.prompt.messages), record.prompt)
-        return replace(record, prompt=same)
 
     def _with_named_rubric(self, record: Record) -> tuple[Record, int] | None:
         """Return the record with labels on the stored rubric that it names, and the id; None if they do not fit."""

@@ -184,7 +184,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             worst=worst,
             best=[one for one in listed(sort="-reward", rewarded=True) if one.row.id not in known],
             without_reward=listed(rewarded=False),
-            null_reasons=items.null_reasons(session, job_id),
+            null_reasons=items.unrewarded(session, job_id)[0],
         )
 
 

@@ -26,7 +26,8 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.services import comparing
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
-from rubricsvc.store.session import AWAY, PUBLISHED, Database, every
+from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, page_of
+from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
     from rubricsvc.services.importing import ImportResult
     from rubricsvc.stats import OnProgress as OnCount
-    from rubricsvc.store.tables import JobRow, RubricRow
 
 
 class Selection(NamedTuple):
@@ -69,7 +69,7 @@ def select(session: Session, new: NewJob, imported: ImportResult | None = None) 
 
     found: Iterable[tuple[int, int, int | None]]
     if imported is None:
-        stored = every(completions.page, session, policy=new.policy)
+        stored = every(page_of, session, table=CompletionRow, policy=new.policy)
         found = ((row.id, row.prompt_id, None) for row in stored)
     else:
         of_policy = [each for each in imported.completions if new.policy in (None, each.policy)]
@@ -97,7 +97,7 @@ def _nothing_selected(session: Session, one: RubricRow | None, prompt_ids: Itera
     of = f" of policy {new.policy!r}" if new.policy is not None else ""
     message = f"nothing to score: no completion{of} has a rubric"
     hint = "see `rubricsvc rubrics show` and `rubricsvc completions show`, or name a rubric with --rubric"
-    retired = [row for id_ in prompt_ids for row in rubrics.page(session, prompt_id=id_, state=RETIRED)]
+    retired = [row for id_ in prompt_ids for row in page_of(session, RubricRow, prompt_id=id_, state=RETIRED)]
     if one is not None and one.prompt_id is not None:
         owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
         message = f"nothing to score: no completion{of} is of prompt {owner!r}, to which rubric {one.ref} belongs"
@@ -109,8 +109,8 @@ def _nothing_selected(session: Session, one: RubricRow | None, prompt_ids: Itera
 
 
 def _only_drafts(what: str, drafts: Sequence[RubricRow], path: str = "") -> NotApprovedError:
-    listed = cut(", ".join(row.ref for row in drafts), 400)
-    return NotApprovedError(f"{what}: only drafts: {listed}", hint=rubrics.approval_hint(drafts[0]), path=path)
+    message = f"{what}: only drafts: {cut(', '.join(row.ref for row in drafts), 400)}"
+    return NotApprovedError(message, hint=rubrics.approval_hint(drafts[0]), path=path)
 
 
 def own_rubrics(
@@ -335,8 +335,7 @@ def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSumm
     if judge is None:
         yield f"{job.judge.error}"
     elif progress.failed_verdicts and not exhausted:
-        null_coverage = items.null_coverage(session, job.id)
-        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=null_coverage)
+        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=items.unrewarded(session, job.id)[1])
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:
@@ -431,7 +430,7 @@ class Jobs:
         if found.drafts:
             notes.append(f"not approved: {cut(', '.join(found.drafts), 200)}; use such rubrics with --allow-drafts")
         if judge.value.mode == "comparative":
-            used = rubrics.many(session, (rubric_id for _, rubric_id in found.pairs)).values()
+            used = by_id(session, RubricRow, (rubric_id for _, rubric_id in found.pairs)).values()
             vetoes = ((row, one) for row in used for one in row.value.criteria if one.required and not one.check)
             required = [f"{one.key!r} of {row.ref}" for row, one in vetoes]
             if warning := veto_warning(judge.value, required):
@@ -477,7 +476,7 @@ class Jobs:
     def page(self, query: JobFilters) -> Page[StoredJob]:
         """List jobs, oldest first, with their progress."""
         with self.db.read() as session:
-            rows = jobs.page(session, after=query.after, limit=query.limit + 1, status=query.status)
+            rows = page_of(session, JobRow, query.after, query.limit + 1, status=query.status)
             progress = jobs.progress_of(session, [row.id for row in rows])
             found = [StoredJob.of(row, judge=row.judge.name, progress=progress[row.id]) for row in rows]
             return Page.cut(found, query.limit)

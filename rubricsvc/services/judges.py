@@ -21,10 +21,10 @@ from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
-from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics, verdicts
+from rubricsvc.store import items, jobs, judges, labels, rubrics, verdicts
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
-from rubricsvc.store.session import page_of
-from rubricsvc.store.tables import AuditRow, JudgeRow
+from rubricsvc.store.session import by_id, page_of
+from rubricsvc.store.tables import AuditRow, CompletionRow, JudgeRow, PromptRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -182,9 +182,9 @@ class Judges:
                 if not taken or len(taken) + len(group) <= limit:
                     taken += group
             prompt_ids, rubric_ids, ids = zip(*taken, strict=True) if taken else ((), (), ())
-            asked, versions = prompts.many(session, set(prompt_ids)), rubrics.many(session, rubric_ids)
-            values = completions.many(session, ids)
-            return [(versions[r].value, asked[p], values[c][1]) for p, r, c in taken]
+            asked, versions = by_id(session, PromptRow, prompt_ids), by_id(session, RubricRow, rubric_ids)
+            values = by_id(session, CompletionRow, ids)
+            return [(versions[r].value, asked[p].value, values[c].value) for p, r, c in taken]
 
     def judged_labels(self, ref: int | str, job: int | None = None, criterion: str | None = None) -> list[JudgedLabel]:
         """Return people's labels beside the judge's verdicts.

@@ -48,7 +48,7 @@ from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
 from rubricsvc.store import judges, labels, prompts, rubrics
 from rubricsvc.store.session import PUBLISHED, added, every, id_of, page_of
-from rubricsvc.store.tables import RubricEventRow, RubricTestRow
+from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from rubricsvc.lint import EmptyValue
     from rubricsvc.stats import OnProgress
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import RubricRow
 
 MAX_COMPLETIONS = 20_000
 """Completions of an analysis that is one request: about 3 seconds of reading."""
@@ -145,7 +144,7 @@ class Rubrics:
         with self.db.write() as session:
             judge_id = judges.get(session, new.judge).id
             settings = prepared(session, new.generation, self.collections_dir)
-            refs = dict.fromkeys(new.prompts) or [row.id for row in every(prompts.page, session)]
+            refs = dict.fromkeys(new.prompts) or [row.id for row in every(page_of, session, table=PromptRow)]
             job_id = generations.submit(
                 session,
                 judge_id=judge_id,
@@ -172,9 +171,8 @@ class Rubrics:
     def page(self, query: RubricFilters) -> Page[StoredRubric]:
         """List rubric versions, oldest first."""
         with self.db.read() as session:
-            prompt_id = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
-            where = query.model_dump() | {"limit": query.limit + 1, "prompt_id": prompt_id}
-            rows = rubrics.page(session, **where)
+            own = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
+            rows = page_of(session, RubricRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
             return Page.cut([StoredRubric.of(row) for row in rows], query.limit)
 
     @takes(AnalysisQuery)
@@ -310,7 +308,7 @@ def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Rec
     """
     for ref in refs or ():
         yield _record(session, rubrics.get(session, ref))
-    for row in () if refs else every(rubrics.page, session, state=APPROVED):
+    for row in () if refs else every(page_of, session, table=RubricRow, state=APPROVED):
         if rubrics.get(session, row.name).id == row.id:
             yield _record(session, row)
 
@@ -477,8 +475,7 @@ def prepared(session: Session, generation: Generation, collections_dir: Path | N
             judges.get(session, generation.gate_judge)
         path = "specification"
         if given is not None:
-            digest = prompts.add_text(session, given.text) if given.text is not None else given.digest or ""
-            prompts.get_text(session, digest)
+            digest = prompts.keep_text(session, given.text, given.digest or "").digest
             changes["specification"] = given.model_copy(update={"text": None, "digest": digest})
     except NotFoundError as error:
         raise InvalidError(error.message, hint=error.hint, path=path) from error

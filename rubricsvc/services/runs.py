@@ -47,8 +47,8 @@ from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, items, judges, labels, prompts, rubrics, runs
 from rubricsvc.store.evolutions import authored
-from rubricsvc.store.session import database_time, page_of
-from rubricsvc.store.tables import EvaluationRow, RunRow
+from rubricsvc.store.session import by_id, database_time, page_of
+from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
@@ -413,8 +413,9 @@ Texts = tuple[Mapping[int, Completion], Mapping[int, str]]
 
 def _texts(session: Session, rows: Sequence[Any]) -> Texts:
     """Return the completions of rows, and the texts of their prompts."""
-    texts = {id_: one for id_, (_, one) in completions.many(session, {row.completion_id for row in rows}).items()}
-    return texts, {id_: one.text for id_, one in prompts.many(session, {row.prompt_id for row in rows}).items()}
+    found = by_id(session, CompletionRow, {row.completion_id for row in rows})
+    asked = by_id(session, PromptRow, {row.prompt_id for row in rows})
+    return {id_: one.value for id_, one in found.items()}, {id_: one.value.text for id_, one in asked.items()}
 
 
 def _sample(row: Any, texts: Texts, where: str, scores: Mapping[str, float | None], **more: Any) -> Sample:

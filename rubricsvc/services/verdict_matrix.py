@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rubricsvc.stats.criteria import VerdictMatrix
-from rubricsvc.store import rubrics
 from rubricsvc.store.labels import ABSTAINED, FAILED, Chunks, Selection, read_items, read_values
+from rubricsvc.store.session import by_id
+from rubricsvc.store.tables import RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -23,13 +24,13 @@ def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMat
     if not items.shape[1]:
         return
     verdicts = _columns(read_values(session, selection), 3)
-    by_id = np.argsort(items[0])
-    rows = by_id[np.searchsorted(items[0], verdicts[0], sorter=by_id)]
+    by_item = np.argsort(items[0])
+    rows = by_item[np.searchsorted(items[0], verdicts[0], sorter=by_item)]
     order = np.argsort(rows, kind="stable")
     rows, verdicts = rows[order], verdicts[1:, order]
     starts = [*np.flatnonzero(np.diff(items[3], prepend=-1)).tolist(), items.shape[1]]
     bounds = np.searchsorted(rows, starts).tolist()
-    stored = rubrics.many(session, np.unique(items[3]).astype(int).tolist())
+    stored = by_id(session, RubricRow, np.unique(items[3]).astype(int).tolist())
     for number, start in enumerate(starts[:-1]):
         cells = slice(bounds[number], bounds[number + 1])
         row = stored[int(items[3, start])]

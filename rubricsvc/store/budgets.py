@@ -129,15 +129,3 @@ def exhaust(session: Session, job_id: int) -> None:
         .where(ItemRow.job_id == job_id, ItemRow.state == PENDING)
         .values(state=CANCELLED, null_reason=_EXHAUSTED, fence=ItemRow.fence + 1)
     )
-
-
-def reopen(session: Session, job: JobRow, budget: float | None) -> None:
-    """Set the budget of a job that is retried; None keeps the old one. The job's row must be locked."""
-    write_off(session, job.id)
-    check(job.judge.value, budget, least=job.spent + reserved_totals(session, job.id).held)
-    if job.exhausted and budget is None:
-        raise InvalidError(
-            f"job {job.id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}",
-            hint=f"raise the budget: rubricsvc jobs retry {job.id} --budget {2 * (job.budget or 0):g}",
-        )
-    job.budget, job.exhausted = job.budget if budget is None else budget, False

@@ -8,7 +8,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.store.session import add_new, batched, existing, page_of
+from rubricsvc.store.session import add_new, batched, existing, rows_with
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
 
@@ -42,8 +42,7 @@ def samples(session: Session, prompt_ids: Iterable[int], settings: Completion) -
     wanted = settings.sampling.items()
     return {
         (prompt_id, sampling["sample"])
-        for chunk in batched(prompt_ids)
-        for prompt_id, sampling in session.execute(query.where(CompletionRow.prompt_id.in_(chunk)))
+        for prompt_id, sampling in rows_with(session, query, CompletionRow.prompt_id, prompt_ids)
         if "sample" in sampling and all(sampling.get(name, ...) == value for name, value in wanted)
     }
 
@@ -85,28 +84,7 @@ def get(session: Session, id_: int) -> CompletionRow:
     return existing(session, CompletionRow, "completion", id_)
 
 
-def page(
-    session: Session, *, after: int = 0, limit: int = 50, prompt_id: int | None = None, policy: str | None = None
-) -> list[CompletionRow]:
-    """Return up to ``limit`` completions with ids above ``after``, ascending; of one prompt or policy."""
-    return page_of(session, CompletionRow, after, limit, prompt_id=prompt_id, policy=policy)
-
-
 def prompt_ids(session: Session, ids: Iterable[int]) -> dict[int, int]:
     """Return the prompt ids by completion id; unknown completions are left out."""
     query = select(CompletionRow.id, CompletionRow.prompt_id)
-    return {
-        id_: prompt_id
-        for chunk in batched(ids)
-        for id_, prompt_id in session.execute(query.where(CompletionRow.id.in_(chunk)))
-    }
-
-
-def many(session: Session, ids: Iterable[int]) -> dict[int, tuple[int, Completion]]:
-    """Return (prompt id, completion) by completion id."""
-    found: dict[int, tuple[int, Completion]] = {}
-    for chunk in batched(ids):
-        query = select(CompletionRow.id, CompletionRow.prompt_id, CompletionRow.content)
-        for id_, prompt_id, content in session.execute(query.where(CompletionRow.id.in_(chunk))):
-            found[id_] = (prompt_id, Completion.model_validate(content))
-    return found
+    return dict(map(tuple, rows_with(session, query, CompletionRow.id, ids)))

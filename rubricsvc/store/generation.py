@@ -101,7 +101,13 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
         values |= {"redraws": result.redraws, "repairs": result.repairs}
         if result.rubric is not None and result.provenance is not None:
             prompt_id, made_by = result.lease.prompt_id, result.provenance
-            name, state = _name(session, prompt_id, made_by.method), result.state
+            # named by the prompt's id in its file, or by its id here if another prompt has that one too
+            prompt, method = session.get_one(PromptRow, prompt_id), made_by.method
+            base = " ".join((prompt.external_id or f"prompt-{prompt_id}").replace("@", "-").split())
+            name, state = f"{base[: MAX_NAME_LENGTH - len(method) - 1]}-{method}", result.state
+            others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
+            if session.scalar(others.limit(1)) is not None:
+                name = f"prompt-{prompt_id}-{method}"
             row = rubrics.add(session, result.rubric, name=name, prompt_id=prompt_id, origin=GENERATED, state=state)
             if row.provenance is None:
                 row.provenance = made_by.model_dump(mode="json", exclude_none=True)
@@ -110,15 +116,6 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> list[int]:
         item = update(ItemRow).where(ItemRow.id == result.lease.item_id)
         session.execute(item.values(lease_until=None, worker=None, **values))
     return [result.lease.item_id for result in ours]
-
-
-def _name(session: Session, prompt_id: int, method: str) -> str:
-    """Return the name of a prompt's generated rubrics: its id in its file, or here if another prompt has that too."""
-    prompt = session.get_one(PromptRow, prompt_id)
-    base = " ".join((prompt.external_id or f"prompt-{prompt_id}").replace("@", "-").split())
-    name = f"{base[: MAX_NAME_LENGTH - len(method) - 1]}-{method}"
-    others = select(RubricRow.id).where(RubricRow.name == name, RubricRow.prompt_id.is_distinct_from(prompt_id))
-    return f"prompt-{prompt_id}-{method}" if session.scalar(others.limit(1)) is not None else name
 
 
 MAX_REFERENCES = 5
@@ -160,7 +157,7 @@ def inputs_of_prompt(
         own = Completion(text=traces[0].completion.full_text)
     specification = generation.specification
     if specification is not None and specification.digest is not None:
-        text = prompts.get_text(session, specification.digest)
+        text = prompts.keep_text(session, digest=specification.digest).content
         specification = Specification(name=specification.name, text=text)
     return AuthoringTask(
         prompt=prompt,

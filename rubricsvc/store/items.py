@@ -12,7 +12,7 @@ from rubricsvc.core.states import ItemSort
 from rubricsvc.errors import NotFoundError
 from rubricsvc.store import verdicts
 from rubricsvc.store.leases import reward_columns
-from rubricsvc.store.session import Database, batched, insert
+from rubricsvc.store.session import Database, batched, insert, rows_with
 from rubricsvc.store.tables import (
     CANCELLED,
     FAILED,
@@ -96,17 +96,17 @@ def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort,
     return query.where(missing | further | (ItemRow.reward == reward) & (ItemRow.id > after))
 
 
-def null_reasons(session: Session, job_id: int) -> dict[str, int]:
-    """Count the items without a reward by reason, or by state where none is stored; the most common first."""
+def unrewarded(session: Session, job_id: int) -> tuple[dict[str, int], float | None]:
+    """Count the items without a reward by reason, the most common first, and find their highest coverage.
+
+    Where no reason is stored it is the state. The coverage is in [0, 1], or None where nothing was scored.
+    """
     reason = func.coalesce(ItemRow.null_reason, ItemRow.state)
-    query = select(reason, func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None)).group_by(reason)
-    return {str(text): count for text, count in session.execute(query.order_by(func.count().desc(), reason))}
-
-
-def null_coverage(session: Session, job_id: int) -> float | None:
-    """Return the highest coverage of an item without a reward, if there is one."""
-    query = select(func.max(ItemRow.coverage)).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
-    return session.scalar(query)
+    query = select(reason, func.count(), func.max(ItemRow.coverage)).group_by(reason)
+    query = query.where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
+    rows = session.execute(query.order_by(func.count().desc(), reason)).all()
+    coverages = [coverage for *_, coverage in rows if coverage is not None]
+    return {str(text): count for text, count, _ in rows}, max(coverages, default=None)
 
 
 class ScoredItem(NamedTuple):
@@ -122,11 +122,7 @@ def scored(session: Session, ids: Iterable[int]) -> dict[int, ScoredItem]:
     """Return what these items have scored, by id; unknown ones, and those of a generation, are left out."""
     columns = (ItemRow.completion_id, CompletionRow.digest, ItemRow.rubric_id, ItemRow.judge_id)
     query = select(ItemRow.id, *columns).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-    return {
-        row[0]: ScoredItem(*row[1:])
-        for chunk in batched(ids)
-        for row in session.execute(query.where(ItemRow.id.in_(chunk)))
-    }
+    return {row[0]: ScoredItem(*row[1:]) for row in rows_with(session, query, ItemRow.id, ids)}
 
 
 class ItemReward(NamedTuple):
@@ -214,12 +210,6 @@ def copy_rewards(session: Session, from_job: int, to_job: int) -> None:
             for row in chunk
         ]
         session.execute(update(ItemRow), rows)
-
-
-def known_replies(session: Session, item_id: int) -> dict[str, dict[str, Any]]:
-    """Return the replies that an item has, by the digest of the question."""
-    rows = session.execute(select(ReplyRow.digest, ReplyRow.reply).where(ReplyRow.item_id == item_id))
-    return {row.digest: row.reply for row in rows}
 
 
 def add_reply(session: Session, item_id: int, replies: Mapping[str, dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from rubricsvc.core.states import APPROVED
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import budgets, items, judges, leases, rubrics, verdicts
-from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, page_of, utcnow
+from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, utcnow
 from rubricsvc.store.tables import (
     CANCELLED,
     DONE,
@@ -203,11 +203,6 @@ def scoring(session: Session, job_id: int) -> JobRow:
     return job
 
 
-def page(session: Session, *, after: int = 0, limit: int = 50, status: str | None = None) -> list[JobRow]:
-    """Return up to ``limit`` jobs with ids above ``after``, ascending; of one status."""
-    return page_of(session, JobRow, after, limit, status=status)
-
-
 def progress(session: Session, job_id: int) -> JobProgress:
     """Return the number of items by state, and of verdicts."""
     return progress_of(session, [job_id])[job_id]
@@ -255,7 +250,14 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     job = existing(session, JobRow, "job", job_id, lock=True)  # before its items, as in `cancel`
     if (gate_judge := (job.settings or {}).get("gate_judge")) is not None:
         budgets.check(judges.get(session, gate_judge).value, budget)
-    budgets.reopen(session, job, budget)
+    budgets.write_off(session, job_id)
+    budgets.check(job.judge.value, budget, least=job.spent + budgets.reserved_totals(session, job_id).held)
+    if job.exhausted and budget is None:
+        raise InvalidError(
+            f"job {job_id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}",
+            hint=f"raise the budget: rubricsvc jobs retry {job_id} --budget {2 * (job.budget or 0):g}",
+        )
+    job.budget, job.exhausted = job.budget if budget is None else budget, False
     session.flush()
     no_rubric = ItemRow.prompt_id.is_not(None) & ItemRow.null_reason.startswith(NO_RUBRIC)
     session.execute(  # its replies are stored, so that the same samples would fail again

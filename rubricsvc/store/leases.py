@@ -25,7 +25,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.session import CHUNK, PUBLISHED, Database, batched, database_time, insert, utcnow
+from rubricsvc.store.session import CHUNK, PUBLISHED, Database, batched, database_time, insert, rows_with, utcnow
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -288,15 +288,9 @@ def groups(session: Session, keys: Iterable[GroupKey]) -> dict[GroupKey, list[in
     """Return the completion ids of each group, ascending: a job's items of one rubric and prompt, in any state."""
     columns = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
     found: dict[GroupKey, list[int]] = {}
-    for chunk in batched(keys):
-        query = (
-            select(*columns, ItemRow.completion_id)
-            .join(CompletionRow, ItemRow.completion_id == CompletionRow.id)
-            .where(tuple_(*columns).in_(chunk))
-            .order_by(ItemRow.completion_id)
-        )
-        for job_id, rubric_id, prompt_id, completion_id in session.execute(query):
-            found.setdefault((job_id, rubric_id, prompt_id), []).append(completion_id)
+    query = select(*columns, ItemRow.completion_id).join(CompletionRow, ItemRow.completion_id == CompletionRow.id)
+    for *key, id_ in rows_with(session, query.order_by(ItemRow.completion_id), tuple_(*columns), keys):
+        found.setdefault(tuple(key), []).append(id_)
     return found
 
 

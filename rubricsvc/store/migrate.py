@@ -32,16 +32,9 @@ def config() -> Config:
 
 
 @cache
-def head() -> str:
-    """Return the newest revision."""
-    return str(ScriptDirectory.from_config(config()).get_current_head())
-
-
-@cache
-def is_known(revision: str) -> bool:
-    """Return whether this version has the migration to a revision."""
-    known = ScriptDirectory.from_config(config()).walk_revisions()
-    return any(script.revision == revision for script in known)
+def revisions() -> tuple[str, ...]:
+    """Return the revisions that this version knows, the newest first."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(config()).walk_revisions())
 
 
 def current(db: Database) -> str | None:
@@ -95,17 +88,17 @@ def see_ready(db: Database) -> None:
             hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
         ) from error
     _reject_newer(found)
-    if found != head():
+    if found != revisions()[0]:
         raise UnavailableError(
-            f"the database is at schema {found or 'none'}, this version needs {head()}",
+            f"the database is at schema {found or 'none'}, this version needs {revisions()[0]}",
             hint="run `rubricsvc db upgrade`",
         )
 
 
 def _reject_newer(found: str | None) -> None:
     """Raise UnavailableError if no migration leads to this revision."""
-    if found is not None and not is_known(found):
+    if found is not None and found not in revisions():
         raise UnavailableError(
-            f"the database is at schema {found}, which is unknown to this version (its newest is {head()})",
+            f"the database is at schema {found}, which is unknown to this version (its newest is {revisions()[0]})",
             hint="a newer rubricsvc has upgraded it: install that version or a later one",
         )

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store.session import add_new, batched, find, get_or_add, missing, name_of, page_of
+from rubricsvc.store.session import add_new, find, get_or_add, missing, name_of, rows_with
 from rubricsvc.store.tables import PromptIdRow, PromptRow, TextRow
 
 
@@ -47,18 +47,7 @@ def get(session: Session, ref: int | str, *, as_in_file: bool = False) -> Prompt
 
 def ids_of(session: Session, digests: Iterable[str]) -> set[int]:
     """Return the ids of the stored prompts among these."""
-    chunks = batched(list(digests))
-    return {id_ for part in chunks for id_ in session.scalars(select(PromptRow.id).where(PromptRow.digest.in_(part)))}
-
-
-def many(session: Session, ids: Iterable[int]) -> dict[int, Prompt]:
-    """Return the prompts by id."""
-    query = select(PromptRow.id, PromptRow.content)
-    return {
-        id_: Prompt.model_validate(content)
-        for chunk in batched(ids)
-        for id_, content in session.execute(query.where(PromptRow.id.in_(chunk)))
-    }
+    return {id_ for (id_,) in rows_with(session, select(PromptRow.id), PromptRow.digest, digests)}
 
 
 def ids_in_files(session: Session, ref: int | str) -> list[int]:
@@ -75,24 +64,18 @@ def ids_in_files(session: Session, ref: int | str) -> list[int]:
     return [row.id] if row is not None else []
 
 
-def page(session: Session, *, after: int = 0, limit: int = 50) -> list[PromptRow]:
-    """Return up to ``limit`` prompts with ids above ``after``, ascending."""
-    return page_of(session, PromptRow, after, limit)
+def keep_text(session: Session, text: str | None = None, digest: str = "") -> TextRow:
+    """Keep a text under its SHA-256; or without one return what is stored under ``digest``.
 
-
-def add_text(session: Session, text: str) -> str:
-    """Store a text; return its SHA-256."""
-    digest = sha256(text.encode()).hexdigest()
-    get_or_add(session, TextRow, {"digest": digest}, content=text)
-    return digest
-
-
-def get_text(session: Session, digest: str) -> str:
-    """Return the text."""
-    row = session.get(TextRow, digest)
-    if row is None:
+    Raises:
+        NotFoundError: Nothing is.
+    """
+    if text is not None:
+        digest = sha256(text.encode()).hexdigest()
+        return get_or_add(session, TextRow, {"digest": digest}, content=text)[0]
+    if (row := session.get(TextRow, digest)) is None:
         raise NotFoundError(f"no text with the digest {digest} is stored", hint="give the text itself")
-    return row.content
+    return row
 
 
 PromptKey = tuple[str, str | None]

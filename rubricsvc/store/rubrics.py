@@ -21,7 +21,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.store.session import add_new, batched, find, id_of, missing, name_of, page_of
+from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
@@ -171,7 +171,7 @@ def of_content(session: Session, digest: str, prompt_id: int) -> RubricRow | Non
 
 def newest_of(session: Session, ids: Iterable[int]) -> dict[str, int]:
     """Return for each name of these versions the id of the newest one among them and the approved ones."""
-    used = many(session, ids)
+    used = by_id(session, RubricRow, ids)
     newest = {row.name: (row.version, row.id) for row in sorted(used.values(), key=lambda row: row.version)}
     for names in batched(sorted(newest)):
         query = select(RubricRow.name, func.max(RubricRow.version)).where(
@@ -198,28 +198,6 @@ def edited_before(session: Session, row: RubricRow, parent: RubricRow) -> Rubric
     )
     order = case((RubricRow.state == APPROVED, RubricRow.version), else_=-RubricRow.version)
     return session.scalars(query.order_by(_rank(RubricRow).desc(), order.desc()).limit(1)).first()
-
-
-def many(session: Session, ids: Iterable[int]) -> dict[int, RubricRow]:
-    """Return the versions of these ids."""
-    return {
-        row.id: row
-        for chunk in batched(sorted(set(ids)))
-        for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(chunk)))
-    }
-
-
-def page(
-    session: Session,
-    *,
-    after: int = 0,
-    limit: int = 50,
-    name: str | None = None,
-    prompt_id: int | None = None,
-    state: RubricState | None = None,
-) -> list[RubricRow]:
-    """Return up to ``limit`` versions with ids above ``after``, ascending; of one name, prompt or state."""
-    return page_of(session, RubricRow, after, limit, name=name, prompt_id=prompt_id, state=state)
 
 
 def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) -> list[RubricRow]:

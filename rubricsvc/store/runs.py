@@ -41,10 +41,7 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
         return row
     for name, value in (values | {"reason": None, "finished_at": None, "stop_requested": False}).items():
         setattr(row, name, value)
-    for table in (RolloutRow, RunMetricsRow):
-        session.execute(delete(table).where(table.run_id == row.id, table.step > done))
-    remove_evaluations(session, row.id, EvaluationRow.name == STEP, EvaluationRow.step > done)
-    session.flush()
+    remove(session, row, after=done)
     return row
 
 
@@ -67,12 +64,18 @@ def report(session: Session, row: RunRow, state: RunState | None = None, reason:
     session.flush()
 
 
-def remove(session: Session, row: RunRow) -> None:
-    """Delete a run, its metrics, rollouts and evaluations. Its prompts, rubrics, completions and jobs stay."""
+def remove(session: Session, row: RunRow, *, after: int | None = None) -> None:
+    """Delete a run with its metrics, rollouts and evaluations; or, of its own steps, those ``after`` a step.
+
+    Its prompts, rubrics, completions and jobs stay, and so do the evaluations of its baselines in the second case.
+    """
     for table in (RolloutRow, RunMetricsRow):
-        session.execute(delete(table).where(table.run_id == row.id))
-    remove_evaluations(session, row.id)
-    session.delete(row)
+        later = [] if after is None else [table.step > after]
+        session.execute(delete(table).where(table.run_id == row.id, *later))
+    later = [] if after is None else [EvaluationRow.name == STEP, EvaluationRow.step > after]
+    remove_evaluations(session, row.id, *later)
+    if after is None:
+        session.delete(row)
     session.flush()
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 from sqlalchemy import (
     JSON,
@@ -27,6 +27,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    Select,
     Text,
     cast,
     column,
@@ -105,6 +106,8 @@ class DatedRow(Base):
 
 
 Row = TypeVar("Row", bound=Base)
+Dated = TypeVar("Dated", bound=DatedRow)
+Ts = TypeVarTuple("Ts")
 
 
 def id_of(ref: int | str) -> int | None:
@@ -140,8 +143,8 @@ def existing(session: Session, table: type[Row], noun: str, ref: int | str, *, l
 def page_of(
     session: Session,
     table: type[Row],
-    after: int,
-    limit: int,
+    after: int = 0,
+    limit: int = 50,
     *where: ColumnElement[bool],
     options: Sequence[ORMOption] = (),
     **columns: object,
@@ -154,6 +157,17 @@ def page_of(
     equal = [column[name] == value for name, value in columns.items() if value is not None]
     query = select(table).where(column.id > after, *equal, *where).order_by(column.id).limit(limit)
     return list(session.scalars(query.options(*options)))
+
+
+def rows_with(session: Session, query: Select[*Ts], column: Any, values: Iterable[object]) -> Iterator[Any]:
+    """Yield the rows of a query whose ``column``, or `tuple_` of columns, is one of any number of values."""
+    for chunk in batched(values):
+        yield from session.execute(query.where(column.in_(chunk)))
+
+
+def by_id(session: Session, table: type[Dated], ids: Iterable[int]) -> dict[int, Dated]:
+    """Return the rows of these ids; unknown ones are left out."""
+    return {row.id: row for (row,) in rows_with(session, select(table), table.id, sorted(set(ids)))}
 
 
 def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store.session import add_new, batched, insert_rows, page_of
+from rubricsvc.store.session import add_new, batched, insert_rows, page_of, rows_with
 from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow
 
 Name = tuple[int, str]
@@ -110,12 +110,9 @@ def with_verdicts(query: Select[*Ts]) -> Select[*Ts]:
 def for_items(session: Session, item_ids: Iterable[int]) -> dict[int, list[Verdict]]:
     """Return the verdicts behind each item's reward, in the rubric's order; an item never scored has none."""
     found: dict[int, list[Verdict]] = {}
-    for chunk in batched(item_ids):
-        query = with_verdicts(select(ItemRow.id, QuestionRow.criterion, VerdictRow).select_from(ItemRow))
-        for item_id, criterion, row in session.execute(
-            query.where(ItemRow.id.in_(chunk)).order_by(QuestionRow.position)
-        ):
-            found.setdefault(item_id, []).append(row.verdict_on(criterion))
+    query = with_verdicts(select(ItemRow.id, QuestionRow.criterion, VerdictRow).select_from(ItemRow))
+    for item_id, criterion, row in rows_with(session, query.order_by(QuestionRow.position), ItemRow.id, item_ids):
+        found.setdefault(item_id, []).append(row.verdict_on(criterion))
     return found
 
 

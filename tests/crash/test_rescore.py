@@ -13,8 +13,8 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, rubrics
-from rubricsvc.store.session import Database
-from rubricsvc.store.tables import ItemRow, VerdictRow
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import ItemRow, JobRow, VerdictRow
 from tests.crash.test_budget import wait_for_calls
 from tests.rows import RUBRIC, submit_job
 from tests.scripted_server import labels, scripted_server
@@ -56,7 +56,7 @@ def test_rescore_asks_new_questions_once_when_killed(each_db: Database, tmp_path
         new_calls = [json.dumps(body) for body in server.requests[asked:]]
     after = stored(each_db)
     with each_db.read() as session:
-        new_job = jobs.page(session, after=old_job)[0]
+        new_job = page_of(session, JobRow, after=old_job)[0]
         progress = jobs.progress(session, new_job.id)
         lost = session.scalar(select(func.sum(ItemRow.lost)).where(ItemRow.job_id == new_job.id)) or 0
     assert (new_job.status, progress.done, progress.verdicts) == ("completed", ITEMS, ITEMS * CRITERIA)

@@ -13,8 +13,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import completions, prompts
-from rubricsvc.store.session import Database, batched, name_of
+from rubricsvc.store import completions
+from rubricsvc.store.session import Database, batched, by_id, name_of
+from rubricsvc.store.tables import PromptRow
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 
 MAX_FIRST_FAILURES = 8
@@ -92,7 +93,7 @@ class CompletionSampler:
             """Yield (prompt id, prompt, numbers of samples): of a server one sample at a time, stored at once."""
             for chunk in batched({id_: numbers for id_, numbers in missing.items() if numbers}):
                 with self.db.read() as session:
-                    values = prompts.many(session, chunk)
+                    values = {id_: row.value for id_, row in by_id(session, PromptRow, chunk).items()}
                 for id_ in chunk:
                     for numbers in [missing[id_]] if self.is_local else [[number] for number in missing[id_]]:
                         yield id_, values[id_], numbers

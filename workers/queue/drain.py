@@ -40,10 +40,11 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import budgets, completions, generation, items, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import budgets, generation, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, Recorded, ScoringLease
-from rubricsvc.store.session import AWAY, Database
+from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
+from rubricsvc.store.tables import CompletionRow, ReplyRow
 from workers.authoring.author import Author, GenerationError
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
@@ -325,13 +326,13 @@ class WorkLoader:
         scoring: list[ScoringWork] = []
         generating: list[GenerationWork] = []
         of_scoring = [lease.completion_id for lease in taken if isinstance(lease, ScoringLease)]
-        rows = completions.many(session, of_scoring) if of_scoring else {}
+        rows = by_id(session, CompletionRow, of_scoring)
         for lease in taken:
             try:
                 if isinstance(lease, ScoringLease):
-                    prompt_id, completion = rows[lease.completion_id]
-                    key = (lease.job_id, lease.rubric_id, prompt_id)
-                    about = self._rubric(lease.rubric_id), self._prompt(prompt_id), completion
+                    row = rows[lease.completion_id]
+                    key = (lease.job_id, lease.rubric_id, row.prompt_id)
+                    about = self._rubric(lease.rubric_id), self._prompt(row.prompt_id), row.value
                     scoring.append(ScoringWork(lease, judge, key, *about))
                 elif isinstance(lease, GenerationLease):
                     how = Generation.model_validate(jobs.get(session, lease.job_id).settings)
@@ -339,7 +340,8 @@ class WorkLoader:
                     of_job = partial(generation.inputs_of_prompt, job_id=lease.job_id, collections_dir=folder)
                     task = of_job(session, lease.prompt_id, how)
                     gate_judge = judge if how.gate_judge is None else judges.get(session, how.gate_judge).value
-                    known = items.known_replies(session, lease.item_id)
+                    replies = every(page_of, session, table=ReplyRow, item_id=lease.item_id)
+                    known = {one.digest: one.reply for one in replies}
                     of_gate = judge_of_gate(gate_judge)
                     generating.append(GenerationWork(lease, judge, of_gate, how, task, known, policy))
             except (ValidationError, RubricsvcError) as error:
@@ -370,12 +372,12 @@ def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork])
     """Give each lease its whole group: the completions of its job with the same prompt and rubric, leased or not."""
     leased = Counter(one.group_key for one in work)
     ids = leases.groups(session, leased)
-    rows = completions.many(session, {id_ for members in ids.values() for id_ in members})
+    rows = by_id(session, CompletionRow, {id_ for members in ids.values() for id_ in members})
     groups: dict[leases.GroupKey, tuple[QuestionSet, GroupWork]] = {}
     for one in work:
         key = one.group_key
         if key not in groups:
-            members = {id_: rows[id_][1] for id_ in ids[key]}
+            members = {id_: rows[id_].value for id_ in ids[key]}
             questions = group_questions(one.rubric, judge, [*members.values()])
             known = verdicts.known(session, [(id_, questions) for id_ in members])
             by_member = dict(zip(members, known, strict=True))

@@ -15,7 +15,9 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import concordance, ranks, tau_b
-from rubricsvc.store import completions, jobs, labels, verdicts
+from rubricsvc.store import jobs, labels, verdicts
+from rubricsvc.store.session import by_id
+from rubricsvc.store.tables import CompletionRow
 from workers.scoring.completions import group_questions
 
 if TYPE_CHECKING:
@@ -181,7 +183,8 @@ def _stored_rewards(
     job scored under a version of it, or else of the ``other`` rubric, or else all.
     """
     scored = (jobs.completion_ids(session, job_id, rubric=name) for name in (row.name, other.name, None))
-    rows = completions.many(session, next(filter(None, scored), ()))
+    stored = by_id(session, CompletionRow, next(filter(None, scored), ()))
+    rows = {id_: (row.prompt_id, row.value) for id_, row in stored.items()}
     job, rubric = jobs.scoring(session, job_id), row.rubric
     judge = job.judge.value
     groups: dict[int, list[Completion]] = {}

@@ -19,9 +19,8 @@ import torch
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.evolutions import RunEvolutions
-from rubricsvc.store import rubrics
-from rubricsvc.store.session import Database, page_of
-from rubricsvc.store.tables import EvolutionStepRow
+from rubricsvc.store.session import Database, by_id, page_of
+from rubricsvc.store.tables import EvolutionStepRow, RubricRow
 from tests.databases import sqlite_at
 from tests.letter_judge import JUDGE, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy
@@ -80,7 +79,7 @@ def outcome(out: Path, url: str) -> dict[str, Any]:
     with db.read() as session:
         steps = page_of(session, EvolutionStepRow, 0, 9999)
         assert {row.evolution.run for row in steps} == {out.name}
-        versions = rubrics.many(session, [row.rubric_id for row in steps])
+        versions = by_id(session, RubricRow, [row.rubric_id for row in steps])
         used = {(row.evolution.prompt_id, row.step): (versions[row.rubric_id].digest, row.round) for row in steps}
         buffers = {(row.evolution.prompt_id, row.step): row.entries for row in steps}
     db.close()

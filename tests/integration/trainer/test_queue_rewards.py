@@ -17,7 +17,8 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
 from rubricsvc.store import items, jobs, judges
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import JobRow
 from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, TASKS, faulty, score
@@ -54,7 +55,7 @@ def queue_rewards(db: Database, judge: Judge = JUDGE, **options: Any) -> JobRewa
 def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
     """Name, status and number of items of each job."""
     with db.read() as session:
-        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in jobs.page(session)]
+        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in page_of(session, JobRow)]
 
 
 def values(scored: list[ScoredRollout]) -> list[float | None]:

@@ -14,7 +14,8 @@ import pytest
 from rubricsvc.client import Client
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, judges, leases
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import JobRow
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
 from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, faulty, score
@@ -59,7 +60,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
     """Name, status and number of items of each job."""
     with db.read() as session:
-        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in jobs.page(session)]
+        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in page_of(session, JobRow)]
 
 
 @contextlib.contextmanager

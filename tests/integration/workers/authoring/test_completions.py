@@ -10,7 +10,8 @@ from rubricsvc.core.judge import Endpoint, Judge, Sampling
 from rubricsvc.core.prompt import Document, Message, Prompt, ToolCall
 from rubricsvc.core.verdict import Reason
 from rubricsvc.store import completions, prompts
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import CompletionRow
 from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
 from workers.authoring.completions import CompletionSampler, SamplingResult
 from workers.engines import make_engine
@@ -50,7 +51,7 @@ def add_prompts(db: Database, *values: Prompt) -> list[int]:
 def stored(db: Database) -> list[tuple[int, int, float]]:
     """Return prompt id, number and temperature of all stored samples."""
     with db.read() as session:
-        rows = completions.page(session, limit=1000)
+        rows = page_of(session, CompletionRow, limit=1000)
     return sorted((row.prompt_id, row.value.sampling["sample"], row.value.sampling["temperature"]) for row in rows)  # type: ignore[type-var]
 
 

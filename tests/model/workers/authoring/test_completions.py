@@ -8,8 +8,9 @@ from contextlib import aclosing
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Message, Prompt
 from rubricsvc.core.verdict import Reason
-from rubricsvc.store import completions, prompts
-from rubricsvc.store.session import Database
+from rubricsvc.store import prompts
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import CompletionRow
 from workers.authoring.completions import CompletionSampler, SamplingResult
 from workers.engines import make_engine
 
@@ -35,6 +36,6 @@ def test_sampler_samples_a_conversation_from_the_embedded_model(db: Database) ->
     assert 0 < first.tokens <= 12
     assert asyncio.run(run(3)).stored == 1
     with db.read() as session:
-        rows = completions.page(session, prompt_id=ids[0])
+        rows = page_of(session, CompletionRow, prompt_id=ids[0])
     assert [row.value.sampling["sample"] for row in rows] == [0, 1, 2]
     assert len({row.value.text for row in rows}) > 1, "each sample has its own seed"

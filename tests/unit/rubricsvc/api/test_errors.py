@@ -26,7 +26,7 @@ def test_errors_database_unavailable_is_503_with_retry_after(http: TestClient, m
     def away(*_: object, **__: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
 
-    monkeypatch.setattr("rubricsvc.store.prompts.page", away)
+    monkeypatch.setattr("rubricsvc.services.completions.page_of", away)
     answer = http.get("/v1/prompts")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) >= 1

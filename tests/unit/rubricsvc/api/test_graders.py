@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rubricsvc.services.local import Validators
-from rubricsvc.store import jobs, prompts, rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import JobRow, PromptRow, RubricRow
 from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
 
@@ -61,9 +61,9 @@ def test_graders_run_without_worker_is_503_and_stored_once(http: TestClient, db:
         answer = http.post(f"{path}/run", json=body)
         assert answer.status_code == 503 and "`rubricsvc worker`" in answer.json()["error"]["hint"]
     with db.read() as session:
-        assert [job.judge.name for job in jobs.page(session)] == ["checks"]
-        assert [row.name for row in rubrics.page(session)] == ["grader same"]
-        assert [row.value.item for row in prompts.page(session)] == [{"answer": "4"}]
+        assert [job.judge.name for job in page_of(session, JobRow)] == ["checks"]
+        assert [row.name for row in page_of(session, RubricRow)] == ["grader same"]
+        assert [row.value.item for row in page_of(session, PromptRow)] == [{"answer": "4"}]
 
 
 def test_graders_require_key(serve: Serve) -> None:

@@ -29,7 +29,7 @@ def test_app_answers_500_to_an_unhandled_exception(http: TestClient, monkeypatch
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("rubricsvc.store.prompts.page", broken)
+    monkeypatch.setattr("rubricsvc.services.completions.page_of", broken)
     answer = http.get("/v1/prompts")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "error")
     assert "secret" not in answer.text

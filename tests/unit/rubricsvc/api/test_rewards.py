@@ -9,8 +9,9 @@ from fastapi.testclient import TestClient
 
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import jobs, leases, prompts, rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.store import leases
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import JobRow, PromptRow, RubricRow
 from tests.rows import item_result
 from tests.unit.rubricsvc.api.conftest import RUBRIC
 
@@ -100,7 +101,7 @@ def test_rewards_bad_request_has_a_path_and_stores_nothing(
     status, body = post(filled, **changes)
     assert (status, body["error"]["code"], body["error"]["path"].removeprefix("body.")) == error
     with db.read() as session:
-        assert (len(prompts.page(session)), len(rubrics.page(session)), jobs.page(session)) == (1, 1, [])
+        assert [len(page_of(session, table)) for table in (PromptRow, RubricRow, JobRow)] == [1, 1, 0]
 
 
 def test_rewards_refuse_drafts_unless_allowed(filled: TestClient) -> None:

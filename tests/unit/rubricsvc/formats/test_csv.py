@@ -9,8 +9,9 @@ import pytest
 from rubricsvc.formats import InputFile, InvalidFileError, load
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
-from rubricsvc.store import completions, prompts
-from rubricsvc.store.session import Database
+from rubricsvc.store import prompts
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import CompletionRow
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> Non
         path.write_text("prompt,prompt_id,text,policy,step\nOne?,,1,mine,3\n,two,2,,\n")
         import_file(session, InputFile(path), kinds=(RECORDS, COMPLETIONS))
     with db.read() as session:
-        first, second = (row.value for row in completions.page(session))
+        first, second = (row.value for row in page_of(session, CompletionRow))
     assert (first.text, first.policy, first.step) == ("1", "mine", 3)
     assert (second.text, second.policy, second.step) == ("2", "", None)
 

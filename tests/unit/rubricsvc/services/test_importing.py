@@ -10,8 +10,9 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.formats import InputFile, InvalidFileError
 from rubricsvc.queries import ImportQuery
 from rubricsvc.services.importing import RECORDS, ImportResult, import_file
-from rubricsvc.store import completions, labels, rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.store import labels
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import CompletionRow, RubricRow
 
 RECORD = '{"id": "q", "prompt": "Q", "criteria": ["a"], "completions": ["b"], "labels": {"c1": {"ann": 1}}}\n'
 
@@ -67,7 +68,7 @@ def test_import_file_rejects_an_invalid_file_whole(db: Database, path: Path) -> 
     with pytest.raises(InvalidFileError):
         run(db, path, RECORD + "{}\n")
     with db.read() as session:
-        assert completions.page(session) == [] and rubrics.page(session) == []
+        assert page_of(session, CompletionRow) == [] and page_of(session, RubricRow) == []
 
 
 def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> None:

@@ -15,8 +15,8 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.services.evolutions import Approve, Evolutions, Round, RunEvolutions, hold_rounds
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import prompts, rubrics
-from rubricsvc.store.session import Database, page_of
-from rubricsvc.store.tables import RubricEventRow
+from rubricsvc.store.session import Database, by_id, page_of
+from rubricsvc.store.tables import RubricEventRow, RubricRow
 from tests.rows import RUBRIC as BASE
 
 TASK = (Prompt.of("Why?"), BASE)
@@ -71,7 +71,7 @@ def run(db: Database, approve: Approve = "auto", name: str = "first-0a1b2c3d") -
 def lineage(db: Database, name: str = "why-first-0a1b2c3d") -> list[tuple[str, str, str | None]]:
     with db.read() as session:
         rows = rubrics.of_name(session, name)
-        parents = rubrics.many(session, [row.parent_id for row in rows if row.parent_id])
+        parents = by_id(session, RubricRow, [row.parent_id for row in rows if row.parent_id])
         return [(row.ref, row.state, parents[row.parent_id].ref if row.parent_id else None) for row in rows]
 
 

@@ -12,7 +12,8 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.store import generation, items, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import ReplyRow, RubricRow
 from tests.rows import RUBRIC, submit_job
 
 JUDGE = Judge(name="writer", model="m")
@@ -93,7 +94,7 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
     with each_db.write() as session:
         leases.finish(session, [job])
     with each_db.read() as session:
-        rows = rubrics.page(session)
+        rows = page_of(session, RubricRow)
         assert [(row.name, row.version, row.origin, row.state) for row in rows] == [
             (f"prompt-{lease.prompt_id}-one-shot", 1, "generated", "draft") for lease in (first, second)
         ]
@@ -115,7 +116,7 @@ def test_record_drops_results_of_lost_leases(each_db: Database) -> None:
     with each_db.write() as session:
         assert generation.record(session, [made(lease)]) == []
     with each_db.read() as session:
-        assert rubrics.page(session) == []
+        assert page_of(session, RubricRow) == []
 
 
 def test_record_names_rubrics_of_prompts_with_one_id_apart(each_db: Database) -> None:
@@ -124,7 +125,7 @@ def test_record_names_rubrics_of_prompts_with_one_id_apart(each_db: Database) ->
     with each_db.write() as session:
         generation.record(session, [made(lease) for lease in leased])
     with each_db.read() as session:
-        names = {row.prompt_id: row.name for row in rubrics.page(session)}
+        names = {row.prompt_id: row.name for row in page_of(session, RubricRow)}
     assert sorted(names.values()) == ["a-1 question-one-shot", f"prompt-{leased[1].prompt_id}-one-shot"]
 
 
@@ -158,7 +159,8 @@ def test_replies_are_stored_once(each_db: Database) -> None:
         with each_db.write() as session:
             items.add_reply(session, lease.item_id, {"d" * 64: {"text": text}})
     with each_db.read() as session:
-        assert items.known_replies(session, lease.item_id) == {"d" * 64: {"text": "first"}}
+        (stored,) = page_of(session, ReplyRow, item_id=lease.item_id)
+        assert (stored.digest, stored.reply) == ("d" * 64, {"text": "first"})
         summary = jobs.summary(session, job).generation
         assert summary is not None and summary.asked_again == 1
 

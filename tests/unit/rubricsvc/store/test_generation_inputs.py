@@ -75,9 +75,9 @@ def test_prepared_stores_the_specification_once_by_its_digest(each_db: Database,
     assert first == again and first.specification is not None and first.specification.text is None
     digest = first.specification.digest or ""
     with each_db.read() as session:
-        assert prompts.get_text(session, digest) == "Be brief."
+        assert prompts.keep_text(session, digest=digest).content == "Be brief."
         with pytest.raises(NotFoundError):
-            prompts.get_text(session, "0" * 64)
+            prompts.keep_text(session, digest="0" * 64)
     found = task(each_db, prompt, method="principles", specification={"name": "house", "digest": digest})
     assert found.specification == Specification(name="house", text="Be brief.")
 

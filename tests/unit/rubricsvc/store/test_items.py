@@ -58,7 +58,7 @@ def test_page_after_an_item_of_another_job_is_an_error(each_db: Database, job: i
         items.page(session, job, sort="reward", after=8)
 
 
-def test_null_reasons_counts_items_without_a_reward(each_db: Database, job: int) -> None:
+def test_unrewarded_counts_items_without_a_reward(each_db: Database, job: int) -> None:
     with each_db.read() as session:
-        counted = items.null_reasons(session, job)
+        counted, _ = items.unrewarded(session, job)
     assert list(counted.values()) == [2, 1] and list(counted)[1] == "pending"

@@ -10,8 +10,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.store import completions, jobs, judges, keys, prompts, rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.store import jobs, judges, keys, prompts, rubrics
+from rubricsvc.store.session import Database, page_of
+from rubricsvc.store.tables import CompletionRow, JobRow
 from tests.rows import add_completion
 
 ONE = Rubric(criteria=(Criterion(key="a", text="One."),))
@@ -78,7 +79,7 @@ def test_add_rejects_too_long_names(each_db: Database) -> None:
 def test_database_reports_unstorable_values_as_invalid(each_db: Database) -> None:
     for policy, after in (("\udcff", 0), ("p", 2**63)):
         with each_db.read() as session, pytest.raises(InvalidError) as e:
-            completions.page(session, policy=policy, after=after)
+            page_of(session, CompletionRow, policy=policy, after=after)
         assert e.value.hint
 
 
@@ -92,7 +93,7 @@ def test_submit_rejects_rubric_of_another_prompt(each_db: Database) -> None:
     with pytest.raises(InvalidError, match="foreign@1"), each_db.write() as session:
         jobs.submit(session, judge_id=judge, items=[(answer, anybodys), (answer, foreign)])
     with each_db.write() as session:
-        assert jobs.page(session) == []
+        assert page_of(session, JobRow) == []
         assert jobs.submit(session, judge_id=judge, items=[(answer, anybodys)]).status == "queued"
 
 
