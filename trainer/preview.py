@@ -15,9 +15,8 @@ from rubricsvc.core.audit import Audit
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.passport import TRAINED, Passport
 from rubricsvc.stats.agreement import MIN_LABELS, CriterionAgreement
-from rubricsvc.stats.best_of_n import chosen_mean
 from rubricsvc.stats.paired import tau_within
-from rubricsvc.stats.policy_scores import over_prompts
+from rubricsvc.stats.policy_scores import chosen_mean, over_prompts
 
 CHANCE = 0.5
 

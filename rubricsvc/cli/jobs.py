@@ -126,7 +126,7 @@ def rescore(job_id: Id, query: RescoreQuery, wait: Wait = False, as_json: Json =
             echo(f"job {job_id} has these versions and this min_coverage already; it is the same job")
         copied = job.progress if job.is_new else None  # of a new job: where only --min-coverage is another
         done = complete_answered(local.db, job.id)
-        completed, stored = (copied.finished, copied.total_verdicts) if copied is not None else (0, 0)
+        completed, stored = (copied.finished, copied.verdicts + copied.failed_verdicts) if copied else (0, 0)
         verdicts = f"{counted(done.stored + stored, 'verdict')} stored before, {done.to_ask} to ask"
         echo(f"{counted(done.completed + completed, 'completion')} rescored without asking; {verdicts}")
         end(local, local.jobs.get(job.id).model_copy(update={"is_new": job.is_new}), wait, as_json)
@@ -260,7 +260,7 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
         if (now := job.progress) is None:
             return
         generates = job.kind == "generate"
-        done = now.finished if generates else now.total_verdicts
+        done = now.finished if generates else now.verdicts + now.failed_verdicts
         first = done if first is None else first
         speed = (done - first) / max(bar.seconds, 0.1)
         good, bad = (now.done, now.failed) if generates else (now.verdicts, now.failed_verdicts)

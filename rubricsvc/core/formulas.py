@@ -21,7 +21,7 @@ from functools import lru_cache, partial, reduce
 from typing import Any, Literal, TypeVar
 
 from rubricsvc.core.rubric import GroupPath, Numeric, Rubric, on_scale, scale_values
-from rubricsvc.core.templates import UndefinedError, evaluate_expression
+from rubricsvc.core.templates import check_expression
 
 Values = dict[str, float]
 """Numbers by criterion key; verdict values hold the judged criteria only, in the rubric's order."""
@@ -304,10 +304,11 @@ def calculate_output(rubric: Rubric, values: Values) -> RawReward:
     numbers = {key: on_scale(rubric.by_key[key].scale, value) for key, value in values.items()}
     if rubric.expression is None and len(rubric.criteria) > 1:
         raise FormulaError("calculate_output over several criteria needs an expression")
+    evaluate = check_expression(rubric.expression, numbers) if rubric.expression else None
     try:
-        value = evaluate_expression(rubric.expression, numbers) if rubric.expression else sum(numbers.values())
-    except UndefinedError as error:
-        raise UndefinedRewardError(str(error)) from None
+        value = evaluate(numbers) if evaluate is not None else sum(numbers.values())
+    except (ArithmeticError, ValueError) as error:
+        raise UndefinedRewardError(f"{rubric.expression!r} has no value: {error}") from None
     return value, dict.fromkeys(values, value / len(values))
 
 

@@ -24,11 +24,6 @@ class JobProgress(Value):
         """Items that are done, failed or cancelled."""
         return self.done + self.failed + self.cancelled
 
-    @property
-    def total_verdicts(self) -> int:
-        """Verdicts, failed ones included."""
-        return self.verdicts + self.failed_verdicts
-
 
 class ReservedBudget(Value):
     """US dollars of a job's budget that are reserved."""

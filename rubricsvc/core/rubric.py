@@ -261,14 +261,6 @@ class Criterion(Value):
         return digest("criterion", self.text, self.scale, self.reference, self.passages, prompt, self.check, *each)
 
     @property
-    def decided_by(self) -> str:
-        """The SHA-256 of what decides the verdict: the check, whatever the text, or else the question.
-
-        Criteria with the same one are copies, whatever their key, weight, group and tags.
-        """
-        return digest("check", self.check) if self.check is not None else self.question
-
-    @property
     def asked_alone(self) -> bool:
         """Whether a judge is asked about it apart from the others: by a custom prompt, or about each claim."""
         return self.custom_prompt is not None or self.each is not None

@@ -150,12 +150,12 @@ class ExpressionError(ValueError):
     """The text is not an expression over the given names."""
 
 
-class UndefinedError(ValueError):
-    """The expression has no value for these numbers, such as a division by zero."""
-
-
 def check_expression(text: str, names: Collection[str]) -> Evaluate:
-    """Return the function of ``text``; raise an ExpressionError unless it is an expression over ``names``."""
+    """Return the function of ``text``. It raises an ArithmeticError or a ValueError where a part has no finite value.
+
+    Raises:
+        ExpressionError: It is not an expression over ``names``.
+    """
     if len(text) > _MAX_EXPRESSION:
         raise ExpressionError(f"the expression has {len(text)} characters; at most {_MAX_EXPRESSION} are allowed")
     try:
@@ -163,20 +163,6 @@ def check_expression(text: str, names: Collection[str]) -> Evaluate:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ExpressionError(f"syntax error in {text[:80]!r}; {_SYNTAX}") from None
     return _compile(parsed, names)
-
-
-def evaluate_expression(text: str, values: Mapping[str, float]) -> float:
-    """Return the value of the expression.
-
-    Raises:
-        ExpressionError: It is not an expression over these names.
-        UndefinedError: It, or a part of it, has no finite value.
-    """
-    expression = check_expression(text, values)
-    try:
-        return expression(values)
-    except (ArithmeticError, ValueError) as error:
-        raise UndefinedError(f"{text!r} has no value: {error}") from None
 
 
 def _compile(node: ast.expr, names: Collection[str], depth: int = 0) -> Evaluate:

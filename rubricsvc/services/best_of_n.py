@@ -51,8 +51,7 @@ def best_of_n(
     with needs_extra("judging"):
         import numpy as np
 
-        from rubricsvc.stats.best_of_n import chosen_mean, kl_bound
-        from rubricsvc.stats.policy_scores import over_prompts
+        from rubricsvc.stats.policy_scores import chosen_mean, kl_bound, over_prompts
 
     rows = [jobs.scoring(session, id_) for id_ in dict.fromkeys(job_ids)]
     versions, proxies = zip(*(_rewards(session, job.id) for job in rows), strict=True)

@@ -180,6 +180,7 @@ def metric(name: str, sample: Sample) -> float:
             return correlation("spearman", judge, people)
 
 
+BETWEEN_PEOPLE = (*CLASS_METRICS, "spearman")
 OVERALL_METRICS = ("pairwise_accuracy", "spearman")
 """Metrics of values without classes."""
 
@@ -333,6 +334,15 @@ def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: in
         samples.append(both)
     of_judge, of_people = ([one[side] for one in samples] for side in (0, 1))
     among = estimate_metrics(of_people, BETWEEN_PEOPLE, resamples=resamples) if samples else {}
+    worst = []
+    for row in on_criteria:  # whose level is not that of the judge's verdict, as in the confusion
+        (value, _), label, verdict = judge_value(judge, row), row.label, row.verdict
+        if value is None or label.value is None or verdict is None or row.criterion is None:
+            continue
+        levels = nearest_level([verdict.value or 0.0, label.value], levels_of(row.criterion.scale))
+        if levels[0] != levels[1]:
+            names = (row.completion_id, row.completion_external_id, label.criterion, label.annotator)
+            worst.append(Disagreement(*names, label.value, value, label.note, verdict.rationale))
     overall = [row for row in rows if row.label.criterion == OVERALL]
     reward = (
         criterion_agreement(judge, overall, OVERALL_METRICS, name="reward", resamples=resamples)[0] if overall else None
@@ -349,7 +359,7 @@ def agreement_report(judge: Judge, rows: Sequence[JudgedLabel], *, resamples: in
         ),
         pooled=pooled,
         criteria=groups,
-        worst=_largest_disagreements(judge, on_criteria),
+        worst=sorted(worst, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS],
         reward=reward,
     )
 
@@ -396,7 +406,13 @@ def criterion_agreement(
             (row.prompt_id, row.question, row.completion_id, value, label) for row, value, label in used
         ),
     )
-    annotators, inter_annotator = _inter_annotator(rows, levels, metrics, resamples=resamples)
+    by_thing: dict[tuple[int, str], list[tuple[JudgedLabel, float]]] = defaultdict(list)
+    for row in rows:
+        if row.label.value is not None:
+            by_thing[row.completion_id, row.question].append((row, row.label.value))
+    both = [(row.prompt_id, a, b) for each in by_thing.values() for (row, a), (_, b) in permutations(each, 2)]
+    annotators = Sample.of([a for _, a, _ in both], [b for *_, b in both], [prompt for prompt, *_ in both], levels)
+    among = [name for name in metrics if name in BETWEEN_PEOPLE] if both else []
     has_classes = used and not is_overall
     off_level = np.abs(np.asarray(sample.levels)[sample.people_class] - sample.people) > 1e-9
     group = CriterionAgreement(
@@ -408,43 +424,9 @@ def criterion_agreement(
         confusion=sample.confusion().tolist() if has_classes else [],
         between_levels=int(off_level.sum()) if has_classes else 0,
         annotator_pairs=len(annotators.prompts) // 2,
-        inter_annotator=inter_annotator,
+        inter_annotator=estimate_metrics([annotators], among, resamples=resamples),
     )
     return group, (sample, annotators)
-
-
-BETWEEN_PEOPLE = (*CLASS_METRICS, "spearman")
-
-
-def _inter_annotator(
-    rows: Sequence[JudgedLabel], levels: Sequence[float], metrics: Sequence[str], resamples: int = RESAMPLES
-) -> tuple[Sample, dict[str, Estimate]]:
-    """Return each two labels of one thing, both ways round, and their metrics."""
-    by_thing: dict[tuple[int, str], list[tuple[JudgedLabel, float]]] = defaultdict(list)
-    for row in rows:
-        if row.label.value is not None:
-            by_thing[row.completion_id, row.question].append((row, row.label.value))
-    shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
-    both = [(row.prompt_id, a, b) for labelled in shared for (row, a), (_, b) in permutations(labelled, 2)]
-    sample = Sample.of([a for _, a, _ in both], [b for *_, b in both], [prompt for prompt, *_ in both], levels)
-    if not shared:
-        return sample, {}
-    return sample, estimate_metrics([sample], [name for name in metrics if name in BETWEEN_PEOPLE], resamples=resamples)
-
-
-def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:
-    """Return the labels whose level is not that of the judge's verdict, as in the confusion, the farthest first."""
-    found = []
-    for row in rows:
-        (value, _), label, verdict = judge_value(judge, row), row.label, row.verdict
-        if value is None or label.value is None or verdict is None or row.criterion is None:
-            continue
-        levels = nearest_level([verdict.value or 0.0, label.value], levels_of(row.criterion.scale))
-        if levels[0] != levels[1]:
-            texts = (label.note, verdict.rationale)
-            names = (row.completion_id, row.completion_external_id, label.criterion, label.annotator)
-            found.append(Disagreement(*names, label.value, value, *texts))
-    return sorted(found, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]
 
 
 MIN_LABELS = 30

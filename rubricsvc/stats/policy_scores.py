@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 from statistics import fmean
 
 import numpy as np
 
 from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, no_interval, t_quantile
+from rubricsvc.stats.intervals import Floats
 
 Score = float | None
 """A number, or None where a completion has no score."""
@@ -106,3 +107,28 @@ def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable],
     freedom = min(len(set(prompts)), len(set(seeds))) - 1
     half = t_quantile(freedom) * sqrt(max(by_prompt + by_seed - both, by_prompt, by_seed))
     return Estimate(mean, mean - half, mean + half)
+
+
+def kl_bound(n: int) -> float:
+    """Return the bound log n - (n - 1)/n of KL(best-of-n ‖ policy), in nats (arXiv 2401.01879)."""
+    return log(n) - (n - 1) / n
+
+
+def chosen_mean(proxy: Floats, gold: Floats, n: int) -> float:
+    """Return the expected gold [N] of the sample with the highest proxy [N] of n; of equal ones, any is chosen.
+
+    The expectation over the C(N, n) subsets is exact (a U-statistic), so that it is unbiased for n new samples.
+
+    With the samples by rising proxy, the i-th is chosen from C(i-1, n-1) of the C(N, n) subsets of n. With
+    ``gold = proxy`` it is the expected maximum, with both negated less the expected minimum.
+    """
+    if not 1 <= n <= len(proxy):
+        raise ValueError(f"best of {n} needs as many samples, found {len(proxy)}")
+    samples = len(proxy)
+    i = np.arange(samples, 1, -1)
+    falling = np.cumprod([n / samples, *np.maximum((i - n) / (i - 1), 0.0)])  # of the N-th, the one below it, …
+    order = np.argsort(proxy, kind="stable")
+    levels, level_of = np.unique(proxy[order], return_inverse=True)
+    weights = np.bincount(level_of, falling[::-1], len(levels))
+    means = np.bincount(level_of, gold[order], len(levels)) / np.bincount(level_of, minlength=len(levels))
+    return float(weights @ means)

@@ -1,4 +1,4 @@
-"""Ranks, and how far two rankings of the same things agree."""
+"""How far two rankings of the same things agree."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import comb
 from typing import NamedTuple
-
-
-def ranks(values: Sequence[float | None]) -> list[int | None]:
-    """Return the rank of each value, 1 for the highest; equal values share the smallest rank, None has none."""
-    ordered = sorted((value for value in values if value is not None), reverse=True)
-    first: dict[float, int] = {}
-    for place, value in enumerate(ordered, start=1):
-        first.setdefault(value, place)
-    return [None if value is None else first[value] for value in values]
 
 
 class Concordance(NamedTuple):

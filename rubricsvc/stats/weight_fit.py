@@ -163,7 +163,19 @@ def fit_weights(
             draws.append(scaled)
     ends = [percentile_interval(column) for column in np.array(draws).T] if draws else [(None, None)] * len(new)
     on_progress(total - 1, total, "intervals of metrics")
-    held_out, gain = _metrics(problem, orders, resamples, seed)
+
+    def measured(rows: Ints) -> dict[str, float]:
+        found = {name: problem.measure(order[rows], rows) for name, order in orders.items()}
+        shared = found["fitted"].keys() & found["current"].keys()
+        found["gain"] = {metric: found["fitted"][metric] - found["current"][metric] for metric in shared}
+        return {f"{name} {metric}": value for name, one in found.items() for metric, value in one.items()}
+
+    estimates = bootstrap(measured, problem.clusters, resamples=resamples, seed=seed)
+    none = Estimate(None, null_reason="all predictions are the same")
+    metrics = ("accuracy",) if problem.scores is None else ("pearson", "spearman")
+    tables = {name: {one: estimates.get(f"{name} {one}", none) for one in metrics} for name in (*orders, "gain")}
+    gain = tables.pop("gain")
+    held_out = tuple(HeldOut.model_validate({"weights": name, "metrics": one}) for name, one in tables.items())
     on_progress(total, total, "")
     weights = []
     for criterion, weight, (low, high), kept in zip(rubric.criteria, new.tolist(), ends, ~varies, strict=True):
@@ -198,22 +210,3 @@ def best_penalty(problem: Problem, rows: Ints, seed: int) -> float:
         return total
 
     return min(PENALTIES, key=loss)
-
-
-def _metrics(
-    problem: Problem, orders: dict[str, Floats], resamples: int, seed: int
-) -> tuple[tuple[HeldOut, ...], dict[str, Estimate]]:
-    """Return each weighting's metrics, and what the fitted one gains over the current one, with paired intervals."""
-
-    def measured(rows: Ints) -> dict[str, float]:
-        found = {name: problem.measure(order[rows], rows) for name, order in orders.items()}
-        shared = found["fitted"].keys() & found["current"].keys()
-        found["gain"] = {metric: found["fitted"][metric] - found["current"][metric] for metric in shared}
-        return {f"{name} {metric}": value for name, one in found.items() for metric, value in one.items()}
-
-    estimates = bootstrap(measured, problem.clusters, resamples=resamples, seed=seed)
-    none = Estimate(None, null_reason="all predictions are the same")
-    metrics = ("accuracy",) if problem.scores is None else ("pearson", "spearman")
-    tables = {name: {one: estimates.get(f"{name} {one}", none) for one in metrics} for name in (*orders, "gain")}
-    gain = tables.pop("gain")
-    return tuple(HeldOut.model_validate({"weights": name, "metrics": one}) for name, one in tables.items()), gain

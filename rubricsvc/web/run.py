@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricsvc.core.prompt import Message, ToolCall
-from rubricsvc.core.trajectory import is_error, json_of, turns_of
+from rubricsvc.core.prompt import Completion, Message, ToolCall
+from rubricsvc.core.trajectory import is_error, json_of, steps_of, tool_results
 from rubricsvc.schemas.runs import (
     REWARD,
     RunReport,
@@ -86,11 +86,20 @@ class ShownTurn(NamedTuple):
 
 
 def shown_turns(sample: Sample) -> list[ShownTurn]:
-    """Return the turns of an episode before its report; a report that is an argument is not shown twice."""
-    turns = [
-        ShownTurn(one.text, tuple(_shown(*pair, sample.text) for pair in one.calls))
-        for one in turns_of(sample.messages)
-    ]
+    """Return the turns of an episode before its report; a report that is an argument is not shown twice.
+
+    A call without a result ended the episode, or its tool did not answer. A result without a call is the answer to a
+    malformed one.
+    """
+    turns = []
+    for step in steps_of(Completion(messages=sample.messages)) if sample.messages else ():
+        results = list(tool_results(step))
+        answered = {id(call): result for call, result in results if call is not None}
+        for message in (one for one in step if one.role == "assistant"):
+            calls = [(call, answered.get(id(call))) for call in message.tool_calls or ()]
+            malformed = [(None, result) for call, result in results if call is None]
+            shown = tuple(_shown(*pair, sample.text) for pair in (*calls, *malformed))
+            turns.append(ShownTurn(message.content, shown))
     return [one for one in turns if one.calls or one.text != sample.text]
 
 

@@ -111,8 +111,8 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 3_932,
-    "rubricsvc/stats": 2_053,
+    "rubricsvc/core": 3_736,
+    "rubricsvc/stats": 2_009,
     "rubricsvc/formats": 2_668,
     "rubricsvc/graders": 480,
     "rubricsvc/store": 4_020,

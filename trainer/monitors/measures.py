@@ -14,11 +14,11 @@ from statistics import fmean
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.trajectory import distinct_share
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.runs import Sign
 from workers.checks import markdown
 from workers.checks.markdown import report_citations
+from workers.repetitions import distinct_share
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 """A word, or one character of a script that is written without spaces (kana and Han)."""

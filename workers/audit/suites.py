@@ -36,10 +36,10 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge, Mode
 from rubricsvc.core.prompt import Message
 from rubricsvc.core.trajectory import steps_of
-from rubricsvc.core.untrusted import fence
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase, attackable
+from workers.fences import fence
 
 _FOLDER = Path(__file__).with_name("suites")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")

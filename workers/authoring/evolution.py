@@ -110,7 +110,7 @@ def admit(
     for given, key in zip(proposed, keys, strict=False):
         removed = {"required": False, "reference": None, "passages": None, "sources": None}
         one = given.model_copy(update={"key": key, **removed})
-        same = next((other for other in known if other.decided_by == one.decided_by), None)
+        same = next((other for other in known if (other.check or other.question) == (one.check or one.question)), None)
         if same is None and one.check is None:
             judged = [other for other in known if other.check is None and other.custom_prompt is None]
             pairs = near_duplicates([*judged, one])

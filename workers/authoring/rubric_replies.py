@@ -15,11 +15,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import Value
 from rubricsvc.core.rubric import Binary, Check, Criterion, Level, Ordinal, Rubric, Source
-from rubricsvc.core.untrusted import QuoteIndex, clean
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, cut
 from workers import checks
 from workers.checks import CHECKS
+from workers.fences import QuoteIndex
 
 MIN_CRITERIA, MAX_CRITERIA = 2, 20
 MAX_LISTED = 10

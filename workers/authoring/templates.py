@@ -21,7 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.untrusted import clean, fence, fence_all
+from rubricsvc.core.untrusted import clean
+from workers.fences import fence, fence_all
 from workers.judges.calls import TextTemplate, sections
 
 _FOLDER = Path(__file__).parent / "prompts"

@@ -15,11 +15,12 @@ import yaml
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.trajectory import distinct_share, repetitions, steps_of
+from rubricsvc.core.trajectory import steps_of
 from workers.checks.instructions import LANGUAGES, detect_language
 from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens, without_blocks
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
+from workers.repetitions import distinct_share, repetitions
 
 
 class Contains(Args):

@@ -21,10 +21,11 @@ from rubricsvc.core.judge import Judge, Thinking
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal
-from rubricsvc.core.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
+from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
+from workers.fences import QuoteIndex, fence, fence_in
 
 _MIN_RUN = 4
 """Words of a text that may not all stand together in the instructions."""

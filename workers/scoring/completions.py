@@ -23,17 +23,19 @@ from rubricsvc.core.panel import mean_known, orders_disagree, total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
-from rubricsvc.core.trajectory import repetitions, steps_of
-from rubricsvc.core.untrusted import CleanText, clean, fence_all
+from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
 from workers.checks.citations import PART_SEPARATOR, sources
 from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain, sentences
 from workers.engines.base import Engine, PanelEngine
+from workers.fences import fence_all
 from workers.judges import comparative, custom_prompt, trajectory
 from workers.judges.calls import JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
 from workers.judges.voting import aggregate, as_votes
+from workers.repetitions import repetitions
 
 _VERSION = "3"
 """Raise it when the same votes of a panel or a cascade would make another verdict."""

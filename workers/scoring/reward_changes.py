@@ -14,7 +14,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.ranking import concordance, ranks, tau_b
+from rubricsvc.stats.ranking import concordance, tau_b
 from rubricsvc.store import jobs, labels, verdicts
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import CompletionRow
@@ -83,6 +83,15 @@ class RubricVersion(NamedTuple):
     name: str
     rubric: Rubric
     prompt_id: int | None
+
+
+def ranks(values: Sequence[float | None]) -> list[int | None]:
+    """Return the rank of each value, 1 for the highest; equal values share the smallest rank, None has none."""
+    ordered = sorted((value for value in values if value is not None), reverse=True)
+    first: dict[float, int] = {}
+    for place, value in enumerate(ordered, start=1):
+        first.setdefault(value, place)
+    return [None if value is None else first[value] for value in values]
 
 
 def reward_changes(session: Session, job_id: int, old: RubricVersion, new: RubricVersion) -> RewardChanges:

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.templates import ExpressionError, UndefinedError
+from rubricsvc.core.templates import ExpressionError
 from rubricsvc.core.templates import check_expression as check
-from rubricsvc.core.templates import evaluate_expression as evaluate
 
 NAMES = {"a": 0.25, "b": 2.0, "part_1": -1.5}
+
+
+def evaluate(text: str, values: dict[str, float]) -> float:
+    return check(text, values)(values)
 
 
 def test_evaluate_computes_arithmetic() -> None:
@@ -70,7 +73,7 @@ def test_check_rejects_all_but_arithmetic() -> None:
 def test_evaluate_raises_where_there_is_no_value() -> None:
     for text in ["1 / (a - a)", "log(0)", "sqrt(-1)", "exp(1000)", "9^9^9^9", "0 ^ -1", "(-1) ^ 0.5"]:
         check(text, NAMES)
-        with pytest.raises(UndefinedError):
+        with pytest.raises((ArithmeticError, ValueError)):
             evaluate(text, NAMES)
 
 
@@ -83,11 +86,11 @@ def test_evaluate_raises_where_a_part_is_not_finite() -> None:
         "max(0, -1e308 * 10)",
     ]:
         check(text, NAMES)
-        with pytest.raises(UndefinedError):
+        with pytest.raises((ArithmeticError, ValueError)):
             evaluate(text, NAMES)
 
 
 @given(st.text(alphabet="ab()+-*/^,. 019emlinx_"))
 def test_evaluate_gives_a_finite_number_or_an_error(text: str) -> None:
-    with suppress(ExpressionError, UndefinedError):
+    with suppress(ArithmeticError, ValueError):
         assert math.isfinite(evaluate(text, NAMES))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.stats.best_of_n import chosen_mean, kl_bound
+from rubricsvc.stats.policy_scores import chosen_mean, kl_bound
 
 EXACT = {"abs": 1e-12, "rel": 1e-12}
 PROXY = np.array([0.2, 0.9, 0.9, -0.4, 0.5, 0.2])

@@ -97,6 +97,13 @@ def test_shown_turns_have_calls_with_results_and_the_report_once() -> None:
     ]
 
 
+def test_shown_turns_keep_the_answer_to_a_malformed_call() -> None:
+    answer = '{"error": "no JSON"}'
+    messages = (Message(role="assistant", content="<tool_call>{"), Message(role="tool", content=answer))
+    malformed = Sample(prompt="Why?", text="", where="step 1", scores={}, messages=messages)
+    assert shown_turns(malformed) == [ShownTurn("<tool_call>{", (ShownCall("", (), answer, True),))]
+
+
 def test_render_run_shows_episodes_escaped() -> None:
     episodes = {"step 0": EPISODE, "step 2": EPISODE}
     report = RunReport(name="1", config=CONFIG, steps=[], columns=tuple(episodes), samples={"Why?": episodes})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workers.scoring.reward_changes import people_agreement
+from workers.scoring.reward_changes import people_agreement, ranks
 
 
 def sides(rows: int = 60) -> tuple[list[float], list[float], list[int], list[tuple[int, str, float]]]:
@@ -29,3 +29,7 @@ def test_people_agreement_pairs_the_difference_and_says_why_it_is_missing() -> N
     few = people_agreement(old, new, prompts, labels[:3])
     assert few.old.value is None and few.old.null_reason
     assert people_agreement([0.5] * 60, new, prompts, labels).old.value == 0.5
+
+
+def test_ranks_share_ties_and_leave_out_none() -> None:
+    assert ranks([0.5, None, 0.9, 0.5, 0.1]) == [2, None, 1, 2, 4]

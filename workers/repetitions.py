@@ -1,0 +1,84 @@
+"""What repeats in a text or in an agent's trajectory, without a model."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from rubricsvc.core.trajectory import Step
+
+MAX_PERIOD = 4
+MIN_ROUNDS = 3
+REPETITION_THRESHOLD = 0.5
+"""The share of repeated words from which on they are reported."""
+
+
+class Cycle(NamedTuple):
+    """The same ``period`` steps, ``rounds`` times in a row, from step ``first`` (counted from 1)."""
+
+    first: int
+    period: int
+    rounds: int
+
+
+class Repetitions(NamedTuple):
+    """What repeats in a trajectory.
+
+    Attributes:
+        calls: All tool calls, in order, with their arguments.
+        cycles: Sequences of up to `MAX_PERIOD` steps that occur `MIN_ROUNDS` times or more in a row.
+        share: Share of the steps that belong to a cycle, its first round not counted.
+        text: All repetitions of steps, calls and words, for people; empty if there are none.
+    """
+
+    calls: list[str]
+    cycles: list[Cycle]
+    share: float
+    text: str
+
+
+def repetitions(steps: Sequence[Step]) -> Repetitions:
+    """Return what repeats in these steps.
+
+    Steps are equal if their words, calls and results are: polling until another result comes is no cycle. Of
+    overlapping cycles the one with the shortest period counts.
+    """
+    states = [tuple((m.role, m.text) for m in step) for step in steps]
+    cycles: list[Cycle] = []
+    at = 0
+    while at < len(states):
+        for period in range(1, MAX_PERIOD + 1):
+            rounds, rest = 1, states[at:]
+            while rest[rounds * period : (rounds + 1) * period] == rest[:period]:
+                rounds += 1
+            if rounds >= MIN_ROUNDS:
+                cycles.append(Cycle(at + 1, period, rounds))
+                at += period * rounds
+                break
+        else:
+            at += 1
+    texts = []
+    for first, period, rounds in cycles:
+        what = "the same step" if period == 1 else f"the same {period} steps"
+        texts.append(f"{what} {rounds} times in a row from step {first}")
+    calls = [call.text for step in steps for message in step for call in message.tool_calls or ()]
+    texts += [f"{call} called {count} times" for call, count in Counter(calls).items() if count > 1]
+    spoken = "\n".join(m.content for step in steps for m in step if m.role == "assistant")
+    repeated = 1 - distinct_share(re.findall(r"\w+", spoken.lower()), 4)
+    if repeated >= REPETITION_THRESHOLD:
+        texts.append(f"{repeated:.0%} of its words repeat")
+    share = sum(cycle.period * (cycle.rounds - 1) for cycle in cycles) / len(steps)
+    return Repetitions(calls, cycles, share, "; ".join(texts))
+
+
+def distinct_share(words: Sequence[str], n: int) -> float:
+    """Return distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055); 1 below ``n`` words.
+
+    The rest of 1 is seq-rep-n of "Neural Text Generation with Unlikelihood Training" (arXiv 1908.04319).
+    """
+    count = len(words) - n + 1
+    different = {hash(gram) for gram in zip(*(islice(words, start, None) for start in range(n)), strict=False)}
+    return len(different) / count if count > 0 else 1.0  # by their hashes: the n-grams would need 190 times the text
