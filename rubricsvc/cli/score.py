@@ -12,7 +12,7 @@ import typer
 
 from rubricsvc.cli.importing import input_file, target_of
 from rubricsvc.cli.models import ApiKeyEnv, ask, embedded_judge, served_judge, without_outage
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, shorten, show
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, print_data, shorten, show
 from rubricsvc.cli.service import local_service
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -84,16 +84,28 @@ def score(
                 plain = [plain_verdict(verdict) for verdict in found]
                 show(record | {"contributions": one.contributions, "judge": by, "verdicts": plain}, as_json)
         else:
-            show(records)
-            for record, found in zip(records, verdicts, strict=True):
-                rows = [
-                    fields_of(target.rubric.by_key[one.criterion], "key", "kind", "weight")
+            tables = [
+                [
+                    {"criterion": one.criterion}
+                    | fields_of(target.rubric.by_key[one.criterion], "kind", "weight")
                     | {"verdict": one.value if one.value is not None else one.outcome}
                     | fields_of(one, "reason", "detail", "rationale")
                     | {"quotes not found": sum(quote.start is None for quote in one.evidence) or None}
                     for one in found
                 ]
-                show({str(record["name"]): rows})
+                for found in verdicts
+            ]
+            if len(tables) == 1:
+                show(tables[0])
+                print_data("")
+                show(
+                    fields_of(rewards[0], "formula", "coverage", "vetoed_by", "null_reason")
+                    | {"reward": rewards[0].value}
+                )
+            else:
+                show(records)
+                for (title, _), rows in zip(lines, tables, strict=True):
+                    show({title: rows})
 
 
 def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list[tuple[str, CompletionLine]]:
