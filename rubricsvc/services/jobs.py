@@ -18,7 +18,7 @@ from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import RETIRED
 from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
-from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError, cut
+from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError, at_path, cut
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, polling
@@ -108,13 +108,13 @@ def _nothing_selected(session: Session, one: RubricRow | None, prompt_ids: Itera
     return InvalidError(message, hint=hint)
 
 
-def _only_drafts(what: str, drafts: Sequence[RubricRow], path: str = "") -> NotApprovedError:
+def _only_drafts(what: str, drafts: Sequence[RubricRow]) -> NotApprovedError:
     message = f"{what}: only drafts: {cut(', '.join(row.ref for row in drafts), 400)}"
-    return NotApprovedError(message, hint=rubrics.approval_hint(drafts[0]), path=path)
+    return NotApprovedError(message, hint=rubrics.approval_hint(drafts[0]))
 
 
 def own_rubrics(
-    session: Session, prompt_id: int, what: str = "the prompt", *, allow_drafts: bool = False, path: str = ""
+    session: Session, prompt_id: int, what: str = "the prompt", *, allow_drafts: bool = False
 ) -> list[RubricRow]:
     """Return the newest approved version of each rubric of a prompt, which errors name as ``what``.
 
@@ -124,9 +124,9 @@ def own_rubrics(
     """
     rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
     if not rows and (drafts := rubrics.for_prompt(session, prompt_id, allow_drafts=True)):
-        raise _only_drafts(what, drafts, path)
+        raise _only_drafts(what, drafts)
     if not rows:
-        raise InvalidError(f"{what} has no rubric", hint="name a rubric, or store one with the prompt's id", path=path)
+        raise InvalidError(f"{what} has no rubric", hint="name a rubric, or store one with the prompt's id")
     return rows
 
 
@@ -150,10 +150,9 @@ def with_rubrics(session: Session, items: Sequence[NewItem], *, allow_drafts: bo
             continue
         prompt_id = owners[id_] if id_ in owners else completions.get(session, id_).prompt_id  # raises NotFoundError
         if prompt_id not in own:
-            what, path = f"the prompt of completion {id_}", f"items.{number}"
-            own[prompt_id] = [
-                row.id for row in own_rubrics(session, prompt_id, what, allow_drafts=allow_drafts, path=path)
-            ]
+            with at_path(f"items.{number}"):
+                rows = own_rubrics(session, prompt_id, f"the prompt of completion {id_}", allow_drafts=allow_drafts)
+            own[prompt_id] = [row.id for row in rows]
         pairs += ((id_, rubric_id) for rubric_id in own[prompt_id])
     return pairs
 

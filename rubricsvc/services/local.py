@@ -75,7 +75,7 @@ class LocalService:
         self.rubrics = Rubrics(
             db, edit, check=check, empty_value=self.validators.empty_value, collections_dir=collections_dir
         )
-        self.rewards = Rewards(db, caller=caller, approval=approval, validators=self.validators)
+        self.rewards = Rewards(db, edit, check)
         self.evolutions = Evolutions(db)
         self.runs = Runs(db, approval, rubric=self.validators.rubric, signs=self.validators.signs)
         self.judges, self.keys, self.workers = Judges(db, self.validators), Keys(db), Workers(db)

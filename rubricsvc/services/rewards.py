@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rubricsvc import schemas
@@ -20,8 +20,7 @@ from rubricsvc.store import completions, items, jobs, judges, leases, prompts, r
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.states import ApprovalPolicy
-    from rubricsvc.services.local import Validators
+    from rubricsvc.formats import RubricCheck
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import RubricRow
 
@@ -31,12 +30,13 @@ ItemKey = tuple[int, int]
 """Completion id and rubric id: a job holds each pair once."""
 
 
+@dataclass(eq=False)
 class Rewards:
-    """Rewards of the completions of a job."""
+    """Rewards of the completions of a job; new rubrics are checked, and added as an ``edit`` says."""
 
-    def __init__(self, db: Database, *, caller: str | None, approval: ApprovalPolicy, validators: Validators) -> None:
-        self.db, self.validators = db, validators
-        self._edit = Edit(caller, policy=approval)
+    db: Database
+    edit: Edit
+    check: RubricCheck
 
     @takes(NewRewards)
     def submit(self, new: NewRewards) -> schemas.Rewards:
@@ -53,7 +53,16 @@ class Rewards:
             ConflictError: The judge has another digest, the key belongs to another job, or the job exists with another
                 budget.
         """
-        _check_numbers(new)
+        count, total = len(new.prompts), sum(map(len, new.completions))
+        if len(new.completions) != count:
+            message = f"completions of {len(new.completions)} prompts for {count} prompts"
+            raise InvalidError(message, hint="send a list of completions for each prompt", path="completions")
+        if len(new.rubrics) not in (0, 1, count):
+            message = f"{len(new.rubrics)} rubrics for {count} prompts"
+            raise InvalidError(message, hint="send a rubric for each prompt, one for all, or none", path="rubrics")
+        if total > MAX_COMPLETIONS:
+            message = f"{total} completions; a request is limited to {MAX_COMPLETIONS}"
+            raise InvalidError(message, hint="send several requests", path="completions")
         with self.db.write() as session:
             with at_path("judge"):
                 judge = judges.get(session, new.judge)
@@ -90,8 +99,21 @@ class Rewards:
                 prompt_ids.append(added[one.digest, None] if isinstance(one, Prompt) else prompts.get(session, one).id)
         known: dict[object, RubricRow] = {}
         rubric_ids = [self._rubric_id(session, new, place, id_, known) for place, id_ in enumerate(prompt_ids)]
-        of_each = [id_ for id_, group in zip(rubric_ids, new.completions, strict=True) for _ in group]
-        return list(zip(_completion_ids(session, prompt_ids, new), of_each, strict=True))
+        by_id = {one for group in new.completions for one in group if isinstance(one, int)}
+        owners, values = completions.prompt_ids(session, by_id), list[tuple[int, Completion]]()
+        keys: list[tuple[int | None, int]] = []  # None is the next of those that are new
+        for number, (prompt_id, group) in enumerate(zip(prompt_ids, new.completions, strict=True)):
+            for place, given in enumerate(group):
+                keys.append((given if isinstance(given, int) else None, rubric_ids[number]))
+                if not isinstance(given, int):
+                    values.append((prompt_id, Completion(text=given) if isinstance(given, str) else given))
+                elif owners.get(given) != prompt_id:
+                    with at_path(f"completions.{number}.{place}"):
+                        completions.get(session, given)  # raises NotFoundError
+                        hint, owner = "send it with its own prompt", owners[given]
+                        raise InvalidError(f"completion {given} belongs to another prompt: {owner}", hint=hint)
+        stored = iter(completions.add_many(session, values))
+        return [(next(stored) if id_ is None else id_, rubric_id) for id_, rubric_id in keys]
 
     def _rubric_id(
         self, session: Session, new: NewRewards, place: int, prompt_id: int, known: dict[object, RubricRow]
@@ -112,45 +134,11 @@ class Rewards:
                 if not isinstance(given, Rubric):
                     row = rubrics.get(session, given, allow_drafts=new.allow_drafts)
                 elif (row := rubrics.of_content(session, given.digest, prompt_id)) is None:
-                    self.validators.rubric(given)
+                    self.check(given)
                     name = f"rubric-{given.digest[:12]}"
-                    row = add_version(session, given, self._edit, name=name, origin="api").row
+                    row = add_version(session, given, self.edit, name=name, origin="api").row
                 known[key] = row
             if row.prompt_id not in (None, prompt_id):
                 hint = "score it by a rubric of its own prompt, or by one that belongs to none"
                 raise InvalidError(f"{row.ref} belongs to another prompt: {row.prompt_id}", hint=hint)
             return row.id
-
-
-def _check_numbers(new: NewRewards) -> None:
-    count = len(new.prompts)
-    if len(new.completions) != count:
-        message = f"completions of {len(new.completions)} prompts for {count} prompts"
-        raise InvalidError(message, hint="send a list of completions for each prompt", path="completions")
-    if len(new.rubrics) not in (0, 1, count):
-        message = f"{len(new.rubrics)} rubrics for {count} prompts"
-        raise InvalidError(message, hint="send a rubric for each prompt, one for all, or none", path="rubrics")
-    if (total := sum(map(len, new.completions))) > MAX_COMPLETIONS:
-        message = f"{total} completions; a request is limited to {MAX_COMPLETIONS}"
-        raise InvalidError(message, hint="send several requests", path="completions")
-
-
-def _completion_ids(session: Session, prompt_ids: Sequence[int], new: NewRewards) -> list[int]:
-    """Store the completions that are no ids; return the ids of all, prompt by prompt."""
-    given = [
-        (prompt_id, one, f"completions.{n}.{place}")
-        for n, (prompt_id, group) in enumerate(zip(prompt_ids, new.completions, strict=True))
-        for place, one in enumerate(group)
-    ]
-    owners = completions.prompt_ids(session, {one for _, one, _ in given if isinstance(one, int)})
-    values: list[tuple[int, Completion]] = []
-    for prompt_id, one, path in given:
-        if not isinstance(one, int):
-            values.append((prompt_id, Completion(text=one) if isinstance(one, str) else one))
-        elif owners.get(one) != prompt_id:
-            with at_path(path):
-                completions.get(session, one)  # raises NotFoundError
-                hint = "send it with its own prompt"
-                raise InvalidError(f"completion {one} belongs to another prompt: {owners[one]}", hint=hint)
-    stored = iter(completions.add_many(session, values))
-    return [one if isinstance(one, int) else next(stored) for _, one, _ in given]

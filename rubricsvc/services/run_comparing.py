@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
@@ -112,106 +112,90 @@ def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[st
 
 
 def _judge_reason(score: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
-    """Return why the values of a score are not on one scale, by their judges."""
-    if score == CHECKS:
+    """Return why the values of a score are not on one scale, by their judges.
+
+    Addresses do not matter, but the judge of a service is its own.
+    """
+    names, identities = list[str | None](), list[Any]()
+    for config in (a, b) if score != CHECKS else ():
+        given = (config.get("eval") or {}).get("judges") or ()
+        named = {one if isinstance(one, str) else one["name"]: one for one in given}
+        judge: Any = config.get("judge") if score == REWARD else named.get(score)
+        names.append(judge["name"] if isinstance(judge, Mapping) else judge)
+        if isinstance(judge, Mapping) and "service" in judge:
+            judge = judge["service"], judge["name"]
+        elif isinstance(judge, Mapping):
+            try:
+                judge = Judge.model_validate(judge).digest
+            except ValueError:  # of another version
+                judge = {name: value for name, value in judge.items() if name not in _ADDRESSES}
+        identities.append(judge)
+    if not identities or identities[0] == identities[1]:
         return None
-    judges = []
-    for config in (a, b):
-        named = {
-            one if isinstance(one, str) else one["name"]: one for one in (config.get("eval") or {}).get("judges") or ()
-        }
-        judges.append(config.get("judge") if score == REWARD else named.get(score))
-    if _judge_identity(judges[0]) == _judge_identity(judges[1]):
-        return None
-    names = [judge["name"] if isinstance(judge, Mapping) else judge for judge in judges]
     if names[0] == names[1]:
         return f"the judges named {names[0]} are not the same"
     return f"other judge: {names[0]} in A, {names[1]} in B"
 
 
-def _judge_identity(judge: Any) -> Any:
-    """Return what two judges share if they are the same; addresses do not matter, but a service's judge is its own."""
-    if not isinstance(judge, Mapping):
-        return judge
-    if "service" in judge:
-        return judge["service"], judge["name"]
-    try:
-        return Judge.model_validate(judge).digest
-    except ValueError:  # of another version
-        return {name: value for name, value in judge.items() if name not in _ADDRESSES}
-
-
 Runs = Mapping[int, RunReport]
 """The runs of a variant, by seed."""
-
-
-class _Pair(NamedTuple):
-    """The values of two variants on a prompt, in their runs with one seed."""
-
-    prompt: str
-    seed: int
-    first: float
-    second: float
-
-
-def _gains(pairs: Sequence[_Pair]) -> Estimate:
-    """Return how much higher the second variant is, over prompts and seeds."""
-    prompts, seeds = [one.prompt for one in pairs], [one.seed for one in pairs]
-    return over_prompts_and_seeds([one.second - one.first for one in pairs], prompts, seeds)
+Pair = tuple[str, int, float, float]
+"""A prompt, a seed, and the values of two variants on the prompt in their runs with the seed."""
 
 
 def compare_variants(variants: Mapping[str, Runs]) -> SweepTable:
     """Return the table of a sweep: each variant beside the first, paired by prompt and seed.
 
-    A variant without runs has no values, and no variant is the best while runs are missing.
+    Nothing is higher or lower where the interval holds 0. A variant without runs has no values, and no variant is the
+    best while runs are missing, or where the interval of one of its differences holds 0.
     """
     first: Runs = next(iter(variants.values()), {})
     lines = [run.evaluations[-1] for runs in variants.values() for run in runs.values() if run.evaluations]
-    scores = list(lines[0]["scores"]) if lines else []
-    gold = lines[0]["gold"] if lines else ""
-    every = [(score, variant) for score in scores for variant in variants]
-    rows = [_variant_score(name, variants[name], first, score, gold=score == gold) for score, name in every]
-    return SweepTable(rows=tuple(rows), best=_best(variants, rows, gold))
+    gold, rows = lines[0]["gold"] if lines else "", list[VariantScore]()
+    for score in lines[0]["scores"] if lines else ():
+        for variant, runs in variants.items():
+            pairs, reason = _values(first, runs, score)
+            own = pairs or _values(runs, runs, score)[0]  # the first may have no runs
+            row = VariantScore(
+                variant=variant,
+                score=score,
+                gold=score == gold,
+                seeds=len({seed for _, seed, *_ in own}),
+                prompts=len({prompt for prompt, *_ in own}),
+                mean=_estimate(own, gain=False),
+            )
+            update: dict[str, object] = {}
+            if runs is not first and pairs:
+                difference = _estimate(pairs)
+                result = "not_distinguishable"
+                if difference.low is None or difference.high is None:
+                    result = "no_interval"
+                elif difference.low > 0 or difference.high < 0:
+                    result = "higher" if difference.low > 0 else "lower"
+                update = {"difference": difference, "result": result}
+            elif runs is not first:
+                update = {"result": "not_comparable", "reason": reason}
+            rows.append(row.model_copy(update=update))
+    best = None
+    means = {row.variant: row.mean.value for row in rows if row.gold and row.mean.value is not None}
+    if len({frozenset(runs) for runs in variants.values()}) == 1 and 1 < len(means) == len(variants):
+        best = max(means, key=lambda variant: means[variant])
+        lows = [_estimate(_values(variants[name], variants[best], gold)[0]).low for name in means if name != best]
+        best = best if all(low is not None and low > 0 for low in lows) else None
+    return SweepTable(rows=tuple(rows), best=best)
 
 
-def _variant_score(variant: str, runs: Runs, first: Runs, score: str, *, gold: bool) -> VariantScore:
-    """Return a variant's score beside the first one's: nothing is higher or lower where the interval holds 0."""
-    pairs, reason = _values(first, runs, score)
-    own = pairs or _values(runs, runs, score)[0]  # the first may have no runs
-    prompts, seeds = [one.prompt for one in own], [one.seed for one in own]
-    mean = over_prompts_and_seeds([one.second for one in own], prompts, seeds)
-    row = VariantScore(
-        variant=variant, score=score, gold=gold, seeds=len(set(seeds)), prompts=len(set(prompts)), mean=mean
-    )
-    if runs is first:
-        return row
-    if not pairs:
-        return row.model_copy(update={"result": "not_comparable", "reason": reason})
-    difference = _gains(pairs)
-    result = "not_distinguishable"
-    if difference.low is None or difference.high is None:
-        result = "no_interval"
-    elif difference.low > 0 or difference.high < 0:
-        result = "higher" if difference.low > 0 else "lower"
-    return row.model_copy(update={"difference": difference, "result": result})
+def _estimate(pairs: Sequence[Pair], *, gain: bool = True) -> Estimate:
+    """Return the mean of the second variant, or how much higher it is, over prompts and seeds."""
+    values = [second - first if gain else second for _, _, first, second in pairs]
+    return over_prompts_and_seeds(values, [prompt for prompt, *_ in pairs], [seed for _, seed, *_ in pairs])
 
 
-def _values(first: Runs, second: Runs, score: str) -> tuple[list[_Pair], str]:
+def _values(first: Runs, second: Runs, score: str) -> tuple[list[Pair], str]:
     """Return the paired values of two variants, or why there are none."""
-    found: list[_Pair] = []
-    reasons: list[str] = []
+    found, reasons = list[Pair](), list[str]()
     for seed in first.keys() & second.keys():
         values, reason = paired_values(first[seed], second[seed], score)
-        found += [_Pair(prompt, seed, one, two) for prompt, one, two in values]
+        found += [(prompt, seed, one, two) for prompt, one, two in values]
         reasons += [reason] * bool(reason)
     return found, next(iter(reasons), "no run of both has the same seed")
-
-
-def _best(variants: Mapping[str, Runs], rows: Sequence[VariantScore], gold: str) -> str | None:
-    """Return the variant that is higher than every other; None where an interval holds 0, or a run is missing."""
-    means = {row.variant: row.mean.value for row in rows if row.score == gold and row.mean.value is not None}
-    if len({frozenset(runs) for runs in variants.values()}) > 1 or not 1 < len(means) == len(variants):
-        return None
-    best = max(means, key=lambda variant: means[variant])
-    gains = [_gains(_values(variants[other], variants[best], gold)[0]) for other in means if other != best]
-    return best if all(one.low is not None and one.low > 0 for one in gains) else None
