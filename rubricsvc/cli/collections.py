@@ -100,11 +100,10 @@ def show_(
         page = collection.open(document)
     links = [link._asdict() for link in page.links]
     about = {"id": page.id, "title": page.title, "place": page.place, "terms": list(page.terms)}
-    if as_json:
-        show(about | {"text": page.text, "links": links}, as_json)
-        return
-    show(about | {"characters": len(page.text), "links": list(dict.fromkeys(link.target for link in page.links))})
-    print_data(f"\n{output.clean(page.text)}")
+    targets = list(dict.fromkeys(link.target for link in page.links))
+    show(about | ({"text": page.text, "links": links} if as_json else {"links": targets}), as_json)
+    if not as_json:
+        print_data(f"\n{output.clean(page.text)}")
 
 
 @app.command()

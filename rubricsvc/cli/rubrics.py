@@ -51,7 +51,7 @@ def show_(
 ) -> None:
     """Show one rubric, or list them; --provenance has model, template, reply and gate's findings of a generated one.
 
-    With --history who added it, its tests, and the steps of its review; of a name those of all its versions.
+    With --history the steps of its review, of a name those of all its versions, and its tests.
     """
     columns = ("id", "name", "version", "state", "digest", "prompt_id", "origin")
     with service() as s:
@@ -60,7 +60,9 @@ def show_(
             show(s.rubrics.page(query), as_json, columns=(*columns, "rubric.formula"), empty=empty)
             return
         if history:
-            show(_history(s, ref), as_json)
+            reviews, tests = s.rubrics.history(ref, limit=MAX_LIMIT).data, s.rubrics.tests(ref, limit=MAX_LIMIT).data
+            outcomes = [output.fields_of(one, "created_at", "rubric", "by", "outcome") for one in tests]
+            show({"reviews": list(reviews), "tests": outcomes}, as_json)
             return
         if provenance:
             show(s.rubrics.provenance(ref), as_json=True)
@@ -91,25 +93,6 @@ def _source(source: Source) -> str:
     dates = [f"as of {source.as_of}" if source.as_of else "", f"expires {source.expires}" if source.expires else ""]
     passage = f'"{output.shorten(source.passage, 60)}"' if source.passage else ""
     return ", ".join(filter(None, (source.document, source.clause, passage, *dates)))
-
-
-def _history(s: Any, ref: str) -> list[dict[str, Any]]:
-    """Return who added a version, its tests and the steps of its review, in their order; of a name, of all versions."""
-    events, rows = s.rubrics.history(ref, limit=MAX_LIMIT).data, list[dict[str, Any]]()
-    names = ("created_at", "rubric", "by", "to_state", "comment")
-    for one in s.rubrics.page(name=ref, limit=MAX_LIMIT).data or (s.rubrics.get(ref),):
-        own = [event for event in events if event.rubric_id == one.id]
-        state = own[0].from_state if own else one.state
-        added = (one.created_at, f"{one.name}@{one.version}", one.added_by, state, None)
-        rows.append(dict(zip(names, added, strict=True)) | {"step": f"added as {state}"})
-        for event in own:
-            before, after = event.from_state, event.to_state
-            step = "comment" if before == after else f"{before} → {after}"
-            rows.append(output.fields_of(event, *names) | {"step": step})
-        for tested in s.rubrics.tests(one.id, limit=MAX_LIMIT).data:
-            outcome = {"step": f"test {tested.outcome}", "test": tested.outcome}
-            rows.append(output.fields_of(tested, *names[:3]) | outcome)
-    return sorted(rows, key=lambda row: row["created_at"])
 
 
 @app.command()
@@ -174,19 +157,14 @@ def diff(
 def init(
     file: Annotated[Path, typer.Argument(help="File to write.")] = Path("rubric.yaml"),
     *,
-    preset: Annotated[str | None, typer.Option(help="Preset to start from; see --list.")] = None,
+    preset: Annotated[str | None, typer.Option(help=f"Start from one of {', '.join(presets.NAMES)}.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Prompt of the rubric.", show_default="any, with --preset")] = None,
     trajectory: Annotated[bool, typer.Option("--trajectory", help="Write an example for agents.")] = False,
-    list_presets: Annotated[bool, typer.Option("--list", help="List the presets, and exit.")] = False,
     force: output.Force = False,
-    as_json: Json = False,
 ) -> None:
     """Write an example rubric to edit, or one of the presets."""
-    if list_presets:
-        show([presets.summary(name) for name in presets.NAMES], as_json)
-        return
     if preset is None and prompt is not None:
-        raise InvalidError("--prompt needs --preset", hint="list them with `rubricsvc rubrics init --list`")
+        raise InvalidError("--prompt needs --preset", hint="see them with `rubricsvc rubrics init --help`")
     if preset is not None and trajectory:
         raise InvalidError("--trajectory is an example of its own", hint="leave out --preset or --trajectory")
     example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
@@ -259,21 +237,15 @@ def export(
     refs: Annotated[list[str] | None, typer.Argument(help="Rubrics.", show_default="all")] = None,
     *,
     format: Annotated[str, typer.Option(help=f"{', '.join(writing.WRITERS)}.")] = "native",
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML instead of JSON lines.")] = False,
     out: Out = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written and lost as JSON.")] = False,
 ) -> None:
     """Write rubrics with their prompts, the newest approved versions by default, and list what the format loses.
 
     The ending of --out decides between .jsonl, .json, .yaml, .csv and .parquet, as far as the format has them.
     """
-    if as_yaml and format != "native":
-        raise InvalidError(f"--yaml is for the native format, not for {format}", hint="leave out --yaml or --format")
-    container = "yaml" if as_yaml else writing.container_of(format, out)
+    container = writing.container_of(format, out)
     if container == "parquet" and out is None:
         raise InvalidError("Parquet is written to a file", hint="name it with --out", path="out")
-    if as_json and out is None:
-        raise InvalidError("--json needs --out: stdout has the rubrics", hint="name a file with --out", path="out")
     losses = writing.Losses()
     with local_service() as local, local.db.read() as session:
         rows = writing.rows(stored_records(session, refs), format, losses)
@@ -284,9 +256,6 @@ def export(
             with output.open_output(out) as stream:
                 writing.write_text(rows, stream, container)
         has_drafts = any(local.rubrics.page(limit=1, state=state).data for state in ("draft", "in_review"))
-    if as_json:
-        lost = dict(sorted(losses.fields.items()))
-        print_json({"format": format, "out": str(out), "rubrics": losses.records, "lost": lost})
     if has_drafts and not refs:
         echo("left out: drafts; name them to export them: `rubricsvc rubrics show --state draft`")
     for field, count in sorted(losses.fields.items()):

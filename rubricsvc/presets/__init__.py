@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from importlib.resources import files
-from io import BytesIO, StringIO
-from typing import Any
+from io import StringIO
 
 from rubricsvc.errors import NotFoundError, cut
 
@@ -30,19 +29,3 @@ def text(name: str, prompt: str | None = None) -> str:
     stream = StringIO()
     write_yaml({"name": f"{name}-{sha256(prompt.encode()).hexdigest()[:8]}", "prompt": prompt}, stream)
     return content.replace(f"name: {name}\n", stream.getvalue().removeprefix("---\n"), 1)
-
-
-def summary(name: str) -> dict[str, Any]:
-    """Return the name of a preset, how many criteria, checks and pitfalls it has, and what it is for."""
-    from rubricsvc.formats import InputFile, stream
-
-    comment = text(name).split("\n\n", 1)[0]
-    (record,) = stream(InputFile(f"{name}.yaml", stream=BytesIO(text(name).encode())))
-    criteria = record.rubric.criteria if record.rubric else ()
-    return {
-        "preset": name,
-        "criteria": len(criteria),
-        "checks": sum(one.check is not None for one in criteria),
-        "pitfalls": sum(one.weight < 0 for one in criteria),
-        "for": " ".join(line.removeprefix("#").strip() for line in comment.splitlines()).split(". ")[0],
-    }

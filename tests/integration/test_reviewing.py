@@ -81,19 +81,15 @@ def test_review_leads_from_draft_to_approved_with_a_conflict(cli: Cli, tmp_path:
 
         steps = [
             (one["rubric"], one["to_state"], one["by"])
-            for one in cli("rubrics", "show", "fridge", "--history", "--json").lines
+            for one in cli("rubrics", "show", "fridge", "--history", "--json").json["reviews"]
         ]
         assert steps == [
-            ("fridge@1", "draft", "ann"),
             ("fridge@1", "in_review", "ann"),
             ("fridge@1", "draft", "bob"),
             ("fridge@1", "draft", "ann"),
             ("fridge@1", "in_review", "ann"),
             ("fridge@1", "approved", "bob"),
-            ("fridge@2", "approved", "bob"),
             ("fridge@3", "draft", "ann"),
-            ("fridge@3", "draft", "ann"),
-            ("fridge@4", "draft", "ann"),
             ("fridge@4", "in_review", "ann"),
             ("fridge@4", "approved", "bob"),
         ]

@@ -118,7 +118,7 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_020,
     "rubricsvc/schemas": 1_464,
     "rubricsvc/services": 4_917,
-    "rubricsvc/cli": 4_104,
+    "rubricsvc/cli": 4_072,
     "rubricsvc": 36_110,
     "workers/engines": 2_690,
     "workers/checks": 2_635,
@@ -134,7 +134,7 @@ MAX_SMALL_MODULES = 4  # towards 0, as are those below
 MAX_UNTYPED_FUNCTIONS = 128
 MAX_PRINTING_CALLS = 2
 MAX_COMMANDS = 66  # towards 60
-MAX_OPTIONS = 322
+MAX_OPTIONS = 318
 
 
 def lines_of(path: Path) -> int:

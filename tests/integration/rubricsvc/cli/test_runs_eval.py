@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,55 @@ def test_status_at_service_has_the_newest_audit(db: Database) -> None:
     assert found.audit is not None and found.audit.id == 2
     assert found.message.startswith("judge j did not pass audit 2 of 20") and found.message.endswith(": s")
     assert found.record["judge_audit"]["rates"] == {"s": 0.5}
+
+
+def test_runs_start_refuses_trackers_that_are_not_installed(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    missing = [name for name in ("tensorboard", "trackio", "wandb") if find_spec(name) is None]
+    if not missing:
+        pytest.skip("all trackers are installed")
+    (tmp_path / "first.toml").write_text(f"trackers = {missing}\n{CONFIG}")  # and there is no policy
+    ran = cli("runs", "start", "first.toml")
+    assert (ran.code, (tmp_path / "runs").exists()) == (3, False)
+    assert f"rubricsvc[{','.join(missing)}]" in ran.err
+
+
+def test_runs_compare_pairs_held_out_prompts_and_refuses_other_judges(
+    cli: Cli, rubric_file: Path, tmp_path: Path
+) -> None:
+    tiny_model(tmp_path / "policy")
+    prompts = [f"- {{id: p{n}, prompt: What is {n}?, criteria: [Says a.]}}\n" for n in range(7)]
+    (tmp_path / "held-out.yaml").write_text("".join(prompts[:6]))
+    (tmp_path / "others.yaml").write_text("".join(prompts[1:]))
+    base = f'{CONFIG}{EVAL}path = "held-out.yaml"\n'
+    changes = {
+        "first": base,
+        "fast": base + "[optim]\nlr = 0.01\n",
+        "part": base.replace("held-out", "others"),
+        "other": base.replace('model = "m"', 'model = "n"').replace('name = "letters"', 'name = "letters-n"'),
+        "plain": CONFIG,
+    }
+    for name, text in changes.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+        ran = cli("runs", "start", f"{name}.toml")
+        assert ran.code == 0, ran.err
+
+    (found,) = cli("runs", "compare", 1, Path("runs", "fast"), "--json").lines
+    assert {path: b for path, (_, b) in found["config"].items()} == {"optim.lr": 0.01}
+    assert found["notes"] == []
+    before, last = found["scores"]
+    assert (last["prompts"], last["variant"], last["score"]) == (6, "B", "reward")
+    assert last["difference"]["low"] <= last["difference"]["value"] <= last["difference"]["high"]
+    first, fast = (cli("runs", "show", ref, "--evaluations", "--json").lines[-1] for ref in (1, 2))
+    means = [line["scores"]["reward"]["mean"]["value"] for line in (first, fast)]
+    assert [row["mean"]["value"] for row in (before, last)] == means
+
+    (part,) = cli("runs", "compare", 1, 3, "--json").lines
+    assert part["scores"][1]["prompts"] == 5
+    assert "1 in A only, 1 in B only" in part["notes"][0]
+
+    (other,) = cli("runs", "compare", 1, 4, "--json").lines
+    assert other["scores"][1]["result"] == "not_comparable"
+
+    shown = cli("runs", "compare", 1, 5)
+    assert shown.code == 0 and "eval.samples" in shown.out and "B has no evaluation" in shown.out
+    assert (cli("runs", "compare", 1, 99).code, cli("runs", "compare", 1, tmp_path).code) == (3, 3)

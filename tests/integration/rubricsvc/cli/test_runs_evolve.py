@@ -66,7 +66,7 @@ def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: Scri
     first, second = cli("evolve", "show", listed["id"], "--json").json["rounds"]
     assert (first["used"], first["wrote"], second["used"]) == ("first@1", f"first-{run}@1", f"first-{run}@1")
     assert [one["reason"].partition(" ")[0] for one in second["round"]["refused"]] == ["duplicate"] * 3
-    history = cli("rubrics", "show", f"first-{run}@1", "--history", "--json").lines
+    history = cli("rubrics", "show", f"first-{run}@1", "--history", "--json").json["reviews"]
     assert history[-1]["by"] == run and "evolved-" in history[-1]["comment"]
     steps = metrics(tmp_path)
     assert [step["evolve/rounds"] for step in steps] == [2, 2]
