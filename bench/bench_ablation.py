@@ -13,6 +13,7 @@ With ``--judge`` the figures are written into the passport of that trained judge
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import multiprocessing
 import os
@@ -30,11 +31,10 @@ from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.passport import Ablation, Row
 from rubricsvc.formats.documents import load_passport
-from trainer.judge_training import evaluation
+from trainer.judge_training import run
 from trainer.judge_training.config import JudgeTrainConfig, load_config
 from trainer.judge_training.data import Example, Question, questions, sample
-from trainer.judge_training.evaluation import probabilities
-from trainer.judge_training.run import Prepared, export, load_data, open_base, write
+from trainer.judge_training.run import Prepared, export, load_data, open_base, probabilities, write
 from trainer.judge_training.training import encode, train
 from workers.engines.local.weights import PASSPORT_FILE
 
@@ -125,12 +125,12 @@ def measure(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example
     model, encoder = open_base(config)
     train(model, encode(prepared.datasets, prepared.split, encoder, config), config)
     judge = export(model, config)
-    return [value for each in probabilities(judge, test) for value in each]
+    return [value for each in asyncio.run(probabilities(judge, test)) for value in each]
 
 
 def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> Iterator[str]:
     """Yield a Markdown table: AUROC by data set of the training with everything, and the difference without a part."""
-    auroc = {(row.part, row.scorer): _auroc(row) for row in evaluation.rows(pairs, scores, by="source")}
+    auroc = {(row.part, row.scorer): _auroc(row) for row in run.rows(pairs, scores, by="source")}
     sets = list(dict.fromkeys(part for part, _ in auroc))
     yield "| left out | " + " | ".join(sets) + " | mean |"
     yield "|---|" + "--:|" * (len(sets) + 1)
@@ -142,7 +142,7 @@ def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> I
 
 def ablations(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], steps: int) -> list[Ablation]:
     """Return what each part adds to its own held-out questions and to all of them."""
-    rows = [*evaluation.rows(pairs, scores), *evaluation.rows(pairs, scores, by="source")]
+    rows = [*run.rows(pairs, scores), *run.rows(pairs, scores, by="source")]
     found = {(row.part, row.scorer): row.figures["auroc"] for row in rows}
     return [
         Ablation(

@@ -39,9 +39,9 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.formats.documents import load_judges
 from tests.conftest import SHARED
-from trainer.judge_training import evaluation as metrics
+from trainer.judge_training import run as metrics
 from trainer.judge_training.config import load_config
-from trainer.judge_training.evaluation import Question, base_judge, baselines, criterion_text, overlap, verdicts
+from trainer.judge_training.run import BASE, Question, baselines, criterion_text, overlap, verdicts
 from workers.audit import cases, suites
 from workers.audit.repeatability import CompletionGroup
 from workers.audit.repeatability import measure as measure_repeatability
@@ -239,7 +239,7 @@ def judges_of(options: argparse.Namespace) -> dict[str, Judge]:
         judge = judge_with_adapter(TRAINED, SHIPPED_ADAPTER if options.embedded else str(options.adapter))
     if options.trained_only or not judge.adapter:
         return {TRAINED: judge}
-    return {UNTRAINED: base_judge(judge), TRAINED: judge}
+    return {UNTRAINED: judge.model_copy(update=BASE), TRAINED: judge}
 
 
 def _no_stored_judge(name: str) -> Judge:

@@ -26,7 +26,7 @@ from rubricsvc.core.prompt import Document
 from rubricsvc.errors import UnavailableError
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
 from trainer.judge_training.data import Example, Part, Question, side_of
-from trainer.judge_training.evaluation import By
+from trainer.judge_training.run import By
 
 SEED = 2026
 """Of the questions; a training's own seed makes others of the same texts."""

@@ -22,7 +22,7 @@ from rubricsvc.collections.sources import python_reference
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
 from trainer.judge_training.config import FileData, JudgeTrainConfig, QuestionData, load_config
-from trainer.judge_training.data import Example, load_dataset, question_line, side_of
+from trainer.judge_training.data import EXAMPLE, Example, load_dataset, side_of
 
 RECIPE = Path(__file__).with_name("embedded.toml")
 COUNTS = {
@@ -111,7 +111,7 @@ def write(config: JudgeTrainConfig, share: float = 1.0) -> Iterator[tuple[Path, 
             raise InvalidError(f"no kind of question {entry.name!r}", hint=f"name one of {', '.join(made)}")
         examples = list(made[entry.name](config.seed, max(1, round(share * COUNTS[entry.name]))))
         entry.path.parent.mkdir(parents=True, exist_ok=True)
-        entry.path.write_text("".join(map(question_line, examples)), encoding="utf-8")
+        entry.path.write_bytes(b"".join(EXAMPLE.dump_json(one, exclude_none=True) + b"\n" for one in examples))
         yield entry.path, len(examples)
 
 

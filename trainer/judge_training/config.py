@@ -153,13 +153,6 @@ class JudgeTrainConfig(ConfigSection):
             raise ValueError("a judge that thinks cannot be trained: data has no reasoning; leave thinking out")
         return judge
 
-    @field_validator("seed")
-    @classmethod
-    def _of_64_bits(cls, seed: int) -> int:
-        if not -(2**63) <= seed < 2**63:
-            raise ValueError("must fit into 64 bits")
-        return seed
-
     @field_validator("data")
     @classmethod
     def _mixable(cls, data: tuple[DataConfig, ...]) -> tuple[DataConfig, ...]:

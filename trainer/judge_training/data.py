@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, Record, detect, stream
-from rubricsvc.services.judges import Judges
+from rubricsvc.services.judges import JudgedCompletion, Judges
 from trainer.judge_training.config import DataConfig, FileData, LabelData, SplitConfig, VerdictData
 
 OpenStore = Callable[[], Judges]
@@ -30,8 +29,6 @@ MIN_LABELS: dict[Part, int] = {"train": 100, "validation": 20, "test": 20}
 """Labels that a part needs."""
 MIN_EACH_CLASS = 10
 """Labels of each class that a part needs."""
-MAX_LISTED = 10
-"""Names that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -192,9 +189,7 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
     examples, result = list(examples), Split()
     known = {target.family_name for _, target in questions(examples)}
     if unknown := sorted({*config.held_out} - known):
-        names = sorted(cut(repr(name), 60) for name in known)
-        more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-        hint = f"known are {', '.join(names[:MAX_LISTED])}{more}"
+        hint = f"known are {cut(', '.join(sorted(cut(repr(name), 60) for name in known)), 600)}"
         raise InvalidError(f"unknown criterion {unknown[0]!r}", hint=hint, path="split.held_out")
     by_part: dict[Part, list[Example]] = defaultdict(list)
     for example in examples:
@@ -231,7 +226,8 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
     return result
 
 
-_EXAMPLE = TypeAdapter(Example)
+EXAMPLE = TypeAdapter(Example)
+"""An example as JSON: a line of a file of questions."""
 
 
 def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
@@ -240,27 +236,31 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
     ``open_store`` returns the labels and verdicts of the database; it is called if the data are there.
     """
     left_out = Counter[str]()
-    found: Iterator[Example]
+    found: Iterable[Example]
     if isinstance(entry, LabelData):
         rubrics = [entry.rubric] if entry.rubric else []
         records = open_store().labels(
             rubric_refs=rubrics, annotators=entry.annotators, job_id=entry.job, left_out=left_out
         )
-        found = (one for record in records for one in examples_of_record(record, entry.name, left_out))
+        found = _examples(records, entry.name, left_out)
         missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels list`"
     elif isinstance(entry, VerdictData):
-        found = _verdicts(open_store(), entry, left_out)
+        if (teacher := (store := open_store()).value(entry.judge)).mode == "comparative":
+            message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"
+            raise InvalidError(message, hint="name a judge that judges completions by themselves", path="judge")
+        found = _examples(store.verdicts(entry.judge, job_id=entry.job), entry.name, left_out)
         missing = f"score completions with it: `rubricsvc jobs submit FILE --judge {entry.judge}`"
     else:
         paths = [entry.path] if entry.path.exists() else sorted(entry.path.parent.glob(entry.path.name))
         if not paths and entry.optional:
             return Dataset(absent=f"no file {entry.path.name}")
-        if isinstance(entry, FileData):
-            labelled = partial(labelled_examples, format=entry.format, source=entry.name, left_out=left_out)
-            found = chain.from_iterable(map(labelled, paths or [entry.path]))
-        else:
-            made = chain.from_iterable(map(read_questions, paths or [entry.path]))
-            found = (replace(one, source=entry.name) for one in made)
+        files = [
+            labelled_examples(path, entry.format, entry.name, left_out=left_out)
+            if isinstance(entry, FileData)
+            else read_questions(path, entry.name)
+            for path in paths or [entry.path]
+        ]
+        found = chain.from_iterable(files)
         missing = "name a file of labelled completions"
     loaded = replace(merge(found), left_out=left_out)
     if not loaded.examples:
@@ -271,23 +271,19 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
     return loaded
 
 
-def read_questions(path: Path) -> Iterator[Example]:
-    """Yield the examples of a file that has one as JSON in each line."""
+def read_questions(path: Path, source: str | None = None) -> Iterator[Example]:
+    """Yield the examples of a file that has one as JSON in each line, by default with the source that it names."""
     if not path.is_file():
         raise NotFoundError(f"no file {path}", hint="make the questions first, or set optional = true", path=str(path))
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield _EXAMPLE.validate_json(line)
+                example = EXAMPLE.validate_json(line)
             except (ValidationError, UnicodeDecodeError) as error:
                 problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
                 message = f"{path}:{number}: no example: {problem}"
                 raise InvalidError(message, hint="each line is an example as JSON", path=str(path)) from error
-
-
-def question_line(example: Example) -> str:
-    """Return an example as a line that `read_questions` reads."""
-    return _EXAMPLE.dump_json(example, exclude_none=True).decode() + "\n"
+            yield replace(example, source=example.source if source is None else source)
 
 
 def labelled_examples(
@@ -303,65 +299,45 @@ def labelled_examples(
     """
     file = InputFile(path)
     format = format or detect(file)
-    left_out = Counter() if left_out is None else left_out
-    for record in stream(file, format):
-        if record.given_labels:
+    return _examples(stream(file, format), source or format, Counter() if left_out is None else left_out)
+
+
+def _examples(found: Iterable[Record | JudgedCompletion], source: str, left_out: Counter[str]) -> Iterator[Example]:
+    """Yield an example for each labelled record, or judged completion, that has labels or verdicts to learn.
+
+    A verdict's target is its probability, after calibration if the judge has one, or else its value. The others are
+    counted by reason: ``overall`` (a score of the whole completion, which is no criterion), ``null`` (the person could
+    not tell) or the verdict's outcome, ``checked`` (a check decides it) and ``by_claim`` (each claim is asked about).
+    """
+    for one in found:
+        rubric, given = one.rubric, list[tuple[str, float | None, str, Mapping[str, float] | None]]()
+        if isinstance(one, JudgedCompletion):
+            completion: Completion | None = one.completion
+            for verdict in one.verdicts:
+                value = verdict.value
+                if value is not None and verdict.best_probability is not None:
+                    value = verdict.best_probability
+                own = verdict.levels if verdict.calibrated is None else None
+                given.append((verdict.criterion, value, verdict.outcome, own))
+        elif one.given_labels:
             hint = 'import it with `rubricsvc labels import`, train with kind = "labels", or give each record criteria'
-            message = f"{record.location}: labels of a rubric by name ({record.rubric_ref}), without its criteria"
+            message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
             raise InvalidError(message, hint=hint)
-        yield from examples_of_record(record, source or format, left_out)
-
-
-Found = Iterable[tuple[Criterion | None, float | None, str, Mapping[str, float] | None]]
-"""Criteria, each with its value, why it has none, and the probabilities of its levels."""
-
-
-def examples_of_record(record: Record, source: str, left_out: Counter[str]) -> Iterator[Example]:
-    """Yield the example of a record's one completion, if it has labels that a judge can learn.
-
-    The others are counted by reason: ``overall`` (a score of the whole completion, which is no criterion), ``null``
-    (the person could not tell), ``checked`` (a check decides it) and ``by_claim`` (each claim is asked about).
-    """
-    rubric = record.rubric
-    if record.prompt is not None and rubric is not None and record.completions:
-        labels = ((rubric.by_key.get(one.criterion), one.value, "null", None) for one in record.labels)
-        yield from _example(record.prompt, record.completions[0], labels, source, left_out)
-
-
-def _example(
-    prompt: Prompt, completion: Completion, found: Found, source: str, left_out: Counter[str]
-) -> Iterator[Example]:
-    targets = []
-    for criterion, value, reason, levels in found:
-        if criterion is None:
-            left_out["overall"] += 1
-        elif criterion.check is not None or criterion.each is not None:
-            left_out["checked" if criterion.check is not None else "by_claim"] += 1
-        elif value is None:
-            left_out[reason] += 1
         else:
-            targets.append(Target(criterion, value, levels=levels))
-    if targets:
-        yield Example(prompt, completion, tuple(targets), source)
-
-
-def _verdicts(data: Judges, entry: VerdictData, left_out: Counter[str]) -> Iterator[Example]:
-    """Yield an example for each judged completion and rubric version, with a target for each scored verdict.
-
-    A target's value is the verdict's probability, after calibration if the judge has one, or else its value.
-    """
-    teacher = data.value(entry.judge)
-    if teacher.mode == "comparative":
-        message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"
-        raise InvalidError(message, hint="name a judge that judges completions by themselves", path="judge")
-    for judged in data.verdicts(entry.judge, job_id=entry.job):
-        values = (
-            (
-                judged.rubric.by_key[one.criterion],
-                one.best_probability if one.value is not None and one.best_probability is not None else one.value,
-                one.outcome,
-                one.levels if one.calibrated is None else None,
-            )
-            for one in judged.verdicts
-        )
-        yield from _example(judged.prompt, judged.completion, values, entry.name, left_out)
+            completion = one.completions[0] if one.completions else None
+            given = [(label.criterion, label.value, "null", None) for label in one.labels]
+        if one.prompt is None or rubric is None or completion is None:
+            continue
+        targets = []
+        for key, value, reason, levels in given:
+            criterion = rubric.by_key.get(key)
+            if criterion is None:
+                left_out["overall"] += 1
+            elif criterion.check is not None or criterion.each is not None:
+                left_out["checked" if criterion.check is not None else "by_claim"] += 1
+            elif value is None:
+                left_out[reason] += 1
+            else:
+                targets.append(Target(criterion, value, levels=levels))
+        if targets:
+            yield Example(one.prompt, completion, tuple(targets), source)

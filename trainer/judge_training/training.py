@@ -1,7 +1,15 @@
-"""The training loop of a judge: mix, loss, step; validate, keep the best weights, checkpoint.
+"""The training of a judge's model: examples as tokens, all questions about a completion in one pass, and the loop.
 
-The examples of a step depend on the seed and on the number of examples drawn before alone, so that a resumed training
-equals one that was never interrupted.
+An example is the very conversation that the judge will be asked with, and the token that it should answer. The
+template, the fences and the order of the parts are those of `workers.judges`, and the tokenizer that of the engine, so
+that a trained judge is asked what it learned. A row holds what the questions about one completion have in common once,
+and each question after it; the attention mask keeps the questions apart.
+
+The loop mixes, takes steps, validates, keeps the best weights and writes checkpoints. The examples of a step depend on
+the seed and on the number of examples drawn before alone, so that a resumed training equals one that was never
+interrupted.
+
+Shapes in names: B rows, T tokens of the longest row, Q questions, V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,25 +18,213 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from trainer import checkpoint
-from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data import Dataset, Split, sample
-from trainer.judge_training.model import Encoder, JudgeModel, Row, cross_entropy, micro_batches
+from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
+from trainer.judge_training.data import Dataset, Example, Split, sample
 from trainer.optim import MasterAdamW
+from trainer.policies.policy import use_grouped_attention
 from trainer.recording import History, Metrics
+from workers.engines.base import EngineRequest
+from workers.engines.local.conversation import Conversation
+from workers.engines.local.prefix_tree import PADDING, SHARED, shared_length, tree_mask
+from workers.judges import readout
+from workers.judges.calls import AskedCriterion, load
+
+MAX_PADDING = 0.15
+"""Share of a micro-batch that may be padding."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One question's own tokens, and the label that is learned as the next token.
+
+    ``labels`` has the token ids of each label, all its spellings; ``target`` their probabilities, which sum to 1.
+    """
+
+    ids: tuple[int, ...]
+    labels: tuple[tuple[int, ...], ...]
+    target: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """The questions about one completion: their common tokens, and a branch for each."""
+
+    prefix: tuple[int, ...]
+    branches: tuple[Branch, ...]
+
+    @property
+    def size(self) -> int:
+        """Tokens to compute."""
+        return len(self.prefix) + sum(len(branch.ids) for branch in self.branches)
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes examples for a readout judge, with the tokenizer of its model, whose longest input is ``context``."""
+
+    judge: Judge
+    conversation: Conversation
+    context: int
+
+    def row(self, example: Example) -> Row | Literal["not_askable", "too_long"]:
+        """Return the row of an example, or why it cannot be learned."""
+        conversation, template = self.conversation, load(self.judge)
+        limit = min(self.context, self.judge.max_context or self.context)
+        try:
+            asked = [AskedCriterion(target.criterion, "C1") for target in example.targets]
+            calls = [readout.build_call([one], template) for one in asked]
+        except InvalidError:
+            return "not_askable"
+        shown = template.shared(example.prompt, example.completion)
+        questions = tuple(call.question for call in calls)
+        ids = conversation.encode(EngineRequest(template.system, shown.text, questions))
+        for question, own in zip(questions, ids, strict=True):
+            if failure := conversation.check(question, own, limit):
+                if failure.reason is not Reason.TOO_LONG:
+                    raise InvalidError(failure.detail, hint="choose another base model", path="judge.model")
+                return "too_long"
+        start, branches = shared_length(ids), []
+        for call, target, own in zip(calls, example.targets, ids, strict=True):
+            labels = tuple(tuple(conversation.label_ids(label)) for label in call.question.labels)
+            levels = target.levels and {name: target.levels.get(name, 0.0) for name in call.levels}
+            goal = label_distribution(call.values, target.value, levels)
+            branches.append(Branch(tuple(own[start:]), labels, goal))
+        return Row(tuple(ids[0][:start]), tuple(branches))
+
+
+def label_distribution(
+    values: Sequence[float], value: float, levels: Mapping[str, float] | None = None
+) -> tuple[float, ...]:
+    """Return the probability of each label whose expected value is ``value``.
+
+    ``levels``, a teacher's probabilities in the order of the labels, are taken as they are. Otherwise the mass lies on
+    the two labels on both sides of ``value``, so that a label's own value is certain.
+    """
+    if levels and (total := sum(levels.values())) > 0:
+        return tuple(mass / total for mass in levels.values())
+    order = sorted(range(len(values)), key=values.__getitem__)
+    result = [0.0] * len(values)
+    bounded = min(max(value, values[order[0]]), values[order[-1]])
+    for low, high in pairwise(order):
+        if values[low] <= bounded <= values[high]:
+            share = (bounded - values[low]) / (values[high] - values[low])
+            result[low], result[high] = 1.0 - share, share
+            break
+    return tuple(result)
+
+
+class JudgeModel:
+    """A causal language model that answers rows; ``model`` is it with the LoRA adapter that is trained.
+
+    ``base_sha256`` is the digest of its weights before the training.
+    """
+
+    def __init__(self, model: Any, lora: LoraConfig, *, seed: int, base_sha256: str = "") -> None:
+        self.base_sha256 = base_sha256
+        from peft import LoraConfig as PeftConfig
+        from peft import get_peft_model
+
+        use_grouped_attention(model)
+        model.eval()  # no dropout
+        torch.manual_seed(seed)
+        # Workers can merge linear layers only; `log_masses` reads the weights of the head directly.
+        head, layers = model.get_output_embeddings(), model.config.num_hidden_layers
+        linear = {name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
+        known = {name.rpartition(".")[2] for name in linear}
+        if unknown := set(lora.modules) - known:
+            message = f"the model has no linear layer {min(unknown)!r} that can be trained"
+            raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
+        if lora.first_layer >= layers:
+            raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {layers}")
+        config = PeftConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            target_modules=list(lora.modules),
+            layers_to_transform=list(range(lora.first_layer, layers)) if lora.first_layer else None,
+            bias="none",
+            task_type="CAUSAL_LM",
+        )
+        # The adapter's type is that of the model; the optimiser keeps float32 masters.
+        self.model = get_peft_model(model, config, autocast_adapter_dtype=False)
+        self._causal = model
+
+    def log_masses(self, rows: Sequence[Row]) -> list[list[Tensor]]:
+        """Return the log-probability of each label [labels] for each question, in the order of rows and branches."""
+        width, device = max(row.size for row in rows), self._causal.device
+        ids_BT = torch.zeros(len(rows), width, dtype=torch.long)
+        position_BT, owner_BT = torch.zeros_like(ids_BT), torch.full_like(ids_BT, PADDING)
+        asked: list[tuple[int, int, Branch]] = []  # row and column of every question
+        for number, row in enumerate(rows):
+            start = end = len(row.prefix)
+            ids_BT[number, :start] = torch.tensor(row.prefix, dtype=torch.long)
+            position_BT[number, :start] = torch.arange(start)
+            owner_BT[number, :start] = SHARED
+            for owner, branch in enumerate(row.branches):
+                begin, end = end, end + len(branch.ids)
+                ids_BT[number, begin:end] = torch.tensor(branch.ids)
+                position_BT[number, begin:end] = torch.arange(start, start + len(branch.ids))
+                owner_BT[number, begin:end] = owner
+                asked.append((number, end - 1, branch))
+        output = self._causal.model(
+            input_ids=ids_BT.to(device),
+            position_ids=position_BT.to(device),
+            attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(device),
+            use_cache=False,
+        )
+        places = torch.tensor([[number, at] for number, at, _ in asked], device=device)
+        hidden_QD = output.last_hidden_state[places[:, 0], places[:, 1]]
+        # float32: in bfloat16 a logit near 20 is rounded to the next 1/8
+        logits_QV = torch.nn.functional.linear(hidden_QD.float(), self._causal.lm_head.weight.float())
+        log_z_Q = logits_QV.logsumexp(-1)
+        result: list[list[Tensor]] = [[] for _ in rows]
+        for i, (number, _, branch) in enumerate(asked):
+            masses = [logits_QV[i, list(label)].logsumexp(0) - log_z_Q[i] for label in branch.labels]
+            result[number].append(torch.stack(masses))
+        return result
+
+    def losses(self, rows: Sequence[Row], max_tokens: int) -> Iterator[Tensor]:
+        """Yield for each micro-batch the sum over its questions of the cross-entropy Σ -target · log p, in nats."""
+        for part in micro_batches(rows, max_tokens):
+            each = [
+                -(torch.tensor(branch.target, device=masses.device) * masses).sum()
+                for row, found in zip(part, self.log_masses(part), strict=True)
+                for branch, masses in zip(row.branches, found, strict=True)
+            ]
+            yield torch.stack(each).sum()
+
+
+def micro_batches(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
+    """Yield rows of similar length, at most ``max_tokens`` with padding at a time, the longest first."""
+    batch: list[Row] = []
+    total = 0
+    for row in sorted(rows, key=lambda row: row.size, reverse=True):
+        widest = batch[0].size if batch else row.size
+        padded = widest * (len(batch) + 1)
+        if batch and (padded > max_tokens or total + row.size < (1 - MAX_PADDING) * padded):
+            yield batch
+            batch, total = [], 0
+        batch.append(row)
+        total += row.size
+    if batch:
+        yield batch
+
 
 T = TypeVar("T")
 _LOWER_LR = "lower optim.lr, and start again"
@@ -120,33 +316,6 @@ class Trained:
     base_sha256: str
 
 
-@dataclass
-class _Best:
-    """The model of a training with its best weights so far, and how many validations have not improved on them."""
-
-    model: JudgeModel
-    step: int = 0
-    loss: float = math.inf
-    weights: dict[str, torch.Tensor] = field(default_factory=dict)
-    since: int = 0
-
-    def update(self, step: int, loss: float) -> None:
-        self.since += 1
-        if loss < self.loss:
-            self.step, self.loss, self.weights, self.since = step, loss, self.model.trained_weights(), 0
-
-    def save(self, folder: Path) -> None:
-        self.model.model.save_pretrained(folder)
-        metadata = {name: repr(getattr(self, name)) for name in ("step", "loss", "since")}
-        save_file(self.weights, folder / "best.safetensors", metadata=metadata)
-
-    def load(self, folder: Path) -> None:
-        with safe_open(folder / "best.safetensors", framework="pt") as file:
-            numbers = file.metadata()
-            self.weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        self.step, self.since, self.loss = int(numbers["step"]), int(numbers["since"]), float(numbers["loss"])
-
-
 def train(
     model: JudgeModel,
     data: EncodedData,
@@ -162,28 +331,41 @@ def train(
     set, the training ends after the current step, with a checkpoint.
     """
     checkpoint.check_folder(config.out, resume=resume)
-    optimizer, best = MasterAdamW(model.model, config.optim), _Best(model)
+    optimizer = MasterAdamW(model.model, config.optim)
+    learned = {name: param for name, param in model.model.named_parameters() if param.requires_grad}
+    best: dict[str, torch.Tensor] = {}
+    numbers: dict[str, float] = {"step": 0, "loss": math.inf, "since": 0}  # of the best, and validations since
+
+    def save(folder: Path) -> None:
+        model.model.save_pretrained(folder)
+        save_file(best, folder / "best.safetensors", metadata={name: repr(one) for name, one in numbers.items()})
+
     identity = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
     identity["judge"].pop("name")  # another name is the way out where this one is taken
     weights = {entry.name: entry.weight for entry in config.data}
     identity |= {"weights": weights, "data_digest": data.digest, "base_sha256": model.base_sha256}
     first = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if done:
-        best.load(checkpoint.folder(config.out, done) / "model")
+        with safe_open(checkpoint.folder(config.out, done) / "model/best.safetensors", framework="pt") as file:
+            numbers = {name: float(one) if name == "loss" else int(one) for name, one in file.metadata().items()}
+            best = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     checkpoint.write_config(config.out, config, {"data_digest": data.digest})
     history, start, written = History(config.out, done), time.monotonic(), done
     size = config.optim.batch_examples
     mixture = mix(data.sources, data.weights, config.seed, start=done * size)
     try:
-        while done < config.steps and best.since < config.validation.stop_after and not history.stopped:
+        while done < config.steps and numbers["since"] < config.validation.stop_after and not history.stopped:
             metrics = _step(model, optimizer, list(islice(mixture, size)), config, done)
             done += 1
             if done % config.validation.every == 0 or done == config.steps:
-                metrics["validation_loss"] = validation_loss(model, data.validation, config)
-                best.update(done, metrics["validation_loss"])
+                metrics["validation_loss"] = loss = validation_loss(model, data.validation, config)
+                numbers["since"] += 1
+                if loss < numbers["loss"]:
+                    best = {name: param.detach().clone() for name, param in learned.items()}
+                    numbers = {"step": done, "loss": loss, "since": 0}
             recorded = history.add({"step": done, **metrics, "seconds": time.monotonic() - start})
             if done % config.checkpoint_every == 0:
-                checkpoint.save(config, written := done, best.save, optimizer, identity)
+                checkpoint.save(config, written := done, save, optimizer, identity)
             if on_step:
                 on_step(recorded)
             history.stopped = stop is not None and stop.is_set() and done < config.steps
@@ -192,11 +374,13 @@ def train(
         raise
     finally:
         if done > written and optimizer.updates == done - first:  # an interrupted update leaves no whole state
-            checkpoint.save(config, done, best.save, optimizer, identity)
+            checkpoint.save(config, done, save, optimizer, identity)
         optimizer.close()
     if not history.stopped:
-        model.restore(best.weights)
-    return Trained(history, best.step, best.loss, model.base_sha256)
+        with torch.no_grad():
+            for name, weight in best.items():
+                learned[name].copy_(weight)
+    return Trained(history, int(numbers["step"]), numbers["loss"], model.base_sha256)
 
 
 def _step(
@@ -204,8 +388,7 @@ def _step(
 ) -> Metrics:
     """Take a step (from 0): its rate rises linearly, then falls linearly to ``final_lr`` times the highest one."""
     asked, start, total, optim = sum(len(row.branches) for row in rows), time.perf_counter(), 0.0, config.optim
-    for part in micro_batches(rows, optim.max_tokens):
-        loss = cross_entropy(part, model.log_masses(part)) / max(1, asked)
+    for loss in (one / max(1, asked) for one in model.losses(rows, optim.max_tokens)):
         total += float(loss.detach())
         if not math.isfinite(total):
             raise InvalidError(f"the loss of step {step + 1} is {total}", hint=_LOWER_LR)
@@ -225,8 +408,7 @@ def _step(
 @torch.no_grad()
 def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainConfig) -> float:
     """Return the mean cross-entropy over questions, in nats."""
-    parts = micro_batches(rows, config.optim.max_tokens)
-    total = sum(float(cross_entropy(part, model.log_masses(part))) for part in parts)
+    total = sum(map(float, model.losses(rows, config.optim.max_tokens)))
     if not math.isfinite(total):
         raise InvalidError(f"the validation loss is {total}", hint=_LOWER_LR)
     return total / sum(len(row.branches) for row in rows)

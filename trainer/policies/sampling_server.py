@@ -88,7 +88,7 @@ class SamplingServer:
             try:
                 await work(connection)
             finally:
-                await connection.client.aclose()
+                await connection.client.sdk.close()
 
         with closing(EventLoopThread("sampling server")) as loop:
             loop.run(connected())

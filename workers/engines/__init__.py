@@ -42,7 +42,7 @@ def factory_of(judge: Judge) -> Factory:
 def make_engine(judge: Judge) -> Engine:
     """Return the engine of a judge, or the ``PanelEngine`` of its members; its first request connects or loads."""
     if judge.members:
-        return PanelEngine(*map(make_engine, judge.members))
+        return PanelEngine(tuple(map(make_engine, judge.members)))
     factory = factory_of(judge)
     if (settings := get_settings()).local_only:
         check_addresses(judge_addresses(judge), settings.local_networks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any, Protocol
@@ -68,14 +68,13 @@ class EngineRequest:
     chat: tuple[dict[str, Any], ...] = ()
 
     def messages(self, question: Question) -> list[dict[str, Any]]:
-        """Return the whole conversation up to the reply."""
-        return list(self.chat) or chat_messages(self.system, (self.shared + question.text, *question.turns))
-
-
-def chat_messages(system: str, turns: Iterable[str]) -> list[dict[str, str]]:
-    """Return a chat: the system's turn, unless empty, then ``turns`` of user and assistant."""
-    messages = [{"role": "system", "content": system}] if system else []
-    return messages + [{"role": role, "content": turn} for role, turn in zip(cycle(("user", "assistant")), turns)]
+        """Return the whole conversation up to the reply: the system's turn, unless empty, the user's, and the turns."""
+        if self.chat:
+            return list(self.chat)
+        roles = cycle(("user", "assistant"))
+        turns = [("system", self.system)] if self.system else []
+        turns += zip(roles, (self.shared + question.text, *question.turns), strict=False)
+        return [{"role": role, "content": turn} for role, turn in turns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +144,11 @@ class Engine(Protocol):
         """Release connections or memory. The engine may be used again afterwards, in the same event loop."""
 
 
+@dataclass(eq=False)
 class PanelEngine:
     """One engine for each member, in order; none for checks. Requests go to the members, not to the panel."""
 
-    def __init__(self, *members: Engine) -> None:
-        self.members = members
+    members: tuple[Engine, ...] = ()
 
     async def ask(self, request: EngineRequest) -> Replies:
         """Fail every question as ``refused``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rubricsvc.core.judge import Price
@@ -24,17 +24,20 @@ class Budget(Protocol):
         """Replace a reservation of ``max_cost`` by the cost of the finished call."""
 
 
+@dataclass(eq=False)
 class SpendingLimit:
     """A ``Budget`` of up to ``limit`` US dollars, of which ``spent`` are used; None: any, or as ``within`` has it."""
 
-    def __init__(self, limit: float | None, spent: float, *, within: SpendingLimit | None = None) -> None:
-        self.limit, self.spent, self._within = limit, spent, within
-        self.exceeded, self._held = False, 0.0
+    limit: float | None
+    spent: float
+    within: SpendingLimit | None = None
+    exceeded: bool = False
+    _held: float = 0.0
 
     async def reserve(self, max_cost: float, /) -> bool:
         """Reserve the maximum cost of a call; False where it is not covered, and then ``exceeded`` is true."""
         over = self.limit is not None and self.spent + self._held + max_cost > self.limit
-        refused = over or (self._within is not None and not await self._within.reserve(max_cost))
+        refused = over or (self.within is not None and not await self.within.reserve(max_cost))
         self.exceeded = self.exceeded or refused
         self._held += 0.0 if refused else max_cost
         return not refused
@@ -43,8 +46,8 @@ class SpendingLimit:
         """Replace a reservation by the cost of the finished call."""
         self._held -= max_cost
         self.spent += cost
-        if self._within is not None:
-            self._within.settle(max_cost, cost)
+        if self.within is not None:
+            self.within.settle(max_cost, cost)
 
 
 current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default=None)

@@ -18,8 +18,7 @@ from tests.tiny_model import tiny_model
 from trainer import checkpoint, recording
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data import Example, Target
-from trainer.judge_training.model import Encoder, JudgeModel
-from trainer.judge_training.training import EncodedData, train
+from trainer.judge_training.training import EncodedData, Encoder, JudgeModel, train
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
 

@@ -94,7 +94,7 @@ class HttpClient:
         self.base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
         self.root = self.base.removesuffix("/v1")  # where vLLM and SGLang have their own paths
         self._timeout_s = endpoint.timeout_s
-        self._client = AsyncOpenAI(
+        self.sdk = AsyncOpenAI(
             base_url=self.base,  # not OPENAI_BASE_URL
             api_key=secret(endpoint.key_variable) or "none",  # self-hosted servers need no key
             max_retries=0,  # the throttle retries
@@ -106,10 +106,6 @@ class HttpClient:
         """Return whether the server answers at all; a refusal (4xx) is an answer."""
         content = await self.call("/models", quick=True)
         return not isinstance(content, RequestFailed) or 0 < content.status < 500
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
     async def call(
         self, path: str, body: dict[str, Any] | None = None, *, quick: bool = False
@@ -124,9 +120,9 @@ class HttpClient:
             async with asyncio.timeout(timeout_s):
                 # A raw response: building the SDK's response models costs as much as the request.
                 if body is None:
-                    response = await self._client.get(url, cast_to=httpx2.Response)
+                    response = await self.sdk.get(url, cast_to=httpx2.Response)
                 else:
-                    response = await self._client.post(url, cast_to=httpx2.Response, body=body)
+                    response = await self.sdk.post(url, cast_to=httpx2.Response, body=body)
         except TimeoutError:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)

@@ -14,16 +14,15 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from structlog import get_logger
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed, chat_messages
+from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import max_cost
 from workers.engines.http.client import PARSE_ERRORS, HttpClient, read_chat_completion, read_completions
 from workers.engines.http.throttle import Throttle
@@ -184,18 +183,17 @@ class ServerCapabilities:
 
     async def _verified_template(self, request: EngineRequest) -> list[str]:
         """Return the template as the server renders it; a ValueError where it does not render our texts as they are."""
-
-        async def text_of(ids: list[int]) -> str:
-            reply = await self._post("/detokenize", self.list_dialect.keep_special_tokens | {"tokens": ids})
-            return str(reply["prompt"] if "prompt" in reply else reply["text"])
-
         system, user = _PLACEHOLDERS
-        rendered = await self._token_ids(chat_messages(system if request.system else "", [user]))
-        text = await text_of(rendered)
+        places = EngineRequest(system if request.system else "", "", (Question(user),))
+        rendered = await self._token_ids(places.messages(places.questions[0]))
+        texts = []
+        for ids in (rendered, rendered[:1]):
+            reply = await self._post("/detokenize", self.list_dialect.keep_special_tokens | {"tokens": ids})
+            texts.append(str(reply["prompt"] if "prompt" in reply else reply["text"]))
+        text, first = texts
         example = request.questions[0]
-        expected = await self._token_ids(chat_messages(request.system, [request.shared + example.text]))
-        # A server that adds a text's first token itself would have it twice.
-        for first_token in ("", await text_of(rendered[:1])):
+        expected = await self._token_ids(request.messages(example))
+        for first_token in ("", first):  # a server that adds a text's first token itself would have it twice
             parts = _PLACEHOLDER.split(text.removeprefix(first_token))
             if parts[1::2] != (["0", "1"] if request.system else ["1"]):
                 raise ValueError("the chat template does not render the system and user texts once each")
@@ -203,7 +201,7 @@ class ServerCapabilities:
                 return parts
         raise ValueError("the chat template changes the texts")
 
-    async def _token_ids(self, source: str | list[dict[str, str]]) -> list[int]:
+    async def _token_ids(self, source: str | list[dict[str, Any]]) -> list[int]:
         """Return the token ids of a text, or of a chat."""
         if isinstance(source, str):
             body = self.list_dialect.no_special_tokens | {"prompt": source}
@@ -264,18 +262,12 @@ class OpenAIEngine:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.sdk.close()
 
     async def _ask_list(self, server: ServerCapabilities, request: EngineRequest, prompts: list[str]) -> Replies:
         """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
-        questions, kind = request.questions, server.list_dialect
-
-        def body() -> dict[str, Any]:
-            options = {"max_tokens": 1, "temperature": 0, "logprobs": server.top_logprobs}
-            return {"model": self._model, **options, **kind.no_special_tokens, "prompt": prompts}
-
-        read = partial(read_completions, questions=questions, usage_sums_cached=kind.usage_sums_cached)
-        outcome = await self._post("/completions", body, read, request, questions)
+        questions = request.questions
+        outcome = await self._post(server, request, questions, prompts=prompts)
         if isinstance(outcome, RequestFailed):
             if outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
                 return [outcome.failure] * len(questions)
@@ -293,24 +285,14 @@ class OpenAIEngine:
     async def _ask_one(self, request: EngineRequest, question: Question) -> Reply | Failure:
         # A server without a reasoning parser would apply the schema to the thinking, too.
         structured = self._server.structured_output and question.schema is not None and not request.thinking
-
-        def read(content: bytes) -> Outcome:
-            reply = read_chat_completion(content, question, request.max_context)
-            if isinstance(reply, Failure):
-                return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
-            return [reply]
-
-        async def chat(structured: bool) -> Outcome:
-            body = partial(self._body, request, question, structured)
-            return await self._post("/chat/completions", body, read, request, (question,))
-
-        outcome = await chat(structured)
+        outcome = await self._post(self._server, request, (question,), structured=structured)
         if isinstance(outcome, RequestFailed) and outcome.status in _INVALID:
             texts = [message["content"] for message in request.messages(question)]
             learnt = self._server.learn(outcome.failure.detail, texts)
-            outcome = await chat(structured) if learnt else outcome
+            if learnt:
+                outcome = await self._post(self._server, request, (question,), structured=structured)
         if isinstance(outcome, RequestFailed) and outcome.status in _INVALID and structured:
-            plain = await chat(structured=False)
+            plain = await self._post(self._server, request, (question,), structured=False)
             if not isinstance(plain, RequestFailed):
                 log.warning("the server refuses response_format", model=self._model, error=outcome.failure.detail)
                 self._server.structured_output = False
@@ -325,21 +307,36 @@ class OpenAIEngine:
 
     async def _post(
         self,
-        path: str,
-        body: Callable[[], dict[str, Any]],
-        read: Callable[[bytes], Outcome],
+        server: ServerCapabilities,
         request: EngineRequest,
         questions: tuple[Question, ...],
+        *,
+        structured: bool = False,
+        prompts: Sequence[str] = (),
     ) -> Outcome:
+        """Ask one question, or all in one call where they have ``prompts``, when the throttle lets it."""
+        kind = server.list_dialect
+
         async def send() -> Outcome:
             await self._server.probe()  # the server may have come up while this call waited
             start = time.perf_counter()
-            response = await self._client.call(path, body())
-            outcome = response if isinstance(response, RequestFailed) else read(response)
-            if isinstance(outcome, RequestFailed):
-                return outcome
+            if prompts:
+                body = {"model": self._model, "max_tokens": 1, "temperature": 0, "logprobs": server.top_logprobs}
+                body |= kind.no_special_tokens | {"prompt": prompts}
+            else:
+                body = self._body(request, questions[0], structured)
+            response = await self._client.call("/completions" if prompts else "/chat/completions", body)
+            if isinstance(response, RequestFailed):
+                return response
+            if prompts:
+                replies = read_completions(response, questions, usage_sums_cached=kind.usage_sums_cached)
+            else:
+                reply = read_chat_completion(response, questions[0], request.max_context)
+                if isinstance(reply, Failure):
+                    return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
+                replies = [reply]
             took = time.perf_counter() - start
-            return [replace(reply, latency_s=took) if isinstance(reply, Reply) else reply for reply in outcome]
+            return [replace(reply, latency_s=took) if isinstance(reply, Reply) else reply for reply in replies]
 
         return await self.throttle.call(send, max_cost(request, questions, self._endpoint.price))
 

@@ -19,8 +19,7 @@ from tests.rows import item_result
 from tests.tiny_model import tiny_model
 from trainer.judge_training.config import JudgeTrainConfig, VerdictData
 from trainer.judge_training.data import load_dataset
-from trainer.judge_training.model import Encoder, JudgeModel
-from trainer.judge_training.training import EncodedData, train, validation_loss
+from trainer.judge_training.training import EncodedData, Encoder, JudgeModel, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
 

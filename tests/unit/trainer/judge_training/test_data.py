@@ -23,13 +23,13 @@ from rubricsvc.store.session import Database
 from tests.rows import item_result
 from trainer.judge_training.config import LabelData, SplitConfig, VerdictData
 from trainer.judge_training.data import (
+    EXAMPLE,
     Dataset,
     Example,
     Target,
     labelled_examples,
     load_dataset,
     merge,
-    question_line,
     questions,
     read_questions,
     split,
@@ -125,13 +125,14 @@ def test_load_verdicts_rejects_teachers_without_usable_verdicts(filled: Database
             verdicts_of(filled, judge)
 
 
-def test_read_questions_reads_what_question_line_writes(tmp_path: Path) -> None:
+def test_read_questions_reads_examples_as_json(tmp_path: Path) -> None:
     target = Target(Criterion(key="a", text="How?", scale=LEVELS), 0.5, "f", "v", {"fair": 1.0})
     made = [Example(Prompt.of("Why?", reference="So."), Completion(text=""), (target,), "made", "g")]
     path = tmp_path / "q.jsonl"
-    path.write_text("".join(map(question_line, made)))
+    line = EXAMPLE.dump_json(made[0], exclude_none=True) + b"\n"
+    path.write_bytes(line)
     assert list(read_questions(path)) == made
-    path.write_text(question_line(made[0]) + "{}\n")
+    path.write_bytes(line + b"{}\n")
     with pytest.raises(InvalidError, match=r"q\.jsonl:2"):
         list(read_questions(path))
 

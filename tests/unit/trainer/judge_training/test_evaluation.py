@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 from rubricsvc.core.passport import Row
 from tests.unit.trainer.judge_training.made import question
 from trainer.judge_training.data import Question
-from trainer.judge_training.evaluation import MIN_FAMILY, baselines, rows
+from trainer.judge_training.run import MIN_FAMILY, baselines, rows
 
 
 def only(found: list[Row]) -> Row:
