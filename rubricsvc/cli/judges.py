@@ -33,7 +33,7 @@ from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
 from rubricsvc.stats import RESAMPLES
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.weights import PASSPORT_FILE, adapter_passport, judge_with_adapter, with_adapter_fields
+from workers.engines.local.weights import PASSPORT_FILE, adapter_folder, judge_with_adapter, with_adapter_fields
 from workers.judges import validate
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ def add(
         added = [models.served_judge(name, url, model, mode or "readout", api_key_env)]
     trained: Passport | None = None
     if len(added) == 1:
-        trained = adapter_passport(added[0]) if passport_file is None else load_passport(passport_file)
+        beside = adapter_folder(added[0].adapter or "") / PASSPORT_FILE
+        if passport_file is not None or (added[0].adapter and beside.is_file()):
+            trained = load_passport(passport_file or beside)
     elif passport_file is not None:
         hint = "add the trained judge by itself, from a file of its own"
         raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)

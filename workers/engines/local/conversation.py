@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from rubricsvc.core.verdict import Reason
@@ -33,10 +32,11 @@ class Conversation:
         self.tokenizer = tokenizer
         self._added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items()}
         special = next((token for token in self._added if token in tokenizer.all_special_tokens), None)
-        if special and self._added[special] in self._tokenize([special])[special]:
-            raise InvalidError(
-                "the tokenizer turns text in data into control tokens", hint="use a model with a fast tokenizer"
-            )
+        if special:
+            ((*ids,),) = tokenizer([special], add_special_tokens=False, split_special_tokens=True)["input_ids"]
+            if self._added[special] in ids:
+                message = "the tokenizer turns text in data into control tokens"
+                raise InvalidError(message, hint="use a model with a fast tokenizer")
         self._ids_by_label: dict[str, list[int]] = {}
         self._templates: dict[tuple[tuple[str, ...], bool], list[str | int]] = {}
 
@@ -51,13 +51,18 @@ class Conversation:
                     "a model in this process takes no prompts with tool calls", hint="use a model server"
                 )
             template = self._template(tuple(message["role"] for message in messages), request.thinking)
-            filled.append([part if isinstance(part, int) else _fill(part, texts) for part in template])
-        ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
+            filled.append(
+                [
+                    part
+                    if isinstance(part, int)
+                    else "".join(texts[int(one)] if at % 2 else one for at, one in enumerate(_PLACES.split(part)))
+                    for part in template
+                ]
+            )
+        batch = list({part for parts in filled for part in parts if isinstance(part, str)})
+        encoded = self.tokenizer(batch, add_special_tokens=False, split_special_tokens=True) if batch else {}
+        ids = dict(zip(batch, encoded.get("input_ids", ()), strict=True))
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
-
-    def decode(self, ids: list[int], *, control_tokens: bool = False) -> str:
-        """Return the text of ``ids``, by default without control tokens."""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=not control_tokens))
 
     def label_ids(self, label: str) -> list[int]:
         """Return every token that equals ``label`` after `normalize_token`."""
@@ -89,13 +94,3 @@ class Conversation:
             parts: list[str] = re.split(f"({longest_first})", rendered) if longest_first else [rendered]
             self._templates[key] = [self._added.get(part, part) for part in parts if part]
         return self._templates[key]
-
-    def _tokenize(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        if not (batch := list(texts)):
-            return {}
-        encoded = self.tokenizer(batch, add_special_tokens=False, split_special_tokens=True)
-        return dict(zip(batch, encoded["input_ids"], strict=True))
-
-
-def _fill(part: str, texts: tuple[str, ...]) -> str:
-    return _PLACES.sub(lambda place: texts[int(place[1])], part)

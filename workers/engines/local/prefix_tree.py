@@ -9,7 +9,6 @@ similar length, since shorter ones are padded.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -135,20 +134,10 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
         return self.length
 
 
-def sampler(sampling: Sampling, sample: int) -> Callable[[torch.Tensor], int]:
-    """Return a function of the logits [V] (float32) that samples one branch's next token id.
-
-    It has its own generator, so that no text depends on the others.
-    """
-    generator = torch.Generator()
-    seed = generator.seed() if sampling.seed is None else sampling.seed
-    generator.manual_seed(seed + sample)
-
-    def next_token(logits: torch.Tensor) -> int:
-        if sampling.temperature == 0:
-            return int(logits.argmax())
-        probabilities, ids = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
-        probabilities[probabilities.cumsum(0) - probabilities >= sampling.top_p] = 0.0
-        return int(ids[torch.multinomial(probabilities, 1, generator=generator)])
-
-    return next_token
+def next_token(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> int:
+    """Return a branch's next token id, sampled from the logits [V] (float32)."""
+    if sampling.temperature == 0:
+        return int(logits.argmax())
+    probabilities, ids = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
+    probabilities[probabilities.cumsum(0) - probabilities >= sampling.top_p] = 0.0
+    return int(ids[torch.multinomial(probabilities, 1, generator=generator)])

@@ -7,14 +7,14 @@ import time
 from collections import defaultdict, deque
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from rubricsvc.core.verdict import Reason, Usage
 from workers.engines.base import EngineRequest, Failure, Replies, Reply
 from workers.engines.local.models import LoadedModel, load, load_backoff, model_failure
-from workers.engines.local.prefix_tree import BranchId, PrefixTree, sampler, shared_length
+from workers.engines.local.prefix_tree import BranchId, PrefixTree, next_token, shared_length
 from workers.engines.local.weights import ModelWeights
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
@@ -23,6 +23,7 @@ _MAX_PADDING = 0.2
 """Share of a batch that may be padding."""
 
 
+@dataclass(eq=False)
 class PendingRequest:
     """A request, its replies so far by question, and the ``failure`` of those without one.
 
@@ -34,11 +35,10 @@ class PendingRequest:
         size: Tokens to compute before the first new token.
     """
 
-    def __init__(self, request: EngineRequest) -> None:
-        self.request = request
-        self.result: Future[Replies] = Future()
-        self.replies: dict[int, Reply | Failure] = {}
-        self.failure = CLOSED
+    request: EngineRequest
+    result: Future[Replies] = field(default_factory=Future)
+    replies: dict[int, Reply | Failure] = field(default_factory=dict)
+    failure: Failure = CLOSED
 
     def prepare(self, loaded: LoadedModel) -> None:
         """Tokenize the questions, check their lengths and labels, and set the attributes for the batch."""
@@ -188,21 +188,25 @@ def answer_batch(loaded: LoadedModel, requests: list[PendingRequest]) -> None:
                 own = logits.pop((row, i))
                 probabilities = torch.softmax(own, dim=-1)
                 mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
-                likeliest = conversation.decode([int(own.argmax())], control_tokens=True)
+                likeliest = conversation.tokenizer.decode([int(own.argmax())])
                 add_reply((row, i), Reply(likeliest, mass))
-        asked = {(row, i): requests[row].request for row, i in logits}
-        next_tokens = {(row, i): sampler(one.sampling, one.questions[i].sample) for (row, i), one in asked.items()}
+        generators: dict[BranchId, torch.Generator] = {}
+        for row, i in logits:  # each has its own, so that no text depends on the others
+            seed, generator = requests[row].request.sampling.seed, torch.Generator()
+            sample = requests[row].request.questions[i].sample
+            generators[row, i] = generator.manual_seed((generator.seed() if seed is None else seed) + sample)
         texts: dict[BranchId, list[int]] = {branch: [] for branch in logits}
         while logits and not all(pending.result.done() for pending in requests):
             growing: dict[BranchId, list[int]] = {}  # all replies by one token a step, each until its end or its limit
             for (row, i), scores in logits.items():
-                token, text, pending = next_tokens[row, i](scores), texts[row, i], requests[row]
+                text, pending = texts[row, i], requests[row]
+                token = next_token(scores, pending.request.sampling, generators[row, i])
                 ended = token in loaded.eos_ids
                 if not ended:
                     text.append(token)
                 room = min(pending.request.sampling.max_tokens, pending.limit - len(pending.token_ids[i]))
                 if ended or len(text) >= room:
-                    reply = Reply(conversation.decode(text), truncated=not ended)
+                    reply = Reply(conversation.tokenizer.decode(text, skip_special_tokens=True), truncated=not ended)
                     add_reply((row, i), reply, len(text) + ended)
                 elif not pending.result.done():
                     growing[row, i] = [token]

@@ -141,7 +141,13 @@ class _Runtime:
     async def answer(self, key: ModelWeights, request: EngineRequest) -> Replies:
         """Return the replies of a model, or why it cannot be loaded."""
         try:
-            return await self._model(key).ask(request)
+            model = self._model(key)
+            pairs = zip(request.questions, model.conversation.encode(request), strict=True)
+            model.requests += 1
+            try:  # together and in order, so that the first question's prefix is cached for the others
+                return list(await asyncio.gather(*(_answer(model, request, question, ids) for question, ids in pairs)))
+            finally:
+                model.requests -= 1
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
             return [model_failure(error) for _ in request.questions]
 
@@ -195,50 +201,43 @@ class _Model:
         self.guard.communicate()
         self.engine.shutdown()
 
-    async def ask(self, request: EngineRequest) -> Replies:
-        pairs = zip(request.questions, self.conversation.encode(request), strict=True)
-        self.requests += 1
-        try:  # together and in order, so that the first question's prefix is cached for the others
-            return list(await asyncio.gather(*(self._answer(request, question, ids) for question, ids in pairs)))
-        finally:
-            self.requests -= 1
 
-    async def _answer(self, request: EngineRequest, question: Question, ids: list[int]) -> Reply | Failure:
-        """Return the reply to one question, whose conversation is ``ids``. Cancelling this ends vLLM's work on it."""
-        from vllm import SamplingParams
-        from vllm.inputs import tokens_input
-        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+async def _answer(loaded: _Model, request: EngineRequest, question: Question, ids: list[int]) -> Reply | Failure:
+    """Return the reply to one question, whose conversation is ``ids``. Cancelling this ends vLLM's work on it."""
+    from vllm import SamplingParams
+    from vllm.inputs import tokens_input
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-        start, sampling = time.perf_counter(), request.sampling
-        limit = min(self.context, request.max_context or self.context)
-        if failure := self.conversation.check(question, ids, limit):
-            return failure
-        by_label = {label: self.conversation.label_ids(label) for label in question.labels}
-        try:
-            if question.labels:  # of the output: ``prompt_logprobs`` would bypass the prefix cache
-                tokens = sorted({token for spellings in by_label.values() for token in spellings})
-                options: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprob_token_ids": tokens}
-            else:
-                options = {"max_tokens": min(sampling.max_tokens, limit - len(ids)), "top_p": sampling.top_p}
-                options["temperature"] = sampling.temperature
-                options["seed"] = None if sampling.seed is None else sampling.seed + question.sample
-                if question.schema and not request.thinking:  # it would apply to the thinking, too
-                    options["structured_outputs"] = StructuredOutputsParams(json=question.schema)
-            params = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **options)
-            async with aclosing(self.engine.generate(tokens_input(ids), params, uuid.uuid4().hex)) as outputs:
-                output = [one async for one in outputs][-1]
-            first, prompt, cached = output.outputs[0], len(output.prompt_token_ids), output.num_cached_tokens
-            usage = Usage(prompt=prompt, cached=cached, completion=len(first.token_ids))
-            if question.labels:
-                listed = first.logprobs[0]
-                mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
-                reply = Reply(self.conversation.decode([first.token_ids[0]], control_tokens=True), mass, usage=usage)
-            else:
-                reply = Reply(first.text, truncated=first.finish_reason == "length", usage=usage)
-            return replace(reply, latency_s=time.perf_counter() - start)
-        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-            reason = Reason.UNREACHABLE if self.engine.errored else Reason.ENGINE_ERROR
-            return Failure(reason, error_message(error))
+    start, sampling = time.perf_counter(), request.sampling
+    limit = min(loaded.context, request.max_context or loaded.context)
+    if failure := loaded.conversation.check(question, ids, limit):
+        return failure
+    by_label = {label: loaded.conversation.label_ids(label) for label in question.labels}
+    try:
+        if question.labels:  # of the output: ``prompt_logprobs`` would bypass the prefix cache
+            tokens = sorted({token for spellings in by_label.values() for token in spellings})
+            options: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprob_token_ids": tokens}
+        else:
+            options = {"max_tokens": min(sampling.max_tokens, limit - len(ids)), "top_p": sampling.top_p}
+            options["temperature"] = sampling.temperature
+            options["seed"] = None if sampling.seed is None else sampling.seed + question.sample
+            if question.schema and not request.thinking:  # it would apply to the thinking, too
+                options["structured_outputs"] = StructuredOutputsParams(json=question.schema)
+        params = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **options)
+        async with aclosing(loaded.engine.generate(tokens_input(ids), params, uuid.uuid4().hex)) as outputs:
+            output = [one async for one in outputs][-1]
+        first, prompt, cached = output.outputs[0], len(output.prompt_token_ids), output.num_cached_tokens
+        usage = Usage(prompt=prompt, cached=cached, completion=len(first.token_ids))
+        if question.labels:
+            listed = first.logprobs[0]
+            mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
+            reply = Reply(loaded.conversation.tokenizer.decode([first.token_ids[0]]), mass, usage=usage)
+        else:
+            reply = Reply(first.text, truncated=first.finish_reason == "length", usage=usage)
+        return replace(reply, latency_s=time.perf_counter() - start)
+    except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
+        reason = Reason.UNREACHABLE if loaded.engine.errored else Reason.ENGINE_ERROR
+        return Failure(reason, error_message(error))
 
 
 def machine_options() -> dict[str, Any]:

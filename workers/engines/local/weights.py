@@ -12,10 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Passport
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.formats.documents import load_passport
 from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
 
 SHIPPED = Path(__file__).parent / "embedded_judge"
@@ -162,12 +160,6 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
     except ValidationError as error:
         path, message = first_error(error, model=Judge)
         raise InvalidError(f"{folder / JUDGE_FILE}: {path}: {message}", hint="see docs/judges.md", path=path) from error
-
-
-def adapter_passport(judge: Judge) -> Passport | None:
-    """Return the passport beside the judge's adapter, or None where there is none."""
-    file = adapter_folder(judge.adapter) / PASSPORT_FILE if judge.adapter else None
-    return load_passport(file) if file is not None and file.is_file() else None
 
 
 def with_adapter_fields(judge: Judge) -> Judge:
