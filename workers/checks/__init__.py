@@ -48,9 +48,9 @@ CHECKS: dict[str, CheckType] = {
     "code": CheckType(5, code.Code, code.code),
     "code_cheating": CheckType(9, code.CodeCheating, code.code_cheating),
     "ifeval": CheckType(1, instructions.IFEval, instructions.ifeval),
-    "headings": CheckType(2, text.Headings, text.headings),
-    "tables": CheckType(2, text.Tables, text.tables),
-    "lists": CheckType(2, text.Lists, text.lists),
+    "headings": CheckType(2, text.Headings, text.counted),
+    "tables": CheckType(2, text.Tables, text.counted),
+    "lists": CheckType(2, text.Lists, text.counted),
     "format": CheckType(1, text.Format, text.format_),
     "language": CheckType(1, text.Language, text.language),
     "json_schema": CheckType(1, text.JsonSchema, text.json_schema),
@@ -61,7 +61,7 @@ CHECKS: dict[str, CheckType] = {
 }
 """The checks by name; each with its version."""
 
-CHECKS |= {name: CheckType(1, text.Span, partial(text.length, count=count)) for name, count in text.COUNTS.items()}
+CHECKS |= {name: CheckType(1, text.Span, partial(text.counted, of=count)) for name, count in text.COUNTS.items()}
 
 _RUN_CODE = ("code", "code_cheating", "python")
 

@@ -16,15 +16,9 @@ from rubricsvc.core.templates import TemplateText, fill, template_data
 from rubricsvc.graders.model import Program, Range
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
-from workers.checks.sandbox.runner import GRADE, Limits, run_module
+from workers.checks.sandbox.runner import GRADE, HARNESS, Limits, run_python
 
-
-def _expected(given: str | None, prompt: Prompt, argument: str) -> str:
-    expected = prompt.reference if given is None else given
-    if expected is None:
-        raise ValueError(f"nothing to compare with: set `{argument}`, or the reference of the prompt")
-    return expected
-
+_NOTHING = "nothing to compare with: set `{}`, or the reference of the prompt"
 
 Operation = Literal["eq", "ne", "like", "ilike"]
 
@@ -39,22 +33,12 @@ class String(Args):
     operation: Operation = "eq"
     strip: bool = False
 
-    def sides(self, completion: Completion, prompt: Prompt) -> tuple[str, str]:
-        """Return what is compared."""
-        expected = _expected(self.reference, prompt, "reference")
-        return (completion.text.strip(), expected.strip()) if self.strip else (completion.text, expected)
-
 
 class Templates(Args):
     """``input`` and ``reference`` are templates."""
 
     input: TemplateText
     reference: TemplateText
-
-    def sides(self, completion: Completion, prompt: Prompt) -> tuple[str, str]:
-        """Return both texts. Raises `PlaceholderError` where a template lacks a variable."""
-        names = template_data(prompt, completion)
-        return fill(self.input, names), fill(self.reference, names)
 
 
 class StringCheck(Templates):
@@ -63,9 +47,47 @@ class StringCheck(Templates):
     operation: Operation
 
 
+Metric = Literal[
+    "fuzzy_match", "token_sort_ratio", "token_set_ratio", "bleu", "gleu", "meteor", "cosine",
+    "rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l",
+]  # fmt: skip
+
+
+class Similarity(Args):
+    """``references``: the nearest counts; by default the prompt's reference. ``lower``: ignore case."""
+
+    metric: Metric = "fuzzy_match"
+    references: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    lower: bool = False
+
+
+class TextSimilarity(Templates):
+    """``metric`` one of ``similarity``."""
+
+    metric: Metric
+
+
+def _compared(completion: Completion, prompt: Prompt, args: String | Similarity | Templates) -> list[tuple[str, str]]:
+    """Return each text with its reference. Raises `PlaceholderError` where a template lacks a variable."""
+    if isinstance(args, Templates):
+        names = template_data(prompt, completion)
+        return [(fill(args.input, names), fill(args.reference, names))]
+    given = args.references if isinstance(args, Similarity) else (args.reference,)
+    argument = "references" if isinstance(args, Similarity) else "reference"
+    pairs = []
+    for reference in given or (None,):
+        if (expected := prompt.reference if reference is None else reference) is None:
+            raise ValueError(_NOTHING.format(argument))
+        pairs.append((completion.text, expected))
+    if isinstance(args, String) and args.strip:
+        return [(text.strip(), expected.strip()) for text, expected in pairs]
+    lower = isinstance(args, Similarity) and args.lower
+    return [(text.lower(), expected.lower()) for text, expected in pairs] if lower else pairs
+
+
 def string(completion: Completion, prompt: Prompt, args: String | StringCheck) -> float:
     """Return 1 if the comparison holds, else 0."""
-    text, reference = args.sides(completion, prompt)
+    ((text, reference),) = _compared(completion, prompt, args)
     if args.operation in ("eq", "ne"):
         return float((text == reference) == (args.operation == "eq"))
     return float(reference in text if args.operation == "like" else reference.casefold() in text.casefold())
@@ -101,40 +123,15 @@ class Math(Args):
 
 def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
     """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0."""
-    expected = _expected(args.answer, prompt, "answer")
+    if (expected := prompt.reference if args.answer is None else args.answer) is None:
+        raise ValueError(_NOTHING.format("answer"))
     met, answer = _verifier.ask(expected, completion.text, args.digits, timeout_s=args.timeout_s)
     return CheckResult(float(met), f"the answer found is {answer}" if answer is not None else "no answer found")
 
 
-Metric = Literal[
-    "fuzzy_match", "token_sort_ratio", "token_set_ratio", "bleu", "gleu", "meteor", "cosine",
-    "rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l",
-]  # fmt: skip
-
-
-class Similarity(Args):
-    """``references``: the nearest counts; by default the prompt's reference. ``lower``: ignore case."""
-
-    metric: Metric = "fuzzy_match"
-    references: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    lower: bool = False
-
-
-class TextSimilarity(Templates):
-    """``metric`` one of ``similarity``."""
-
-    metric: Metric
-
-
 def similarity(completion: Completion, prompt: Prompt, args: Similarity | TextSimilarity) -> CheckResult:
     """Return the greatest similarity to one of the references, 0 to 1."""
-    if isinstance(args, TextSimilarity):
-        sides = [args.sides(completion, prompt)]
-    else:
-        references = args.references or (_expected(None, prompt, "references"),)
-        sides = [(completion.text, reference) for reference in references]
-        sides = [(a.lower(), b.lower()) for a, b in sides] if args.lower else sides
-    value = max(similar(*pair, args.metric) for pair in sides)
+    value = max(similar(*pair, args.metric) for pair in _compared(completion, prompt, args))
     return CheckResult(value, f"{args.metric} {value:.4f}")
 
 
@@ -220,7 +217,8 @@ def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
     """Return the number of ``grade``, mapped from ``range`` to [0, 1]."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
     given = json.dumps(template_data(prompt, completion) | ({"item": args.item} if args.item is not None else {}))
-    result, (low, high) = run_module("grader", args.source, GRADE, given, limits=limits), args.range
+    program = HARNESS.format(name=json.dumps("grader"), code=json.dumps(args.source), action=GRADE)
+    result, (low, high) = run_python(program, stdin=given, limits=limits), args.range
     if not result.ok:
         raise GradeError(f"grade(sample, item) failed: {result.error}")
     try:

@@ -136,23 +136,23 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
 def _quoted(text: str, known: Collection[str]) -> Iterator[tuple[str, set[str]]]:
     """Yield each quotation with the ids that are cited on one side of it in its sentence, or else in its paragraph."""
     for paragraph in paragraphs(text):
-        passages = iter([_split_tail(match)[0] for match in QUOTED.finditer(paragraph)])
-        prose = QUOTED.sub(lambda match: QUOTATION + _split_tail(match)[1], paragraph)
+        passages, prose, end = list[str](), "", 0
+        for match in QUOTED.finditer(paragraph):
+            text = inside = match[match.lastindex or 0]
+            while (bare := text.rstrip(" .,;\n\t")).endswith("]") and (start := bare.rfind("[")) > 0:
+                text = bare[:start]  # the citations at the end, within the quotation marks, are not of the passage
+            tail = inside[len(text) :] or (inside[-1] if inside[-1] in ".!?…" else "")
+            passages.append(text)
+            prose += paragraph[end : match.start()] + QUOTATION + tail
+            end = match.end()
+        prose, rest = prose + paragraph[end:], iter(passages)
         anywhere = cited_ids(prose, known)
         for sentence in sentences(prose):
             gaps = [cited_ids(gap, known) for gap in sentence.split(QUOTATION)]
             leads, trails = bool(gaps[0]), bool(gaps[-1])
             for before, after in pairwise(gaps):
                 near = before | after if leads and trails else (before or after) if leads else (after or before)
-                yield next(passages), near or anywhere
-
-
-def _split_tail(quotation: re.Match[str]) -> tuple[str, str]:
-    """Split the citations at the end of a quotation, within the quotation marks, or its full stop, from the passage."""
-    text = inside = quotation[quotation.lastindex or 0]
-    while (bare := text.rstrip(" .,;\n\t")).endswith("]") and (start := bare.rfind("[")) > 0:
-        text = bare[:start]
-    return text, inside[len(text) :] or (inside[-1] if inside[-1] in ".!?…" else "")
+                yield next(rest), near or anywhere
 
 
 class Supported(Args):
@@ -270,15 +270,12 @@ def copied(completion: Completion, prompt: Prompt, args: Copied) -> CheckResult:
     """
     words = WORD.findall(plain(BRACKETS.sub(" ", completion.text)))
     starts: dict[tuple[str, ...], list[int]] = {}
-    for start, run in enumerate(_runs(words, args.run)):
+    for start, run in enumerate(zip(*(words[n:] for n in range(args.run)), strict=False)):
         starts.setdefault(run, []).append(start)
     places = set[int]()
     for text in sources(prompt, completion).values():
-        for run in _runs(WORD.findall(plain(text)), args.run):
+        own = WORD.findall(plain(text))
+        for run in zip(*(own[n:] for n in range(args.run)), strict=False):
             places.update(at for start in starts.pop(run, ()) for at in range(start, start + args.run))
     value = min(1.0, max(0, len(places) - args.max) / max(args.max, 1))
     return CheckResult(value, f"{len(places)} of {len(words)} words are copied")
-
-
-def _runs(words: list[str], count: int) -> Iterator[tuple[str, ...]]:
-    return (tuple(words[start : start + count]) for start in range(len(words) - count + 1))

@@ -12,18 +12,14 @@ import re
 import threading
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import lru_cache
 from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidationError, create_model, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import first_error
 from workers.checks.registry import Args
-
-if TYPE_CHECKING:
-    from nltk.tokenize.punkt import PunktSentenceTokenizer
 
 _ABBREVIATIONS = (  # noqa: SIM905 - a list of words reads better so
     "a.m p.m e.g i.e etc vs cf al approx no vol fig ed eds pp u.s u.k u.n d.c ph.d m.d b.a m.a dr mr mrs ms prof rev "
@@ -39,19 +35,13 @@ LANGUAGES = (  # noqa: SIM905 - as above
 _loading = threading.Lock()
 
 
-@lru_cache(maxsize=1)
-def _punkt() -> PunktSentenceTokenizer:
-    """Return Punkt (Kiss and Strunk 2006) with a list of abbreviations instead of NLTK's trained model."""
+def english_sentences(text: str) -> list[str]:
+    """Split by Punkt (Kiss and Strunk 2006) with a list of abbreviations instead of NLTK's trained model."""
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     known = PunktParameters()
     known.abbrev_types.update(_ABBREVIATIONS)
-    return PunktSentenceTokenizer(known)
-
-
-def english_sentences(text: str) -> list[str]:
-    """Split English sentences."""
-    return list(_punkt().tokenize(text))
+    return list(PunktSentenceTokenizer(known).tokenize(text))
 
 
 def _count_capitals(text: str) -> int:

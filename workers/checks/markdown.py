@@ -49,13 +49,6 @@ def blocks(text: str) -> Iterator[Block]:
             yield Block(language, token.content.removesuffix("\n"))
 
 
-def without_blocks(text: str) -> str:
-    """Return the text without its fenced blocks."""
-    lines = re.split(r"\r\n|\r|\n", text)
-    fenced = {line for token in tokens(text) if token.type == "fence" and token.map for line in range(*token.map)}
-    return "\n".join(line for number, line in enumerate(lines) if number not in fenced)
-
-
 def pick(text: str, which: Which, languages: Sequence[str]) -> str:
     """Return the blocks of one of the languages, else those without a language, else the whole text."""
     if which == "whole":

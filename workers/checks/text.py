@@ -17,7 +17,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.trajectory import steps_of
 from workers.checks.instructions import LANGUAGES, detect_language
-from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens, without_blocks
+from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 from workers.repetitions import distinct_share, repetitions
@@ -101,14 +101,6 @@ class Span(Args):
             raise ValueError(f"min ({self.min}) must not be above max ({self.max})")
         return self
 
-    def credit(self, count: int) -> float:
-        """Return 1 within the range, else the partial credit."""
-        if count < self.min:
-            value = count / self.min
-        else:
-            value = 1.0 if self.max is None else min(1.0, max(0.0, 1.0 - (count - self.max) / self.max))
-        return value if self.partial else float(value == 1.0)
-
 
 _SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\s*\n|\Z")
 """Sentences end at ``.!?`` before white space and at blank lines."""
@@ -120,11 +112,6 @@ COUNTS: dict[str, Callable[[str], int]] = {
     "characters": lambda text: len(text.strip()),
 }
 """Lengths, by the names of their checks."""
-
-
-def length(completion: Completion, prompt: Prompt, args: Span, *, count: Callable[[str], int]) -> float:
-    """Return the credit for a length."""
-    return args.credit(count(completion.text))
 
 
 class Distinct(Args):
@@ -161,34 +148,12 @@ class Headings(Span):
     titles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
-def headings(completion: Completion, prompt: Prompt, args: Headings) -> float:
-    """Return the credit for the number of Markdown headings, times the share of ``titles`` among them."""
-    every = [
-        (int(token.tag[1:]), title.content)
-        for token, title in pairwise(tokens(completion.text))
-        if token.type == "heading_open"
-    ]
-    fitting = [title for level, title in every if args.level in (None, level)]
-    present = {title.strip(" #\t:").casefold() for title in fitting}
-    wanted = {title.strip(" #\t:").casefold() for title in args.titles}
-    return args.credit(len(fitting)) * (len(wanted & present) / len(wanted) if wanted else 1.0)
-
-
 class Tables(Span):
     """``columns`` and ``rows`` (below the head): a table with fewer does not count."""
 
     min: int = Field(default=1, ge=0)
     columns: int = Field(default=1, ge=1)
     rows: int = Field(default=1, ge=0)
-
-
-def tables(completion: Completion, prompt: Prompt, args: Tables) -> float:
-    """Return the credit for the number of Markdown tables of at least that size."""
-    types = " ".join(token.type for token in tokens(completion.text))
-    every = [part.partition("table_close")[0] for part in types.split("table_open")[1:]]
-    return args.credit(
-        sum(table.count("th_open") >= args.columns and table.count("tr_open") > args.rows for table in every)
-    )
 
 
 class Lists(Span):
@@ -201,14 +166,32 @@ class Lists(Span):
 _MARKERS = {"any": "-*+.)", "bullets": "-*+", "numbers": ".)"}
 
 
-def lists(completion: Completion, prompt: Prompt, args: Lists) -> float:
-    """Return the credit for the number of list items that are not empty, nested ones included."""
-    items = (
-        token
-        for token, content in pairwise(tokens(completion.text))
-        if token.type == "list_item_open" and content.type != "list_item_close"
-    )
-    return args.credit(sum(item.markup in _MARKERS[args.kind] for item in items))
+def counted(completion: Completion, prompt: Prompt, args: Span, *, of: Callable[[str], int] | None = None) -> float:
+    """Return the credit for a length, or for the number of Markdown headings, tables or list items.
+
+    Headings are multiplied by the share of ``titles`` among them; tables have at least the size that is asked for;
+    list items are not empty, and may be nested.
+    """
+    count, share = of(completion.text) if of else 0, 1.0
+    pairs = () if of else pairwise(tokens(completion.text))
+    if isinstance(args, Headings):
+        every = [(int(token.tag[1:]), title.content) for token, title in pairs if token.type == "heading_open"]
+        fitting = [title for level, title in every if args.level in (None, level)]
+        present = {title.strip(" #\t:").casefold() for title in fitting}
+        wanted = {title.strip(" #\t:").casefold() for title in args.titles}
+        count, share = len(fitting), len(wanted & present) / len(wanted) if wanted else 1.0
+    elif isinstance(args, Tables):
+        types = " ".join(token.type for token in tokens(completion.text))
+        found = [part.partition("table_close")[0] for part in types.split("table_open")[1:]]
+        count = sum(one.count("th_open") >= args.columns and one.count("tr_open") > args.rows for one in found)
+    elif isinstance(args, Lists):
+        items = [one for one, content in pairs if one.type == "list_item_open" and content.type != "list_item_close"]
+        count = sum(item.markup in _MARKERS[args.kind] for item in items)
+    if count < args.min:
+        value = count / args.min
+    else:
+        value = 1.0 if args.max is None else min(1.0, max(0.0, 1.0 - (count - args.max) / args.max))
+    return (value if args.partial else float(value == 1.0)) * share
 
 
 class Format(Args):
@@ -288,7 +271,10 @@ class Language(Args):
 
 def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
     """Return 1 if langdetect finds one of the languages outside of code blocks, else 0."""
-    code = detect_language(without_blocks(completion.text))
+    lines = re.split(r"\r\n|\r|\n", completion.text)
+    spans = [token.map for token in tokens(completion.text) if token.type == "fence" and token.map]
+    fenced = {line for span in spans for line in range(*span)}
+    code = detect_language("\n".join(line for number, line in enumerate(lines) if number not in fenced))
     return CheckResult(float(code in args.codes or (code or "")[:2] in args.codes), f"language {code or 'unknown'}")
 
 

@@ -14,7 +14,6 @@ import resource
 import signal
 import sys
 import types
-from collections.abc import Iterator
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -73,19 +72,13 @@ def fork_below(parent: int) -> None:
                 status = ended[1] if ended[0] == program else status
     with suppress(ChildProcessError):
         while True:  # the children, then the orphans that each of them leaves
-            for pid in children():
-                os.kill(pid, signal.SIGKILL)
+            for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib costs start-up time
+                with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
+                    if int(stat.read().rpartition(")")[2].split()[1]) == os.getpid():
+                        os.kill(int(name), signal.SIGKILL)
             os.wait()
     code = -signal.SIGTERM if status is None else os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
-
-
-def children() -> Iterator[int]:
-    """Yield the ids of the children of this process."""
-    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib costs start-up time
-        with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
-            if int(stat.read().rpartition(")")[2].split()[1]) == os.getpid():
-                yield int(name)
 
 
 if __name__ == "__main__":

@@ -17,18 +17,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from workers.checks.sandbox import seccomp
 
 
-class StartSignal:
+class StartSignal(AbstractContextManager["StartSignal"]):
     """The signal of one program; ``passed_fd`` is the descriptor to pass, ``received`` is set by `files`."""
 
     def __init__(self) -> None:
@@ -47,9 +47,6 @@ class StartSignal:
                 self.received = bool(data)
         counts = [os.fstatvfs(folder) for folder in self._disk]
         return sum(count.f_files - count.f_ffree for count in counts)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for folder in self._disk:  # which frees the file system
@@ -202,12 +199,13 @@ def bubblewrap_problem() -> str:
 
 @lru_cache(maxsize=1)
 def _unassigned_uids() -> range:
-    """Return user ids that root can take and no user has; none for other users than root."""
-    return unassigned_uids_of(Path("/proc/self/uid_map").read_text("utf-8")) if os.geteuid() == 0 else range(0)
+    """Return user ids that root can take and no user has; none for other users than root.
 
-
-def unassigned_uids_of(uid_map: str) -> range:
-    """Return the upper half of the ids of a namespace; none if it has fewer than a container usually has."""
+    They are the upper half of the ids of the namespace; none if it has fewer than a container usually has.
+    """
+    if os.geteuid() != 0:
+        return range(0)
+    uid_map = Path("/proc/self/uid_map").read_text("utf-8")
     top = max(int(first) + int(count) for first, _, count in map(str.split, uid_map.splitlines()))
     return range(min(top, 1 << 31) // 2, min(top, 1 << 31) - 2) if top >= 1 << 16 else range(0)
 
@@ -289,7 +287,7 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) 
         process.wait()
 
 
-_HARNESS = """
+HARNESS = """
 def main(run=exec, make=compile):
     import json, numbers, os, sys, types
     leave, write, size, output, take, read = os._exit, os.write, os.fstat(0).st_size, os.dup(1), os.dup(0), os.read
@@ -302,7 +300,10 @@ def main(run=exec, make=compile):
     leave(0)
 main()
 """
-"""The tests are read after the code is loaded, so that the code cannot find or change them."""
+"""Loads ``code`` as the module ``name``, then runs the ``action`` `TEST` or `GRADE` (name and code as JSON).
+
+The tests are read after the code is loaded, so that the code cannot find or change them.
+"""
 
 TEST = """token, test = given[:32], given[32:].decode()
     run(make(test, "test.py", "exec"), dict(module.__dict__, __name__="test"))
@@ -315,12 +316,6 @@ GRADE = """given = json.loads(given)
         raise TypeError(f"grade(sample, item) returned {ascii(value):.80}, not a number; return a float")
     write(output, json.dumps(float(value)).encode())"""
 """Call ``grade`` and print its number."""
-
-
-def run_module(name: str, source: str, action: str, stdin: str, **options: Any) -> Result:
-    """Load ``source`` as the module ``name`` in the sandbox, run the action `TEST` or `GRADE` with ``stdin``."""
-    program = _HARNESS.format(name=json.dumps(name), code=json.dumps(source), action=action)
-    return run_python(program, stdin=stdin, **options)
 
 
 _RUN_WITHOUT_CODE = """

@@ -37,7 +37,7 @@ def test_code_rejects_tests_with_fixtures() -> None:
 
 def test_suite_result_gap_needs_shown_and_hidden_tests() -> None:
     passed, failed = ("a", ""), ("b", "AssertionError")
-    assert SuiteResult((passed, failed), ()).gap == 0
-    assert SuiteResult((), (passed,)).gap == 0
-    assert SuiteResult((passed, passed), (passed, failed)).gap == 0.5
-    assert SuiteResult((failed,), (passed,)).gap == -1
+    assert SuiteResult.of((passed, failed), ()).gap == 0
+    assert SuiteResult.of((), (passed,)).gap == 0
+    assert SuiteResult.of((passed, passed), (passed, failed)).gap == 0.5
+    assert SuiteResult.of((failed,), (passed,)).gap == -1

@@ -8,7 +8,7 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from workers import checks
 from workers.checks import CHECKS
-from workers.checks.markdown import blocks, pick, without_blocks
+from workers.checks.markdown import blocks, pick
 from workers.checks.text import Language
 
 PROMPT = Prompt.of("q")
@@ -247,6 +247,7 @@ def test_language() -> None:
         ("The weather in the north of England is usually rather wet.", ["en"], 1),
         ("Das Wetter im Norden ist meistens ziemlich nass.", ["en", "de"], 1),
         ("Das Wetter im Norden ist meistens ziemlich nass.", ["en"], 0),
+        ("Das Wetter ist meistens nass.\n```\nThis is in English, and it is much longer.\n```", ["de"], 1),
         ("北方的天气通常很潮湿，今天也下雨了。", ["zh"], 1),
         ("12345", ["en"], 0),
         ("", ["en"], 0),
@@ -269,7 +270,6 @@ def test_blocks_yields_fenced_blocks() -> None:
     assert [(block.language, block.text) for block in blocks(FENCED)] == [
         ("python", "x"), ("", "y\n```"), ("json", "z")
     ]  # fmt: skip
-    assert without_blocks(FENCED) == "a\nb"
 
 
 def test_pick_selects_blocks() -> None:
