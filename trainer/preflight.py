@@ -29,6 +29,8 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats.documents import load_passport
 from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.database import open_database
+from rubricsvc.services.judges import Judges
+from rubricsvc.services.local import Validators
 from rubricsvc.services.runs import agreement_on_record
 from rubricsvc.stats.agreement import CriterionAgreement
 from trainer.config import CHECKS, TrainConfig
@@ -228,9 +230,10 @@ class Preflight:
             if (judge.model, judge.adapter, judge.mode) == (EMBEDDED, None, "readout"):
                 passport, scorer = load_passport(SHIPPED / PASSPORT_FILE), UNTRAINED
             if stored is not None:
-                passport = passport or stored.passport
                 with open_database() as db:
-                    agreement, where = agreement_on_record(db, stored, [task.prompt.digest for task in tasks])
+                    if passport is None and stored.has_passport:
+                        passport = Judges(db, Validators()).passport(stored.id)
+                    agreement, where = agreement_on_record(db, judge, [task.prompt.digest for task in tasks])
         return judge_checks(
             judge.name, agreement, where, audit=audit, passport=passport, scorer=scorer, noise=self.noise or None
         )

@@ -32,10 +32,13 @@ from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
+from rubricsvc.schemas import StoredJudge
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
-from rubricsvc.services.runs import JudgeOnRecord, Runs, check_references, judge_on_record, reject_drafts
+from rubricsvc.services.judges import Judges
+from rubricsvc.services.local import Validators
+from rubricsvc.services.runs import Runs, check_references, reject_drafts
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
@@ -180,7 +183,7 @@ class RunJudge:
 
     value: Judge | ServiceJudge
     audit: AuditStatus
-    stored: JudgeOnRecord | None = None
+    stored: StoredJudge | None = None
 
 
 def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
@@ -208,16 +211,20 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
             check_references(db, names, refs)
     check_local(loaded)
 
-    def stored(judge: Judge | str) -> JudgeOnRecord:
-        if isinstance(judge, Judge):
-            judge = with_adapter_fields(judge)
-            validate(judge)
+    def stored(judge: Judge | str) -> RunJudge:
         with open_database() as db:
-            return judge_on_record(db, judge)
+            judges = Judges(db, Validators(judge=validate))
+            if isinstance(judge, Judge):
+                judges.add_all([with_adapter_fields(judge)])
+            name = judge.name if isinstance(judge, Judge) else judge
+            value, known = judges.value(name), judges.get(name)
+        found, hint = known.newest_audit, f"make one with `rubricsvc judges audit {value.name}`"
+        current = asking_fingerprint(value) == found.audit.fingerprint if found is not None else None
+        return RunJudge(value, AuditStatus(value.name, found, current=current, missing_reason=hint), known)
 
     def asked(judge: Judge | ServiceJudge | str) -> Judge | ServiceJudge:
         if isinstance(judge, str) or (isinstance(judge, Judge) and queued):
-            return stored(judge).judge
+            return stored(judge).value
         return with_adapter_fields(judge) if isinstance(judge, Judge) else judge
 
     judge = loaded.judge
@@ -227,20 +234,13 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
         hint = "store it with `rubricsvc judges add`, then `judges audit`"
         found = RunJudge(with_adapter_fields(judge), AuditStatus(judge.name, missing_reason=hint))
     else:
-        known = stored(judge)
-        audit = AuditStatus(
-            known.judge.name, missing_reason=f"make one with `rubricsvc judges audit {known.judge.name}`"
-        )
-        if known.audit is not None:
-            current = asking_fingerprint(known.judge) == known.audit.audit.fingerprint
-            audit = AuditStatus(known.judge.name, known.audit, current=current)
-        found = RunJudge(known.judge, audit, known)
+        found = stored(judge)
     changes: dict[str, Any] = {"judge": found.value}
     if settings is not None:
         changes["eval"] = settings.model_copy(update={"judges": tuple(map(asked, settings.judges))})
     if evolve is not None:
         given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
-        of_names = {name: stored(one).judge if isinstance(one, str) else one for name, one in given.items()}
+        of_names = {name: stored(one).value if isinstance(one, str) else one for name, one in given.items()}
         proposer = of_names["proposer"]
         if isinstance(proposer, Judge) and not proposer.model:
             message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import mean_known
-from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
@@ -512,17 +509,6 @@ def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> 
     return [one for _, one in sorted(rounds, key=lambda pair: pair[0])][:SHOWN]
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeOnRecord:
-    """A stored judge with its newest audit, its repeatability and its passport."""
-
-    id: int
-    judge: Judge
-    audit: StoredAudit | None
-    repeatability: Repeatability | None
-    passport: Passport | None
-
-
 def check_references(db: Database, judge_names: Mapping[str, str], rubric_refs: Mapping[str, str]) -> None:
     """Check that judges and rubrics are stored, given by the fields that name them.
 
@@ -545,33 +531,17 @@ def check_references(db: Database, judge_names: Mapping[str, str], rubric_refs: 
         raise kind(message, hint="; ".join(filter(None, hints)), path=problems[0][0])
 
 
-def judge_on_record(db: Database, judge: Judge | str) -> JudgeOnRecord:
-    """Return a stored judge; one that is given with its fields is stored under its name.
-
-    Raises:
-        NotFoundError: There is no judge of this name.
-        ConflictError: The name means another judge.
-    """
-    with db.write() if isinstance(judge, Judge) else db.read() as session:
-        row = judges.add(session, judge) if isinstance(judge, Judge) else judges.get(session, judge)
-        audit = judges.newest_audit(session, [row.id]).get(row.id)
-        value = audit.value if audit else None
-        return JudgeOnRecord(row.id, row.value, value, row.measured, row.passport_value)
-
-
-def agreement_on_record(
-    db: Database, judge: JudgeOnRecord, digests: Collection[str]
-) -> tuple[CriterionAgreement | None, str]:
-    """Return its agreement with labels on prompts of these digests, else on all; and which labels these are."""
+def agreement_on_record(db: Database, judge: Judge, digests: Collection[str]) -> tuple[CriterionAgreement | None, str]:
+    """Return how a stored judge agrees with labels on prompts of these digests, else on all; and which these are."""
     from rubricsvc.stats.agreement import pooled_agreement
 
     with db.read() as session:
-        rows = labels.judged_labels(session, judge.id)
+        rows = labels.judged_labels(session, judges.get(session, judge.name).id)
         own = prompts.ids_of(session, digests) if rows else set[int]()
-    found = pooled_agreement(judge.judge, [row for row in rows if row.prompt_id in own])
+    found = pooled_agreement(judge, [row for row in rows if row.prompt_id in own])
     if found is not None:
         return found, "on these prompts"
-    return pooled_agreement(judge.judge, rows), "on all prompts"
+    return pooled_agreement(judge, rows), "on all prompts"
 
 
 def reject_drafts(db: Database, used: Iterable[Rubric]) -> None:

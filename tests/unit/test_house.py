@@ -117,7 +117,7 @@ OVER_BUDGET = {
     "rubricsvc/graders": 480,
     "rubricsvc/store": 4_020,
     "rubricsvc/schemas": 1_464,
-    "rubricsvc/services": 4_917,
+    "rubricsvc/services": 4_857,
     "rubricsvc/cli": 4_072,
     "rubricsvc": 36_110,
     "workers/engines": 2_661,

@@ -10,7 +10,7 @@ from rubricsvc.core.audit import Deviation, Repeatability
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.services.runs import JudgeOnRecord
+from rubricsvc.schemas import StoredJudge
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
 from trainer.preflight import Preflight, PreflightCheck, StoredPreflight
@@ -37,7 +37,8 @@ def preflight(folder: Path, *, noise: float | None = None, **fields: Any) -> Pre
             reward=deviation,
         )
     task = Task(Prompt.of("Why?"), Rubric(criteria=(Criterion(key="k", text="k"),)), "t")
-    stored = JudgeOnRecord(1, judge, None, measured, None)
+    row = {"id": 1, "created_at": datetime.now(UTC), "name": "j", "digest": judge.digest}
+    stored = StoredJudge(**row, judge=judge, repeatability=measured)
     made = Run(run)
     made.__dict__ |= {"_judged": (run, RunJudge(judge, AuditStatus("j"), stored)), "tasks": RunTasks([task], [])}
     return Preflight(made)
