@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bench.vllm_server import SAMPLES_FOR_TRAINING, vllm_server
-from rubricsvc.cli.demo import command as demo
+from rubricsvc.cli import demo
 from rubricsvc.core.prompt import Prompt
 from trainer import recording
 from trainer.config import SamplingConfig, load_config

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.importing import (
-    By,
-    Format,
-    OfSeveral,
-    Target,
-    find_stored,
-    input_file,
-    print_notes,
-    targets_of,
-)
+from rubricsvc.cli.importing import By, Format, OfSeveral, Target, find_stored, input_file, print_notes, targets_of
 from rubricsvc.cli.jobs import Wait, end
 from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show

@@ -29,7 +29,6 @@ from rubricsvc.services.rubrics import changes, stored_records
 app = output.group("Rubrics: weighted criteria for completions.")
 
 MOST_ROWS = 20
-NEXT = "rubricsvc rubrics lint"
 
 RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest approved version), name@version, digest, or a file.")]
 
@@ -172,7 +171,7 @@ def init(
     if file.exists() and not force:
         raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
     file.write_text(text, encoding="utf-8")
-    echo(f"wrote {file}; edit it, then run `{NEXT} {file}`")
+    echo(f"wrote {file}; edit it, then run `rubricsvc rubrics lint {file}`")
 
 
 @command(app)

@@ -118,7 +118,7 @@ OVER_BUDGET = {
     "rubricsvc/store": 4_020,
     "rubricsvc/schemas": 1_464,
     "rubricsvc/services": 4_857,
-    "rubricsvc/cli": 4_072,
+    "rubricsvc/cli": 4_045,
     "rubricsvc": 36_110,
     "workers/engines": 2_661,
     "workers/checks": 2_588,

@@ -10,8 +10,8 @@ import pytest
 import torch
 import typer
 
-from rubricsvc.cli.demo import command
-from rubricsvc.cli.demo.command import FAST, FULL, DemoSize, open_folder, run_demo
+from rubricsvc.cli import demo
+from rubricsvc.cli.demo import FAST, FULL, DemoSize, open_folder, run_demo
 from rubricsvc.errors import ConflictError
 
 TINY = DemoSize(steps=1, demonstration_steps=1, prompts_per_step=1, group_size=2, held_out=0.02, samples=1)
@@ -30,7 +30,7 @@ def test_demo_continues_after_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, ran = tmp_path / "out", list[tuple[str, ...]]()
-    run_command = command.run_command
+    run_command = demo.run_command
 
     def interrupted(*words: str) -> None:
         ran.append(words[:2])
@@ -39,7 +39,7 @@ def test_demo_continues_after_an_interrupt(
         run_command(*words)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(command, "run_command", interrupted)
+        patched.setattr(demo, "run_command", interrupted)
         run_demo(out, TINY, 3)
     assert ran == [("collections", "add"), ("prompts", "synthesize"), ("judges", "add"), ("runs", "start")]
     capsys.readouterr()
@@ -59,7 +59,7 @@ def test_demo_continues_after_an_interrupt(
 
 def test_run_command_fails_with_the_code_of_the_command() -> None:
     with pytest.raises(typer.Exit) as caught:
-        command.run_command("runs", "show", "nowhere")
+        demo.run_command("runs", "show", "nowhere")
     assert caught.value.exit_code == 3
 
 

@@ -1,4 +1,4 @@
-"""The command `rubricsvc demo`."""
+"""`rubricsvc demo`: a policy learns to search, open and cite in Python's language reference, with a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = "research"
 REPORT = "report.html"
 SETTINGS = "rubricsvc.toml"
 """It makes the folder a project of its own: commands that are run there use its database and collections."""
-TEMPLATE = Path(__file__).with_name("research.toml")
+TEMPLATE = Path(__file__).with_name("demo.toml")
 
 
 @dataclass(frozen=True)
