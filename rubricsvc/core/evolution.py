@@ -18,6 +18,8 @@ from rubricsvc.core.judge import Sampling
 from rubricsvc.core.rubric import Criterion, Rubric
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
+USED: frozenset[BufferState] = frozenset({"active", "frozen"})
+"""States of the criteria that are in the newest version."""
 RetirementReason = Literal["separation", "agreement", "limit"]
 """Its values do not differ within a group; they do not agree with the trusted judge or labels; others are better."""
 
@@ -56,11 +58,6 @@ class BufferedCriterion(Value):
     def key(self) -> str:
         """The key in every rubric version."""
         return self.criterion.key
-
-    @property
-    def is_used(self) -> bool:
-        """Whether it is in the newest version."""
-        return self.state in ("active", "frozen")
 
     @property
     def agreement(self) -> float | None:

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from rubricsvc.core.formulas import (
-    Formula,
-    FormulaError,
-    RawReward,
-    UndefinedRewardError,
-    Values,
-    formula_for,
-)
+from rubricsvc.core.formulas import Formula, FormulaError, RawReward, UndefinedRewardError, Values, formula_for
 from rubricsvc.core.rubric import ROUNDING, Criterion, Rubric, scale_values
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import cut

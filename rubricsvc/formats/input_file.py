@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, TypeVar, cast
@@ -282,15 +282,15 @@ def _position(mark: Any) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
+@dataclass
 class _YamlBuilder:
     """Builds the data of one document, the ``positions`` of its fields, and the ``errors`` that do not stop it."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.positions: dict[FieldPath, tuple[int, int]] = {}
-        self.errors: list[FieldError] = []
-        self._seen: set[int] = set()
-        self._aliased = 0
+    file: str
+    positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
+    errors: list[FieldError] = field(default_factory=list)
+    _seen: set[int] = field(default_factory=set)
+    _aliased: int = 0
 
     def build(self, node: Any, path: FieldPath) -> Any:
         """Return the data of a node."""
@@ -354,48 +354,38 @@ _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml
 _COLLECTED = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 
 
+@dataclass(eq=False)
 class InputFile:
-    """A file to read, or a folder.
+    """A file to read, or a folder; it is opened when the first record is asked for.
 
     Its records are YAML, JSON, JSONL or CSV by the ending of its name. With another ending they are JSONL if the first
     character is ``{`` (JSON if the line ends there), else YAML.
+
+    With a ``stream``, which has its bytes, only the ending of its path counts. Messages call it ``name``, by default
+    its path. ``errors`` is shared where several files are read as one. A document, or a line of JSONL, may have
+    ``max_values`` keys and values, and the file ``max_records`` records (JSONL: lines). ``check`` is called with each
+    rubric. With ``given``, its records, it need not exist.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        stream: BinaryIO | None = None,
-        name: str = "",
-        errors: FileErrors | None = None,
-        max_values: int | None = None,
-        max_records: int | None = None,
-        entries: Iterator[Entry] | None = None,
-    ) -> None:
-        """Prepare to read a file; it is opened when the first record is asked for.
+    at: InitVar[str | Path]
+    stream: BinaryIO | None = None
+    name: str = ""
+    errors: FileErrors = field(default_factory=FileErrors)
+    max_values: int | None = None
+    max_records: int | None = None
+    check: RubricCheck | None = None
+    given: Iterator[Entry] | None = None
 
-        With a ``stream``, which has its bytes, only the ending of ``path`` counts. Messages call it ``name``, by
-        default its path. ``errors`` is shared where several files are read as one. A document, or a line of JSONL, may
-        have ``max_values`` keys and values, and the file ``max_records`` records (JSONL: lines). With ``entries``, its
-        records, it need not exist.
-        """
-        self.path = Path(path)
-        self.name = name or str(path)
+    def __post_init__(self, at: str | Path) -> None:
+        self.path, self.name = Path(at), self.name or str(at)
         self.location = Location(self.name)
-        self.errors = errors if errors is not None else FileErrors()
-        self.is_stream = stream is not None
-        self.is_folder = stream is None and self.path.is_dir()
-        self.check: RubricCheck | None = None
-        self.max_values = max_values
-        self.max_records = max_records
-        self._stream = stream
-        self._entries = entries
+        self.is_folder = self.stream is None and self.path.is_dir()
 
     def first(self) -> Any:
         """Return the data of the first record that can be read, without consuming it; None if there is none."""
         entries = self.entries()
         for first in entries:
-            self._entries = chain((first,), entries)
+            self.given = chain((first,), entries)
             return first.data
         return None
 
@@ -404,9 +394,9 @@ class InputFile:
 
         A line that is not JSON is added to ``errors``.
         """
-        if self._entries is None:
-            self._entries = self._read()
-        return self._entries
+        if self.given is None:
+            self.given = self._read()
+        return self.given
 
     def parse(self, parse: Callable[[Entry], Iterable[T]], entries: Iterable[Entry] | None = None) -> Iterator[T]:
         """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
@@ -434,7 +424,7 @@ class InputFile:
             yield from self._read_folder()
             return
         try:
-            stream = self._stream or self.path.open("rb", buffering=HEAD)
+            stream = self.stream or self.path.open("rb", buffering=HEAD)
         except OSError as error:
             code = {FileNotFoundError: "not_found", IsADirectoryError: "is_folder"}.get(type(error), "not_readable")
             hint = "check the path" if code != "is_folder" else "name a file in it"
@@ -443,7 +433,7 @@ class InputFile:
         if not isinstance(stream, io.BufferedReader):
             stream = io.BufferedReader(cast(io.RawIOBase, stream), HEAD)
         try:
-            with nullcontext() if self.is_stream else stream:  # the caller closes its own
+            with nullcontext() if self.stream is not None else stream:  # the caller closes its own
                 for number, (data, location, errors) in enumerate(self._documents(stream), start=1):
                     self._check_records(number)
                     name = self.path.stem if number == 1 else f"{self.path.stem}-{number}"

@@ -35,7 +35,18 @@ def read(entry: Entry) -> Iterator[Record]:
     if not isinstance(data, dict):
         entry.expected("dict_type", "a grader or an item", data)
     elif "item" in data or "messages" in data or not (graders := _graders_in(data)):
-        yield _item(entry, data if "item" in data else {"item": data})
+        row = entry.build(_Item, data if "item" in data else {"item": data})
+        prompt = _prompt(entry, row.item)
+        grader = _grader(entry, row.grader, ("grader",)) if "item" in data and "grader" in data else None
+        id_ = row.item.get("id") if row.id is None else row.id
+        yield Record(
+            prompt,
+            rubric_of(grader) if grader else None,
+            (Completion(text=row.model_sample),) if row.model_sample is not None else (),
+            id=str(id_) if isinstance(id_, str | int) and id_ != "" else None,
+            name=rubric_name(f"{grader.label} {prompt.digest[:12]}") if grader else "",  # each prompt has its own
+            location=entry.location,
+        )
     else:
         for path, one in graders:
             grader = _grader(entry, one, path)
@@ -63,21 +74,6 @@ class _Item(Value):
     grader: JsonValue = None
     model_sample: str | None = None
     id: int | str | None = None
-
-
-def _item(entry: Entry, data: dict[str, Any]) -> Record:
-    row = entry.build(_Item, data)
-    prompt = _prompt(entry, row.item)
-    grader = _grader(entry, row.grader, ("grader",)) if "grader" in data else None
-    id_ = row.item.get("id") if row.id is None else row.id
-    return Record(
-        prompt,
-        rubric_of(grader) if grader else None,
-        (Completion(text=row.model_sample),) if row.model_sample is not None else (),
-        id=str(id_) if isinstance(id_, str | int) and id_ != "" else None,
-        name=rubric_name(f"{grader.label} {prompt.digest[:12]}") if grader else "",  # each prompt has its own rubric
-        location=entry.location,
-    )
 
 
 def _prompt(entry: Entry, item: dict[str, JsonValue]) -> Prompt:

@@ -94,19 +94,20 @@ class InvalidFileError(FormatError):
         self.errors = errors
 
 
+@dataclass
 class FileErrors:
     """The errors of one file, in the order of its lines. The first ``MAX_KEPT`` are kept, all are counted.
 
-    ``invalid`` counts the records that have errors; ``notes`` say what
-    was read in another way than it was written. After ``limit`` errors the file is not read any further.
+    ``invalid`` counts the records that have errors; ``notes`` say what was read in another way than it was written.
+    After ``limit`` errors the file is not read any further.
     """
 
-    def __init__(self, limit: float = math.inf) -> None:
-        self.limit = limit
-        self.errors: list[FieldError] = []
-        self.notes: list[FieldError] = []
-        self.note_count = 0
-        self.count = self.invalid = 0
+    limit: float = math.inf
+    errors: list[FieldError] = field(default_factory=list)
+    notes: list[FieldError] = field(default_factory=list)
+    note_count: int = 0
+    count: int = 0
+    invalid: int = 0
 
     def add(self, *errors: FieldError, notes: Sequence[FieldError] = ()) -> None:
         """Add the errors of one record, or the notes of a valid one.

@@ -198,7 +198,7 @@ def _read_back(written: list[Row], record: Record, format: str) -> Record | None
         for number, row in enumerate(given, start=1)
     )
     try:
-        read = next(iter(FORMATS[format].read(InputFile(path, errors=errors, entries=entries))), None)
+        read = next(iter(FORMATS[format].read(InputFile(path, errors=errors, given=entries))), None)
         if read is not None and read.rubric is not None:
             errors.add(*rubric_errors(read.rubric, read.location, None))
         errors.raise_if_any()

@@ -263,11 +263,27 @@ def grader_of(rubric: Rubric, name: str) -> dict[str, Any]:
 
 
 def _part(criterion: Criterion, place: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"name": criterion.text}
     if criterion.check is not None:
-        return _checked(criterion, criterion.check, place)
+        name, args = criterion.check.name, criterion.check.args
+        part["type"] = name
+        match name, args:
+            case "string_check", _:
+                return part | {field: args[field] for field in ("operation", "input", "reference")}
+            case "text_similarity", _:
+                compared = {"input": args["input"], "reference": args["reference"]}
+                return part | {"evaluation_metric": args["metric"], **compared}
+            case "python", {"source": source}:
+                return part | {"source": source} | ({"range": args["range"]} if "range" in args else {})
+            case "string", {"reference": reference, **others} if others.keys() <= {"operation"}:
+                operation = {"operation": others.get("operation", "eq"), "reference": reference}
+                return part | {"type": "string_check", "input": "{{sample.output_text}}", **operation}
+        missing = f"OpenAI's graders have no counterpart of the check {name!r}"
+        hint = "they have string_check, text_similarity and python; write it as `python`, or leave the criterion out"
+        raise InvalidError(missing, hint=hint, path=f"criteria[{place}].check")
     scale, asked = criterion.scale, criterion.custom_prompt
     if asked is not None:
-        part: dict[str, Any] = {"name": criterion.text, "model": asked.model or MODEL}
+        part["model"] = asked.model or MODEL
         part["input"] = [{"role": turn.role, "content": turn.content} for turn in asked.turns]
         if asked.sampling is not None:
             part["sampling_params"] = asked.sampling.model_dump(exclude_none=True)
@@ -287,24 +303,6 @@ def _part(criterion: Criterion, place: int) -> dict[str, Any]:
         return {"type": "label_model", "name": criterion.key, "model": MODEL, "input": message, **labels}
     message = [{"role": "user", "content": f"{_QUESTION}{text}\n\nAnswer with a number from {low:g} to {high:g}."}]
     return {"type": "score_model", "name": criterion.key, "model": MODEL, "input": message, "range": [low, high]}
-
-
-def _checked(criterion: Criterion, check: Check, place: int) -> dict[str, Any]:
-    name, args = check.name, check.args
-    part: dict[str, Any] = {"type": name, "name": criterion.text}
-    match name, args:
-        case "string_check", _:
-            return part | {field: args[field] for field in ("operation", "input", "reference")}
-        case "text_similarity", _:
-            return part | {"evaluation_metric": args["metric"], "input": args["input"], "reference": args["reference"]}
-        case "python", {"source": source}:
-            return part | {"source": source} | ({"range": args["range"]} if "range" in args else {})
-        case "string", {"reference": reference, **others} if others.keys() <= {"operation"}:
-            operation = {"operation": others.get("operation", "eq"), "reference": reference}
-            return part | {"type": "string_check", "input": "{{sample.output_text}}", **operation}
-    message = f"OpenAI's graders have no counterpart of the check {name!r}"
-    hint = "they have string_check, text_similarity and python; write the check as `python`, or leave the criterion out"
-    raise InvalidError(message, hint=hint, path=f"criteria[{place}].check")
 
 
 def _expression(rubric: Rubric, names: list[str]) -> str:

@@ -15,7 +15,7 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric, on_scale
 from rubricsvc.core.verdict import OF_REPLY, Reason, Verdict
-from rubricsvc.graders.model import Grader, Multi, Part, Python, StringCheck, TextSimilarity, parts_of
+from rubricsvc.graders.model import Grader, Multi, Python, StringCheck, TextSimilarity, parts_of
 
 
 class GraderErrors(Value):
@@ -68,6 +68,15 @@ class GraderRun(Value):
     model_grader_token_usage_per_model: dict[str, Tokens]
 
 
+_FLAGS: dict[Reason | None, str] = {
+    **dict.fromkeys(OF_REPLY | {Reason.NO_ANSWER}, "model_grader_parse_error"),
+    Reason.DECLINED: "model_grader_refusal_error",
+    Reason.NO_VARIABLE: "invalid_variable_error",
+    Reason.NOT_JSON: "sample_parse_error",
+    Reason.TOO_LONG: "truncated_observation_error",
+}
+
+
 def run_of(
     grader: Grader,
     rubric: Rubric,
@@ -91,8 +100,23 @@ def run_of(
     missing = dict.fromkeys(rubric.by_key.keys() - by_key.keys(), unanswered or "no answer")
     flags: dict[str, bool | str] = {"unresponsive_reward_error": True} if missing else {}
     for key, part in parts_of(grader).items():
-        if key in failures:
-            flags |= _flags(by_key[key], part, failures[key])
+        if key not in failures:
+            continue
+        verdict = by_key[key]
+        match part:
+            case _ if verdict.reason in _FLAGS:
+                flags[_FLAGS[verdict.reason]] = True
+            case Python() if verdict.reason is Reason.NO_SANDBOX:
+                flags |= {"python_grader_server_error": True, "python_grader_server_error_type": "no_sandbox"}
+            case Python():
+                flags["python_grader_runtime_error"] = True
+                flags["python_grader_runtime_error_details"] = verdict.detail or ""
+            case StringCheck() | TextSimilarity():
+                flags["other_error"] = True
+            case _ if verdict.reason is None:
+                flags["model_grader_parse_error"] = True
+            case _:
+                flags |= {"model_grader_server_error": True, "model_grader_server_error_details": failures[key]}
     details = failures | missing
     if reward.value is None and not flags:  # every part has a number, but their formula has no value
         flags["formula_parse_error"] = True
@@ -121,28 +145,3 @@ def run_of(
         sub_rewards={key: scores.get(key) for key in rubric.by_key} if isinstance(grader, Multi) else {},
         model_grader_token_usage_per_model={model: Tokens(**counts) for model, counts in spent.items()},
     )
-
-
-_FLAGS: dict[Reason | None, str] = {
-    **dict.fromkeys(OF_REPLY | {Reason.NO_ANSWER}, "model_grader_parse_error"),
-    Reason.DECLINED: "model_grader_refusal_error",
-    Reason.NO_VARIABLE: "invalid_variable_error",
-    Reason.NOT_JSON: "sample_parse_error",
-    Reason.TOO_LONG: "truncated_observation_error",
-}
-
-
-def _flags(verdict: Verdict, part: Part, failure: str) -> dict[str, bool | str]:
-    """Return the flags of a part without a number."""
-    if verdict.reason in _FLAGS:
-        return {_FLAGS[verdict.reason]: True}
-    match part:
-        case Python() if verdict.reason is Reason.NO_SANDBOX:
-            return {"python_grader_server_error": True, "python_grader_server_error_type": "no_sandbox"}
-        case Python():
-            return {"python_grader_runtime_error": True, "python_grader_runtime_error_details": verdict.detail or ""}
-        case StringCheck() | TextSimilarity():
-            return {"other_error": True}
-        case _ if verdict.reason is None:
-            return {"model_grader_parse_error": True}
-    return {"model_grader_server_error": True, "model_grader_server_error_details": failure}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rubricsvc.core.evolution import (
+    USED,
     BufferedCriterion,
     EvolutionReport,
     EvolutionRequest,
@@ -115,9 +116,9 @@ def hold_rounds(
             if entry.key in decided:
                 reason, again = decided[entry.key], entry.state == "retired"
                 state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
-                if not reason and not entry.is_used:
+                if not reason and entry.state not in USED:
                     moved["reactivated" if again else "activated"].append(entry.key)
-                elif reason and entry.is_used:
+                elif reason and entry.state in USED:
                     moved["retired"].append(entry.key)
                 update = {"state": state, "reason": reason, "reactivations": entry.reactivations + again * (not reason)}
                 one.entries[place] = entry.model_copy(update=update)

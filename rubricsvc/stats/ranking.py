@@ -7,25 +7,14 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import comb
-from typing import NamedTuple
 
 
-class Concordance(NamedTuple):
-    """Counts over the pairs of things of a group.
-
-    ``net_concordant`` is the number of concordant pairs less the discordant ones; ``in_first`` and ``in_second`` are
-    the pairs that the ranking does not tie.
-    """
-
-    net_concordant: int
-    in_first: int
-    in_second: int
-
-
-def concordance(group: Sequence[tuple[float, float]]) -> Concordance:
+def concordance(group: Sequence[tuple[float, float]]) -> tuple[int, int, int]:
     """Count the pairs of a group that two rankings order alike, with O(n log n) comparisons (Knight 1966, JASA 61).
 
-    Its insertions into a list move O(n²) entries in all.
+    Returns:
+        Concordant pairs less the discordant ones; the pairs that the first ranking does not tie; those that the second
+        does not. Insertions into a list move O(n²) entries in all.
     """
     tied_first, tied_second, tied_both = (
         sum(comb(count, 2) for count in Counter(values).values())
@@ -37,7 +26,7 @@ def concordance(group: Sequence[tuple[float, float]]) -> Concordance:
         insort(seen, x)
     pairs = comb(len(group), 2)
     net_concordant = pairs - tied_first - tied_second + tied_both - 2 * reversed_pairs
-    return Concordance(net_concordant, pairs - tied_first, pairs - tied_second)
+    return net_concordant, pairs - tied_first, pairs - tied_second
 
 
 def tau_b(counts: Iterable[Sequence[int]]) -> float | None:

@@ -76,8 +76,8 @@ def test_functions_are_at_most_100_lines() -> None:
 
 BUDGETS = {
     "rubricsvc/core": 3_300,
-    "rubricsvc/stats": 2_290,
-    "rubricsvc/formats": 2_670,
+    "rubricsvc/stats": 2_000,
+    "rubricsvc/formats": 2_400,
     "rubricsvc/graders": 450,
     "rubricsvc/lint": 700,
     "rubricsvc/collections": 1_400,
@@ -111,10 +111,9 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 3_736,
-    "rubricsvc/stats": 2_009,
-    "rubricsvc/formats": 2_668,
-    "rubricsvc/graders": 480,
+    "rubricsvc/core": 3_726,
+    "rubricsvc/formats": 2_655,
+    "rubricsvc/graders": 477,
     "rubricsvc/store": 4_020,
     "rubricsvc/schemas": 1_464,
     "rubricsvc/services": 4_857,

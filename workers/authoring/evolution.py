@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from rubricsvc.core.base import numbered_names
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound, ProposalSource, RefusedProposal
+from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, ProposalSource, RefusedProposal
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Prompt
@@ -56,7 +56,7 @@ async def propose_criteria(
     lines = [
         f"- {'(pitfall) ' * (one.criterion.weight < 0)}{' '.join(one.criterion.text.split())}"
         for one in entries
-        if one.is_used
+        if one.state in USED
     ]
     values = {"criteria": shown("criteria", "\n".join(lines)), "most": str(most)}
     answers = shown_all("answer", {f"answer {n}": text for n, text in enumerate(texts.values(), start=1)})

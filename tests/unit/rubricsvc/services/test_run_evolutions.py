@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound, evolved_rubric
+from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, evolved_rubric
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError
@@ -116,7 +116,7 @@ def test_begin_step_repeats_what_is_recorded(each_db: Database) -> None:
     again.end(7, 8)  # is recorded already
     assert [again.begin()] == used[2:] and again.asked == []
     found = Evolutions(each_db).get(1)
-    assert [one.key for one in found.entries if one.is_used] == ["c1", "c2", "c3", "evolved-2"]
+    assert [one.key for one in found.entries if one.state in USED] == ["c1", "c2", "c3", "evolved-2"]
     expected = EvolutionRound(active=1, raw_reply="{}", activated=("evolved-2",), retired=("evolved-1",))
     assert found.rounds[1].round == expected
 
