@@ -166,7 +166,11 @@ class JudgeTemplate:
         return f"{fenced}\n{self.empty}" if answer and not text.strip() else fenced
 
     def fill(self, section: str, values: dict[str, str]) -> str:
-        """Return a section, filled."""
+        """Return a section, filled.
+
+        Raises:
+            InvalidError: The template has no such section.
+        """
         if section not in self.texts:
             raise InvalidError(
                 f"template {self.name!r} has no section {section!r}, which this criterion or judge needs",
@@ -260,10 +264,23 @@ class JudgeCall:
     note: str = ""
     levels: tuple[str, ...] = ()
 
-    def failed(self, reason: Reason, detail: str, reply: Reply, shown: SharedPrompt, **fields: Any) -> list[Verdict]:
-        """Return a failed verdict, with ``fields`` set, on each criterion of this call."""
-        common = {**self.common_fields(reply, shown, detail), "raw": raw_text(reply), **fields}
-        return [Verdict.failed(asked.criterion.key, reason, **common) for asked in self.asked]
+    def failed(
+        self,
+        reason: Reason,
+        detail: str,
+        reply: Reply,
+        shown: SharedPrompt,
+        *,
+        only: AskedCriterion | None = None,
+        **fields: Any,
+    ) -> list[Verdict]:
+        """Return a failed verdict, with ``fields`` set, on each criterion of this call, or on one of them.
+
+        It keeps the reply as it came; after a repair, with the first reply before it.
+        """
+        first = f"{cut(reply.first_text, RAW_CHARS)}\n\n(reply after one repair:)\n\n" if reply.first_text else ""
+        common = {**self.common_fields(reply, shown, detail), "raw": first + reply.text, **fields}
+        return [Verdict.failed(one.criterion.key, reason, **common) for one in ([only] if only else self.asked)]
 
     def common_fields(self, reply: Reply, shown: SharedPrompt, detail: str = "") -> dict[str, Any]:
         """Return what a verdict of any mode keeps of a reply: the notes, its thinking, and the usage."""
@@ -273,12 +290,6 @@ class JudgeCall:
             "usage": reply.usage,
             "latency_s": reply.latency_s,
         }
-
-
-def raw_text(reply: Reply) -> str:
-    """Return the reply as it came; after a repair, with the first reply before it."""
-    first = f"{cut(reply.first_text, RAW_CHARS)}\n\n(reply after one repair:)\n\n" if reply.first_text else ""
-    return first + reply.text
 
 
 def join_notes(*notes: str | None) -> str | None:
@@ -419,7 +430,11 @@ def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
 def items_by_id(
     call: JudgeCall, text: str, items: Callable[[dict[str, Any]], list[T]], claim: Callable[[T], tuple[str, object]]
 ) -> dict[str, T]:
-    """Return what `parse_items` finds, by id."""
+    """Return what `parse_items` finds, by id.
+
+    Raises:
+        ReplyError: The ids are not exactly those that were asked, each once; or as of `parse_items`.
+    """
     by_id = [(claim(item)[0], item) for item in parse_items(text, items, claim)]
     asked, answered = Counter(one.id for one in call.asked), Counter(id_ for id_, _ in by_id)
     if asked != answered:

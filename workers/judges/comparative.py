@@ -13,20 +13,18 @@ of range, fails them all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import combinations
 from math import ceil
 from statistics import fmean
 from string import ascii_uppercase
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Criterion, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges import readout, written
 from workers.judges.calls import (
-    PAIR,
     AskedCriterion,
     JudgeCall,
     JudgeTemplate,
@@ -70,16 +68,7 @@ def build_call(_asked: Sequence[AskedCriterion], _template: JudgeTemplate) -> Ju
     )
 
 
-@lru_cache(maxsize=512)
-def pair_rubric(rubric: Rubric) -> Rubric:
-    """Return the rubric with each judged criterion as a question about a pair."""
-    criteria = tuple(
-        c if c.check else c.model_copy(update={"scale": PAIR, "text": _with_levels(c)}) for c in rubric.criteria
-    )
-    return rubric.model_copy(update={"criteria": criteria})
-
-
-def _with_levels(criterion: Criterion) -> str:
+def with_levels(criterion: Criterion) -> str:
     """Return the criterion's text, followed by the descriptions of its levels, best first."""
     scale = criterion.scale
     if not isinstance(scale, Ordinal) or not any(level.text for level in scale.levels):
@@ -98,7 +87,7 @@ def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplat
     }
     scores = {"type": "array", "items": object_schema(fields), "minItems": size, "maxItems": size}
     for criterion in criteria:
-        plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _with_levels(criterion)})
+        plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": with_levels(criterion)})
         rendered = render_criterion(AskedCriterion(plain, ""), template, "")
         text = template.fill("criterion", {"criteria": rendered.text, "ids": ", ".join(ids)})
         asked = tuple(AskedCriterion(criterion, id_) for id_ in ids)

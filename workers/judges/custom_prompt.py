@@ -86,6 +86,7 @@ def _call(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> JudgeCall
     """Return the call; the text of its question is the ending to add."""
     forms, scale = endings()[0], criterion.scale
     levels, values = custom.labels, tuple(float(label in custom.passing) for label in custom.labels)
+    result: dict[str, Any] = {}
     if judge.mode == "readout":
         options = list(zip(readout.letters(len(levels)), values, levels, levels, strict=True))
         labels, values, levels, texts = zip(*(options or readout.options(scale)), strict=True)
@@ -93,17 +94,15 @@ def _call(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> JudgeCall
         question = Question(forms["readout"].fill({"labels": lines}), labels)
     elif levels:
         names = ", ".join(json.dumps(label, ensure_ascii=False) for label in levels)
-        question = Question(forms["label"].fill({"labels": names}), schema=_schema({"enum": [*levels]}))
+        text, result = forms["label"].fill({"labels": names}), {"enum": [*levels]}
     else:
         low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
         text = forms["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
-        question = Question(text, schema=_schema({"type": "number", "minimum": low, "maximum": high}))
+        result = {"type": "number", "minimum": low, "maximum": high}
+    if result:
+        step = object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
+        question = Question(text, schema=object_schema({"steps": {"type": "array", "items": step}, "result": result}))
     return JudgeCall((AskedCriterion(criterion, criterion.key),), question, values, levels=levels)
-
-
-def _schema(result: dict[str, Any]) -> dict[str, Any]:
-    step = object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
-    return object_schema({"steps": {"type": "array", "items": step}, "result": result})
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, Any]:

@@ -24,15 +24,6 @@ _FENCE_NAMES = {"assistant": "agent", "tool": "result"}
 """Names of the fences, where they differ from the role."""
 
 
-def segments(steps: Sequence[Step], size: int) -> dict[str, list[Step]]:
-    """Return the steps in segments of ``size``, by name."""
-    parts = {start: list(steps[start : start + size]) for start in range(0, len(steps), size)}
-    return {
-        f"step {start + 1}" if len(part) == 1 else f"steps {start + 1} to {start + len(part)}": part
-        for start, part in parts.items()
-    }
-
-
 class TrajectoryPrompt:
     """The prompt about a trajectory, which grows segment by segment."""
 

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
+from rubricsvc.core.rubric import Binary, Numeric, Ordinal, Scale
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
@@ -37,7 +37,6 @@ from workers.judges.calls import (
     join_notes,
     load,
     object_schema,
-    raw_text,
     render_criterion,
 )
 
@@ -71,7 +70,7 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
     for one in asked:
         scale, levels = one.criterion.scale, ""
         if isinstance(scale, Ordinal):
-            names = [_name(level) for level in scale.levels]
+            names = [clean(level.label).text.strip() for level in scale.levels]  # as it must write them
             if bad := [name for name in names if names.count(name) > 1 or name in ("", CANNOT_TELL)]:
                 raise InvalidError(
                     f"criterion {one.criterion.key!r}: a level reads {bad[0]!r} to the judge, which is another level's"
@@ -89,18 +88,13 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
     return JudgeCall(tuple(asked), Question(text, schema=_schema(asked)), note=note)
 
 
-def _name(level: Level) -> str:
-    """Return the name as the judge sees it, and must write it."""
-    return clean(level.label).text.strip()
-
-
 def _level_values(scale: Scale) -> dict[str, float]:
-    """Return the verdicts in words, with their values."""
+    """Return the verdicts in words, as the judge sees and must write them, with their values in [0, 1]."""
     if isinstance(scale, Binary):
         return {"met": 1.0, "not_met": 0.0}
     if isinstance(scale, Numeric):
         return {}
-    return {_name(level): level.value for level in scale.levels}
+    return {clean(level.label).text.strip(): level.value for level in scale.levels}
 
 
 def _schema(asked: Sequence[AskedCriterion]) -> dict[str, Any]:
@@ -135,35 +129,32 @@ def _items(value: dict[str, Any]) -> list[WrittenVerdict]:
 
 
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
-    """Return one verdict for each criterion of the call."""
-    return [_verdict(call, one, parsed, judge, shown) for one in call.asked]
-
-
-def _verdict(call: JudgeCall, one: AskedCriterion, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> Verdict:
-    key, scale = one.criterion.key, one.criterion.scale
-    written: WrittenVerdict = parsed.content[one.id]
-    quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
-    fields = {"rationale": written.rationale, "evidence": quotes, **call.common_fields(parsed.reply, shown)}
-
-    def failed(reason: Reason, message: str) -> Verdict:
-        fields["detail"] = join_notes(message, fields["detail"])
-        return Verdict.failed(key, reason, **fields, raw=raw_text(parsed.reply))
-
-    repeated = load(judge).words.repeated_by
-    if repeated("rationale", written.rationale) or any(
-        repeated("evidence", quote.quote) for quote in quotes if quote.start is None
-    ):
-        return failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template")
-    try:
-        value = value_on_scale(scale, written.verdict)
-    except ValueError as error:
-        return failed(Reason.OUT_OF_RANGE, str(error))
-    if value is None:
-        return Verdict.abstained(key, **fields)
-    positive = value != 0.5 if scale == PAIR else value > min(_level_values(scale).values(), default=0.0)
-    if judge.require_evidence and (missing := _missing_evidence(quotes, shown.completion, positive=positive)):
-        return failed(Reason.NO_EVIDENCE, missing)
-    return Verdict.scored(key, value, **fields)
+    """Return one verdict for each criterion of the call; one without the words or quotes that it needs is failed."""
+    repeated, found = load(judge).words.repeated_by, []
+    for one in call.asked:
+        scale, written = one.criterion.scale, parsed.content[one.id]
+        quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
+        value, reason, fault = None, Reason.TEMPLATE_COPIED, ""
+        if repeated("rationale", written.rationale) or any(
+            repeated("evidence", quote.quote) for quote in quotes if quote.start is None
+        ):
+            fault = "the reply repeats the words of the judge's template"
+        else:
+            try:
+                value = value_on_scale(scale, written.verdict)
+            except ValueError as error:
+                reason, fault = Reason.OUT_OF_RANGE, str(error)
+        if value is not None and judge.require_evidence:
+            positive = value != 0.5 if scale == PAIR else value > min(_level_values(scale).values(), default=0.0)
+            reason, fault = Reason.NO_EVIDENCE, _missing_evidence(quotes, shown.completion, positive=positive)
+        fields = {"rationale": written.rationale, "evidence": quotes}
+        if fault:
+            found += call.failed(reason, fault, parsed.reply, shown, only=one, **fields)
+        else:
+            fields |= call.common_fields(parsed.reply, shown)
+            key = one.criterion.key
+            found.append(Verdict.abstained(key, **fields) if value is None else Verdict.scored(key, value, **fields))
+    return found
 
 
 def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive: bool) -> str:
@@ -182,7 +173,11 @@ def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive
 
 
 def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
-    """Return the value in [0, 1] of a written verdict; None where the judge cannot tell."""
+    """Return the value in [0, 1] of a written verdict; None where the judge cannot tell.
+
+    Raises:
+        ValueError: The verdict is not on the scale.
+    """
     levels = _level_values(scale)
     if isinstance(verdict, str) and verdict.strip() in levels:
         return levels[verdict.strip()]

@@ -23,7 +23,7 @@ from rubricsvc.core.panel import mean_known, orders_disagree, total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.trajectory import Step, steps_of
 from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
@@ -33,7 +33,7 @@ from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain
 from workers.engines.base import Engine, PanelEngine
 from workers.fences import fence_all
 from workers.judges import comparative, custom_prompt, trajectory
-from workers.judges.calls import JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
+from workers.judges.calls import PAIR, JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
 from workers.judges.voting import aggregate, as_votes
 from workers.repetitions import repetitions
 
@@ -200,7 +200,11 @@ async def score_trajectory(
     steps = steps_of(completion)
     so_far, by_step = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []
-    *names, final = segments = trajectory.segments(steps, judge.effective_trajectory.segment)
+    size, segments = judge.effective_trajectory.segment, dict[str, list[Step]]()
+    for start in range(0, len(steps), size):
+        end = min(start + size, len(steps))
+        segments[f"step {end}" if end == start + 1 else f"steps {start + 1} to {end}"] = steps[start:end]
+    *names, final = segments
     asked = {final} if judge.effective_trajectory.value == "last" else {*names, final}
     for name, piece in segments.items():
         shown = so_far.extend(name, piece)
@@ -481,8 +485,12 @@ class GroupComparison:
     async def _pairwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: its text against those that it is paired with."""
         paired = comparative.pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
-        pair, rubric = inner_judge(self.judge), comparative.pair_rubric(self.rubric)
-        plan = judges.plan(pair, rubric, self.answered)
+        criteria = tuple(  # each judged one as a question about a pair
+            c if c.check else c.model_copy(update={"scale": PAIR, "text": comparative.with_levels(c)})
+            for c in self.rubric.criteria
+        )
+        rubric = self.rubric.model_copy(update={"criteria": criteria})
+        plan = judges.plan(inner_judge(self.judge), rubric, self.answered)
         orders = [order for a, b in paired for order in ((a, b), (b, a))]
         limit = asyncio.Semaphore(_PAIRS_AT_ONCE)
 
