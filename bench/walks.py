@@ -180,7 +180,9 @@ def episode(folder: Path) -> Callable[[], object]:
     turns = iter([(call,) for call in calls])
     policy = Policy.load(str(tiny_model(folder / "policy", context=4096)), dtype="float32")
     policy.texts = lambda _rows: next(turns)  # type: ignore[method-assign]
-    policy.acting = make_acting(EnvironmentConfig(name="research", collection="seas"), folder / "collections")
+    policy.acting = make_acting(
+        EnvironmentConfig(name="research", collection="seas"), collections_dir=folder / "collections"
+    )
     return lambda: policy.sample([Prompt.of("How salty is the Baltic Sea?")], 1, SamplingConfig(max_new_tokens=8), 0)
 
 

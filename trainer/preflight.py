@@ -36,7 +36,7 @@ from rubricsvc.stats.agreement import CriterionAgreement
 from trainer.config import CHECKS, TrainConfig
 from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
-from trainer.environments.tools import acting_of
+from trainer.environments.tools import make_acting
 from trainer.monitors.measures import measures
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import prompt_ids
@@ -289,7 +289,7 @@ class Preflight:
         name, limit = "sizes", "prompts fit the context, training fits memory and disk"
         run, tasks = self.run.config, self.run.tasks
         try:
-            memory = check_sizes(run, [*tasks.train, *tasks.held_out], acting_of(run))
+            memory = check_sizes(run, [*tasks.train, *tasks.held_out], make_acting(run.environment, run.tools))
         except InvalidError as error:
             return _check(name, error.message, limit, False, error.hint, refuses=True)
         of = f" of {memory.available / GB:.1f}" if isfinite(memory.available) else ""

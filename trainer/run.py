@@ -522,7 +522,7 @@ class Run:
 
     def load_policy(self, model: str | Path | None = None) -> Policy:
         """Load a policy of the run: by default the one that it starts from, after its demonstrations if it has any."""
-        from trainer.environments.tools import acting_of
+        from trainer.environments.tools import make_acting
         from trainer.loop import warmed_up_model
         from trainer.policies.policy import Policy
         from trainer.policies.sampling_server import SamplingServer
@@ -532,7 +532,7 @@ class Run:
             model = run.policy.model if run.demonstrations is None else warmed_up_model(run)
         server = SamplingServer(run.sampling.server, run.out) if run.sampling.server else None
         how: dict[str, Any] = {"dtype": run.policy.dtype, "device": run.policy.device}
-        policy = Policy.load(str(model), acting=acting_of(run), server=server, **how)
+        policy = Policy.load(str(model), acting=make_acting(run.environment, run.tools), server=server, **how)
         policy.name = run.policy.model
         if policy.server is not None:
             policy.server.check(policy)
@@ -540,7 +540,7 @@ class Run:
 
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
-        from trainer.environments.tools import acting_of
+        from trainer.environments.tools import make_acting
         from trainer.evaluation import Evaluation
         from trainer.loop import train
         from trainer.preflight import check_sizes
@@ -552,7 +552,7 @@ class Run:
             there = run.model_copy(update={"environment": moved})
         for config, some in ((run, [*tasks.train, *tasks.held_out]), (there, tasks.other)):
             if some:  # before anything is loaded: all prompts fit, and are of the collections that are searched
-                acting = acting_of(config)
+                acting = make_acting(config.environment, config.tools)
                 check_sizes(config, some, acting)
                 for task in some:
                     if acting is not None:
@@ -601,7 +601,7 @@ class Run:
         recorder: RunRecorder | None,
     ) -> list[Metrics] | None:
         """Run the baselines; ``there`` is the run in the other collection. None if that was stopped."""
-        from trainer.environments.tools import acting_of
+        from trainer.environments.tools import make_acting
         from trainer.evaluation import FOLDER, OtherPrompts, run_baselines
 
         run = self.config
@@ -616,7 +616,9 @@ class Run:
             checkpoint.locked(run.out / FOLDER),
             self._evaluator(there, self.tasks.other, rewards, bar.note, stop) as elsewhere,
         ):
-            other = OtherPrompts(elsewhere, acting_of(there)) if elsewhere is not None else None
+            other = (
+                OtherPrompts(elsewhere, make_acting(there.environment, there.tools)) if elsewhere is not None else None
+            )
             options: dict[str, Any] = {"on_step": on_step, "stop": stop, "recorder": recorder}
             return run_baselines(run, load, self.tasks.train, rewards, evaluator, other=other, **options)
 

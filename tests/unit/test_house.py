@@ -120,7 +120,7 @@ OVER_BUDGET = {
     "rubricsvc/cli": 4_045,
     "rubricsvc": 36_110,
     "workers/engines": 2_661,
-    "workers/checks": 2_588,
+    "workers/checks": 2_583,
     "workers": 12_320,
     "trainer/judge_training": 1_528,
     "rubricsvc workers trainer migrations": 60_810,

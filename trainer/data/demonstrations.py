@@ -35,7 +35,7 @@ def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) 
     The prompts of a file are compared with those of the data by their content.
     """
     from trainer.environments.scripted import demonstrate
-    from trainer.environments.tools import Research, acting_of
+    from trainer.environments.tools import Research, make_acting
 
     path = config.demonstrations.path if config.demonstrations is not None else None
     if path is not None:
@@ -49,7 +49,7 @@ def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) 
             hint = "give each line the prompt of the data, with the same text"
             raise InvalidError("no prompt of the data has a demonstration", hint=hint, path="demonstrations.path")
     else:
-        acting = acting_of(config)
+        acting = make_acting(config.environment, config.tools)
         research = acting.own_environment if acting is not None else None
         assert acting is not None and isinstance(research, Research)  # noqa: S101 - the configuration was checked
         played = [(task, demonstrate(research, task.prompt, acting.limits)) for task in tasks]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Thread, current_thread, main_thread
@@ -33,10 +33,6 @@ class EpisodeLimits:
     tool_timeout_s: float = 10.0
     notes: bool = False
 
-    def tools(self, environment: Environment) -> Sequence[Tool]:
-        """Return the tools of an environment, and that of notes where they may be taken."""
-        return (*environment.tools, NOTE) if self.notes else environment.tools
-
 
 @dataclass(frozen=True)
 class Acting:
@@ -52,8 +48,8 @@ class Acting:
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """The tools that the policy may call."""
-        return self.limits.tools(self.environment)
+        """The tools that the policy may call: those of the environment, and that of notes where they may be taken."""
+        return (*self.environment.tools, NOTE) if self.limits.notes else self.environment.tools
 
     @property
     def own_environment(self) -> Environment:
@@ -208,12 +204,13 @@ def begin(environment: Environment, prompt: Prompt, limits: EpisodeLimits) -> Ru
     Raises:
         InvalidError: The environment has no tools, or two of the same name; or the prompt is not one for it.
     """
-    tools = limits.tools(environment)
+    acting = Acting(environment, limits, max_tokens=0)
+    tools = acting.tools
     names = Counter(tool.name for tool in tools)
     if not names or (name := names.most_common(1)[0])[1] > 1:
         found = f"{name[1]} tools named {name[0]!r}" if names else "no tools"
         raise InvalidError(f"the environment has {found}", hint="give each tool a name of its own")
-    own = getattr(environment, "inner", None) or environment  # without the tools of other servers
-    guard: LeakGuard | None = own.leak_guard(prompt) if hasattr(own, "leak_guard") else None
+    leak_guard: Callable[[Prompt], LeakGuard] | None = getattr(acting.own_environment, "leak_guard", None)
+    guard = leak_guard(prompt) if leak_guard is not None else None
     counts = Counter({"leak_hits": 0} if guard is not None else {})
     return RunningEpisode(environment.reset(prompt), tools, limits, guard, counts=counts)

@@ -16,9 +16,10 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -88,16 +89,17 @@ class McpTools:
         return McpEpisode(self, self.inner.reset(prompt) if self.inner is not None else None)
 
 
+@dataclass(eq=False)
 class McpEpisode:
     """One completion; ``inner`` is its episode in the other environment."""
 
-    def __init__(self, environment: McpTools, inner: Episode | None) -> None:
-        self._environment, self._inner = environment, inner
+    environment: McpTools
+    inner: Episode | None
 
     @property
     def report(self) -> str | None:
         """The final text of the inner episode."""
-        return self._inner.report if self._inner is not None else None
+        return self.inner.report if self.inner is not None else None
 
     def step(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the result of a call.
@@ -107,12 +109,12 @@ class McpEpisode:
             ServerUnavailable: The server did not answer, because the connection was lost or cannot be opened.
             TimeoutError: It did not answer in time.
         """
-        if name in self._environment.sources:
-            connection, own_name = self._environment.sources[name]
-            asked = connection.call(own_name, dict(arguments), self._environment.timeout_s)
+        if name in self.environment.sources:
+            connection, own_name = self.environment.sources[name]
+            asked = connection.call(own_name, dict(arguments), self.environment.timeout_s)
             return _text(connection.loop.run(asked))
-        assert self._inner is not None  # noqa: S101 - the tools are those of the servers and of the inner environment
-        return self._inner.step(name, arguments)
+        assert self.inner is not None  # noqa: S101 - the tools are those of the servers and of the inner environment
+        return self.inner.step(name, arguments)
 
 
 def _text(result: CallToolResult) -> str:
@@ -209,6 +211,7 @@ class McpConnection:
         self._session: _Session | None = None
         self.loop = EventLoopThread(f"mcp {server.name}")
         self.tools: list[ServerTool] = self.loop.run(self._list_tools())
+        atexit.register(self.close)
 
     def close(self) -> None:
         """Close the connection; a command ends."""
@@ -280,9 +283,22 @@ class _Session:
         self._task = asyncio.create_task(self._run(server))
 
     async def _run(self, server: McpServer) -> None:
+        """Open the session, and keep it until it is to end."""
         _server_name.set(server.name)
-        async with _client(server) as client:
-            self.opened.set_result(client)
+        async with AsyncExitStack() as stack:
+            if server.command:
+                command, *arguments = server.command
+                variables = {name: os.environ[name] for name in server.env if name in os.environ}
+                parameters = StdioServerParameters(command=command, args=arguments, env=variables)
+                # Not sys.stderr, which may be no file: the server writes to it by itself.
+                client = Client(stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr))
+            else:
+                key = secret(server.api_key_env)
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
+                timeout = httpx2.Timeout(30.0, read=None)  # calls have a limit of their own
+                http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=timeout))
+                client = Client(streamable_http_client(str(server.url), http_client=http))
+            self.opened.set_result(await stack.enter_async_context(client))
             await self._ended.wait()
 
     async def client(self) -> Client:
@@ -314,26 +330,6 @@ class _Session:
             await asyncio.wait_for(asyncio.shield(self._task), 10.0)
 
 
-@asynccontextmanager
-async def _client(server: McpServer) -> AsyncIterator[Client]:
-    if server.command:
-        command, *arguments = server.command
-        variables = {name: os.environ[name] for name in server.env if name in os.environ}
-        parameters = StdioServerParameters(command=command, args=arguments, env=variables)
-        # Not sys.stderr, which may be no file: the server writes to it by itself.
-        async with Client(stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)) as client:
-            yield client
-        return
-    key = secret(server.api_key_env)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    timeout = httpx2.Timeout(30.0, read=None)  # calls have a limit of their own
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
-        Client(streamable_http_client(str(server.url), http_client=http)) as client,
-    ):
-        yield client
-
-
 def _reason(error: BaseException) -> str:
     """Return what is wrong, out of groups of errors."""
     while isinstance(error, BaseExceptionGroup):
@@ -341,9 +337,5 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-@cache
-def connect(server: McpServer) -> McpConnection:
-    """Return the connection to a server, which the process opens once and keeps."""
-    connection = McpConnection(server)
-    atexit.register(connection.close)
-    return connection
+connect = cache(McpConnection)
+"""The connection to a server, which the process opens once and keeps."""

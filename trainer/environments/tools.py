@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
@@ -19,7 +20,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.settings import get_settings
-from trainer.config import EnvironmentConfig, ToolsConfig, TrainConfig
+from trainer.config import EnvironmentConfig, ToolsConfig
 from trainer.environments.environment import Environment, Episode, Tool, ToolError
 from trainer.environments.episodes import Acting, EpisodeLimits
 from trainer.environments.leaks import LeakGuard, guard_of
@@ -89,32 +90,35 @@ class Research:
             return guard
 
 
+@dataclass(eq=False)
 class ResearchEpisode:
     """What one completion has searched and opened."""
 
-    def __init__(self, environment: Research, withheld: frozenset[str]) -> None:
-        self.report: str | None = None
-        self._environment, self._collection, self._withheld = environment, environment.collection, withheld
-        self._query, self._open_id = "", ""
-        self._shown, self._read = set[int](), defaultdict[str, list[str]](list)
+    environment: Research
+    withheld: frozenset[str]
+    report: str | None = None
+    _query: str = ""
+    _open_id: str = ""
+    _shown: set[int] = field(default_factory=set)
+    _read: defaultdict[str, list[str]] = field(default_factory=partial(defaultdict, list))
 
     def step(self, name: str, arguments: Mapping[str, str]) -> str:
         """Return the result of a call."""
-        text, id_, limit = arguments.get("text", ""), arguments.get("id", ""), self._environment.shown_chars
-        with self._environment.lock:
+        text, id_, limit = arguments.get("text", ""), arguments.get("id", ""), self.environment.shown_chars
+        with self.environment.lock:
             match name:
                 case "finish":
                     self.report = arguments["report"]
                     return ""
                 case "search":
-                    found = self._collection.search(arguments["query"], RESULTS + len(self._withheld))
-                    hits = [hit for hit in found if hit.id not in self._withheld][:RESULTS]
+                    found = self.environment.collection.search(arguments["query"], RESULTS + len(self.withheld))
+                    hits = [hit for hit in found if hit.id not in self.withheld][:RESULTS]
                     if not hits:
                         raise ToolError("no document has these words")
                     self._query = arguments["query"]
-                    return "\n".join(hit.line(self._environment.snippet_chars) for hit in hits)
+                    return "\n".join(hit.line(self.environment.snippet_chars) for hit in hits)
                 case "open":
-                    if id_ in self._withheld:
+                    if id_ in self.withheld:
                         raise ToolError(f"no document {id_!r}")
                     self._shown = set()
                     return self._part(id_, self._query)
@@ -124,7 +128,7 @@ class ResearchEpisode:
                     part = self._part(self._open_id, text)  # as JSON that is no longer than results: cut, it is none
                     while (
                         len(shown := strict_json.dump({"id": self._open_id, "text": part}))
-                        > self._environment.shown_chars
+                        > self.environment.shown_chars
                     ):
                         if not part:
                             break
@@ -142,7 +146,7 @@ class ResearchEpisode:
 
         One that is too long begins at the paragraph with most words of the query.
         """
-        parts = self._collection.ranked_parts(query, [id_])
+        parts = self.environment.collection.ranked_parts(query, [id_])
         if not parts:
             raise ToolError(f"no document {id_!r}; search for it")
         part = next((one for one in parts if one.start not in self._shown), None)
@@ -151,11 +155,11 @@ class ResearchEpisode:
         self._open_id = id_
         self._shown.add(part.start)
         text = part.text.strip()
-        if len(text) > self._environment.shown_chars:
+        if len(text) > self.environment.shown_chars:
             words = set(_WORD.findall(query.casefold()))
             paragraphs = _PARAGRAPH.split(text)
             counts = [len(words & set(_WORD.findall(one.casefold()))) for one in paragraphs]
-            text = "\n\n".join(paragraphs[counts.index(max(counts)) :])[: self._environment.shown_chars]
+            text = "\n\n".join(paragraphs[counts.index(max(counts)) :])[: self.environment.shown_chars]
         self._read[id_].append(" ".join(text.split()))
         return text
 
@@ -228,14 +232,27 @@ class EmptyResults:
 NO_TOOLS = ToolsConfig()
 
 
-def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsConfig = NO_TOOLS) -> Acting:
-    """Return the environment of a configuration, with the limits of an episode."""
+def make_acting(
+    config: EnvironmentConfig | None, tools: ToolsConfig = NO_TOOLS, collections_dir: Path | None = None
+) -> Acting | None:
+    """Return the environment of a configuration, with the limits of an episode; None without one.
+
+    Args:
+        config: The section ``environment`` of a run.
+        tools: Its section ``tools``: servers whose tools are added.
+        collections_dir: Folder of all collections, by default that of the settings.
+    """
+    if config is None:
+        return None
     environment: Environment | None = None
     match config.name:
         case "research":
             assert config.collection is not None  # noqa: S101 - the configuration was checked
             environment = Research(
-                collections_dir, config.collection, config.snippet_chars, min(SHOWN_CHARS, config.max_result_chars)
+                collections_dir or get_settings().collections_dir,
+                config.collection,
+                config.snippet_chars,
+                min(SHOWN_CHARS, config.max_result_chars),
             )
         case "calculator":
             environment = Calculator()
@@ -247,8 +264,3 @@ def make_acting(config: EnvironmentConfig, collections_dir: Path, tools: ToolsCo
         environment = McpTools(tools.mcp, environment, config.tool_timeout_s)
     limits = EpisodeLimits(config.max_turns, config.max_result_chars, config.tool_timeout_s, config.notes)
     return Acting(environment, limits, config.max_tokens)
-
-
-def acting_of(run: TrainConfig) -> Acting | None:
-    """Return the environment of a run; None without one."""
-    return make_acting(run.environment, get_settings().collections_dir, run.tools) if run.environment else None

@@ -108,7 +108,7 @@ def measures(prompt: str, text: str) -> Mapping[str, float]:
         [_script(char) for char in unicodedata.normalize("NFKC", one) if char.isalpha()] for one in (text, prompt)
     )
     other = sum(script not in asked_scripts for script in scripts)
-    kinds = {token.type for token in (*markdown.tokens(text), *markdown.inline_tokens(text))}
+    kinds = {token.type for token in markdown.tokens(text, inline=True)}
     shown = {
         "refusals": _REFUSAL.search(plain[:_OPENING]),
         "stock_phrases": _STOCK.search(plain),

@@ -83,10 +83,11 @@ def _is_in(text: str, language: str) -> bool:
     return (detect_language(text) or language) == language
 
 
-def _has_paragraphs(text: str, num_paragraphs: int) -> bool:
-    """Paragraphs are parted by ``***``; an empty one is allowed at the ends only."""
-    parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", text)]
-    return all(parts[1:-1]) and sum(map(bool, parts)) == num_paragraphs
+def _has_parts(text: str, separator: str, number: int, *, distinct: bool = False) -> bool:
+    """Whether a text has so many parts; an empty one is allowed at the ends only."""
+    parts = [part.strip() for part in re.split(separator, text)]
+    full = [part for part in parts if part]
+    return all(parts[1:-1]) and len(full) == number and (not distinct or len({*full}) == number)
 
 
 def _begins_paragraph(text: str, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
@@ -123,12 +124,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _are_two_responses(text: str) -> bool:
-    parts = [part.strip() for part in text.split("******")]
-    responses = [part for part in parts if part]
-    return all(parts[1:-1]) and len(responses) == 2 and responses[0] != responses[1]
-
-
 _FUNCTIONS: dict[str, Callable[..., bool]] = {
     "keywords:existence": lambda text, keywords: all(_times(keyword, text) for keyword in keywords),
     "keywords:frequency": lambda text, keyword, frequency, relation: (
@@ -138,7 +133,8 @@ _FUNCTIONS: dict[str, Callable[..., bool]] = {
     "keywords:letter_frequency": lambda text, letter, let_frequency, let_relation: (
         _compare(text.lower().count(letter.lower()), let_relation, let_frequency)),
     "language:response_language": _is_in,
-    "length_constraints:number_paragraphs": _has_paragraphs,
+    "length_constraints:number_paragraphs": lambda text, num_paragraphs: (
+        _has_parts(text, r"\s?\*\*\*\s?", num_paragraphs)),
     "length_constraints:number_words": lambda text, num_words, relation: (
         _compare(len(re.findall(r"\w+", text)), relation, num_words)),
     "length_constraints:number_sentences": lambda text, num_sentences, relation: (
@@ -157,7 +153,7 @@ _FUNCTIONS: dict[str, Callable[..., bool]] = {
     "detectable_format:json_format": _is_json,
     "detectable_format:title": lambda text: any(
         line.partition("<<")[2].rpartition(">>")[0].strip("<> \t\r") for line in text.split("\n")),
-    "combination:two_responses": _are_two_responses,
+    "combination:two_responses": lambda text: _has_parts(text, r"\*{6}", 2, distinct=True),
     "combination:repeat_prompt": lambda text, prompt_to_repeat: (
         text.strip().lower().startswith(prompt_to_repeat.strip().lower())),
     "startend:end_checker": lambda text, end_phrase: (

@@ -31,14 +31,12 @@ _INLINE.core.ruler.enableOnly(["normalize", "block", "inline"])
 
 
 @lru_cache(maxsize=1)  # several checks read the same completion; the tokens of a long one are large
-def tokens(text: str) -> Sequence[Token]:
-    """Return the tokens of the block structure."""
-    return _BLOCKS.parse(text)
-
-
-def inline_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens within the lines: emphasis, code, links."""
-    return (child for token in _INLINE.parse(text) for child in token.children or ())
+def tokens(text: str, *, inline: bool = False) -> Sequence[Token]:
+    """Return the tokens of the block structure; with ``inline`` also those within the lines: emphasis, code, links."""
+    if not inline:
+        return _BLOCKS.parse(text)
+    every = _INLINE.parse(text)
+    return [*every, *(child for token in every for child in token.children or ())]
 
 
 def blocks(text: str) -> Iterator[Block]:

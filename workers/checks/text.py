@@ -17,7 +17,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.trajectory import steps_of
 from workers.checks.instructions import LANGUAGES, detect_language
-from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens
+from workers.checks.markdown import Which, blocks, pick, tokens
 from workers.checks.registry import Args, CheckResult
 from workers.checks.sandbox.child_process import Child
 from workers.repetitions import distinct_share, repetitions
@@ -249,7 +249,7 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
             case "code":
                 problem = "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
             case _:
-                used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
+                used = {token.type for token in tokens(text, inline=True)} & _MARKUP
                 problem = f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
     except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
         problem = str(error)
