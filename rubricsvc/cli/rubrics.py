@@ -19,11 +19,10 @@ from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_jso
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.states import ReviewAction
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import ConflictError, InvalidError, needs_extra
 from rubricsvc.formats import Record, writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, RubricFilters
 from rubricsvc.schemas import NewReview
-from rubricsvc.services import analysing
 from rubricsvc.services.rubrics import changes, stored_records
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -204,6 +203,9 @@ def analyse(
 
     No judge is asked, and nothing is stored. It needs the extra `judging`.
     """
+    with needs_extra("judging"):
+        from rubricsvc.services import analysing
+
     with local_service() as local, local.db.read() as session, progress_bar("analysing") as bar:
         found = analysing.analyse(session, ref, query, bar.update)
     for one in found:

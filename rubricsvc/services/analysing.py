@@ -1,44 +1,56 @@
-"""Analyse the criteria of rubrics and fit their weights, from stored verdicts and labels. No judge is asked."""
+"""Analyse the criteria of rubrics and fit their weights, from stored verdicts and labels. No judge is asked.
+
+Needs the extra ``judging``.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import FitTo, RubricAnalysis, Signs, WeightFit
-from rubricsvc.errors import InvalidError, cut, needs_extra
+from rubricsvc.core.verdict import JudgedLabel
+from rubricsvc.errors import InvalidError, cut
 from rubricsvc.queries import AnalysisQuery, FitQuery
 from rubricsvc.stats import OnProgress
+from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
+from rubricsvc.stats.criteria import VerdictMatrix
+from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats.paired import differences, preference_pairs
+from rubricsvc.stats.rubric_statistics import analysis
+from rubricsvc.stats.weight_fit import FOLDS, Problem, check_weights_decide, fit_weights
 from rubricsvc.store import items, jobs, judges, labels, rubrics
-from rubricsvc.store.labels import Selection, judged_labels, overall_labels
+from rubricsvc.store.labels import (
+    ABSTAINED,
+    FAILED,
+    Chunks,
+    Selection,
+    judged_labels,
+    overall_labels,
+    read_items,
+    read_values,
+)
+from rubricsvc.store.session import by_id
+from rubricsvc.store.tables import JudgeRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-    from rubricsvc.core.rubric import Rubric
-    from rubricsvc.core.verdict import JudgedLabel
-    from rubricsvc.stats.agreement import CriterionAgreement
-    from rubricsvc.stats.criteria import VerdictMatrix
-    from rubricsvc.store.tables import JudgeRow
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100
 _HINT = "score completions by it: `rubricsvc jobs submit --judge NAME --wait`, or `rubricsvc jobs rescore JOB --wait`"
 
 
-@dataclass(frozen=True)
-class Scope:
-    """What is analysed: the verdicts of one judge, under one version or those of a job."""
-
-    selection: Selection
-    judge: JudgeRow
-
-
-def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge: int | str | None = None) -> Scope:
-    """Return the scope of a rubric, of a job, or of a rubric in a job.
+def scope_of(
+    session: Session, ref: int | str | None, job_id: int | None, judge: int | str | None = None
+) -> tuple[Selection, JudgeRow]:
+    """Return the verdicts of one judge under a rubric version, of a job, or of a version in a job; and the judge.
 
     The judge is that of the job, else the one named, else the one that scored the most completions under the version.
 
@@ -53,7 +65,7 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
     several = labels.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
     if chosen is not None and chosen.id in {one.id for one in several}:
-        return Scope(Selection(chosen.id, job_id, row.id if row else None), chosen)
+        return Selection(chosen.id, job_id, row.id if row else None), chosen
     what = f"rubric {row.ref}" if row else f"job {job_id}"
     if row is not None and job_id is not None:
         scored = sorted({one.rubric for one in items.rewards(session, job_id)})
@@ -63,6 +75,48 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
             message = f"{what} has no verdicts in job {job_id}, which scored {cut(', '.join(own or scored), 400)}"
             raise InvalidError(message, hint=hint, path="ref")
     raise InvalidError(f"{what} has no verdicts{f' of judge {chosen.name!r}' if chosen else ''}", hint=_HINT)
+
+
+def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMatrix]:
+    """Yield the verdicts of each rubric version of a selection, by its id."""
+    items = _columns(read_items(session, selection), 6)
+    if not items.shape[1]:
+        return
+    verdicts = _columns(read_values(session, selection), 3)
+    by_item = np.argsort(items[0])
+    rows = by_item[np.searchsorted(items[0], verdicts[0], sorter=by_item)]
+    order = np.argsort(rows, kind="stable")
+    rows, verdicts = rows[order], verdicts[1:, order]
+    starts = [*np.flatnonzero(np.diff(items[3], prepend=-1)).tolist(), items.shape[1]]
+    bounds = np.searchsorted(rows, starts).tolist()
+    stored = by_id(session, RubricRow, np.unique(items[3]).astype(int).tolist())
+    for number, start in enumerate(starts[:-1]):
+        cells = slice(bounds[number], bounds[number + 1])
+        row = stored[int(items[3, start])]
+        of_version, at = items[:, start : starts[number + 1]], rows[cells] - start
+        positions, values = verdicts[0, cells].astype(np.int64), verdicts[1, cells]
+        rubric = row.value
+        size, scored = len(rubric.criteria), values >= 0
+        matrix = np.full((of_version.shape[1], size), np.nan)
+        matrix[at[scored], positions[scored]] = values[scored]
+        yield VerdictMatrix(
+            rubric_id=row.id,
+            name=f"{row.name}@{row.version}",
+            rubric=rubric,
+            completions=of_version[1].astype(np.int64),
+            prompts=of_version[2].astype(np.int64),
+            rewards=of_version[4],
+            lengths=of_version[5],
+            values=matrix,
+            failed=np.bincount(positions[values == FAILED], minlength=size),
+            abstained=np.bincount(positions[values == ABSTAINED], minlength=size),
+        )
+
+
+def _columns(chunks: Chunks, width: int) -> Floats:
+    """Return the columns [width, rows] of chunks of rows, NaN for null; ids are exact up to 2^53."""
+    parts = [np.array([tuple(row) for row in chunk], np.float64) for chunk in chunks]
+    return np.ascontiguousarray(np.concatenate(parts or [np.empty((0, width))]).T)
 
 
 def analyse(
@@ -76,21 +130,16 @@ def analyse(
     Raises:
         NotFoundError: There is no such rubric, job or judge.
         InvalidError: Neither a rubric nor a job is given, or no completion was scored.
-        UnavailableError: The extra ``judging`` is not installed.
     """
-    with needs_extra("judging"):
-        from rubricsvc.services.verdict_matrix import read_matrices
-        from rubricsvc.stats.agreement import criterion_agreement
-        from rubricsvc.stats.rubric_statistics import analysis
-    scope = scope_of(session, ref, query.job_id, query.judge)
-    matrices = list(read_matrices(session, scope.selection))
+    selection, judge = scope_of(session, ref, query.job_id, query.judge)
+    matrices = list(read_matrices(session, selection))
     if not matrices:
-        raise InvalidError(f"judge {scope.judge.name!r} scored none of these completions", hint=_HINT)
+        raise InvalidError(f"judge {judge.name!r} scored none of these completions", hint=_HINT)
     rows: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
-    for row in judged_labels(session, scope.judge.id, job_id=scope.selection.job_id):
+    for row in judged_labels(session, judge.id, job_id=selection.job_id):
         if row.verdict is not None:
             rows[row.rubric_id, row.label.criterion].append(row)
-    overall = overall_labels(session, scope.selection)
+    overall = overall_labels(session, selection)
     found = []
     for done, matrix in enumerate(matrices):
         on_progress(done, len(matrices), matrix.name)
@@ -98,9 +147,9 @@ def analyse(
         for (rubric_id, key), judged in rows.items():
             if rubric_id == matrix.rubric_id:
                 agreement[key], _ = criterion_agreement(
-                    scope.judge.value, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES
+                    judge.value, judged, AGREEMENT_METRICS, resamples=LABEL_RESAMPLES
                 )
-        found.append(analysis(scope.judge.name, matrix, query.job_id, agreement, overall))
+        found.append(analysis(judge.name, matrix, query.job_id, agreement, overall))
     on_progress(len(matrices), len(matrices), "")
     return found
 
@@ -113,24 +162,18 @@ def fit(
     Raises:
         NotFoundError: There is no such rubric, job or judge.
         InvalidError: The formula has no weights to fit, or there are too few scores or preferences.
-        UnavailableError: The extra ``judging`` is not installed.
     """
-    with needs_extra("judging"):
-        from rubricsvc.services.verdict_matrix import read_matrices
-        from rubricsvc.stats.weight_fit import FOLDS, check_weights_decide, fit_weights
-    import numpy as np
-
-    scope = scope_of(session, ref, query.job_id, query.judge)
-    (matrix,) = read_matrices(session, scope.selection)
+    selection, judge = scope_of(session, ref, query.job_id, query.judge)
+    (matrix,) = read_matrices(session, selection)
     check_weights_decide(matrix.rubric)
-    labels = overall_labels(session, scope.selection)
+    labels = overall_labels(session, selection)
     problem, left_out = _problem(matrix, labels, query.to, query.signs)
     draws: dict[str, Any] = {"resamples": query.resamples, "seed": query.seed, "on_progress": on_progress}
     found = fit_weights(problem, matrix.rubric, **draws)
     prompts = len(np.unique(problem.clusters))
     return WeightFit(
         rubric=matrix.name,
-        judge=scope.judge.name,
+        judge=judge.name,
         **query.model_dump(include={"job_id", "to", "signs"}),
         n=len(problem.values),
         left_out=left_out,
@@ -144,13 +187,10 @@ def fit(
     )
 
 
-def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: FitTo, signs: Signs) -> tuple[Any, int]:
+def _problem(
+    matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: FitTo, signs: Signs
+) -> tuple[Problem, int]:
     """Return what is fitted, and how many scores or pairs were left out for a missing value."""
-    import numpy as np
-
-    from rubricsvc.stats.paired import differences, preference_pairs
-    from rubricsvc.stats.weight_fit import Problem
-
     place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
     scored = [(place[id_], person, score) for id_, person, score in labels]
     given = np.array([criterion.weight for criterion in matrix.rubric.criteria])

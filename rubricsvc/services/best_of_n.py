@@ -124,14 +124,14 @@ def best_of_n(
 def _rewards(session: Session, job_id: int) -> tuple[set[int], Scores]:
     """Return the ids of a job's rubrics, and the mean reward of each completion over them.
 
-    A completion without one of its rewards has none: scales may differ.
+    A completion has none where one is missing: scales may differ.
     """
     rows, found = items.rewards(session, job_id), defaultdict[int, list[float | None]](list)
     for row in rows:
         found[row.completion_id].append(row.reward)
     known = {id_: [one for one in several if one is not None] for id_, several in found.items()}
-    whole = {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
-    return {row.rubric_id for row in rows}, whole
+    means = {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
+    return {row.rubric_id for row in rows}, means
 
 
 def _gold(

@@ -28,9 +28,8 @@ from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, UnavailableError, cut
-from rubricsvc.services.analysing import scope_of
+from rubricsvc.services.analysing import read_matrices, scope_of
 from rubricsvc.services.rubrics import Edit, add_version
-from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured, ordered
 from rubricsvc.stats.intervals import Floats
@@ -85,7 +84,7 @@ class LabelSource:
         self._db, self._request, self._score_job, self._propose = db, request, score_job, propose
         with db.write() as session:
             row = rubrics.get(session, rubric, allow_drafts=True)
-            judge = scope_of(session, row.id, request.job_id, request.judge).judge
+            _, judge = scope_of(session, row.id, request.job_id, request.judge)
             leaves = judge.value.leaf_judges
             if any(leaf.mode == "comparative" for leaf in leaves):
                 message = f"judge {judge.name!r} compares completions: its verdicts depend on the group"

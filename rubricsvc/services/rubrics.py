@@ -24,7 +24,7 @@ from rubricsvc.core.states import (
     RubricOrigin,
     RubricState,
 )
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut, needs_extra
 from rubricsvc.formats.record import Record
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.queries import AnalysisQuery, FitQuery, Paging, RubricFilters
@@ -41,7 +41,6 @@ from rubricsvc.schemas import (
     StoredRubricTest,
 )
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services import analysing
 from rubricsvc.services.comparing import match_criteria
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
@@ -181,9 +180,11 @@ class Rubrics:
 
         Of at most 20,000 completions, since it reads all of their verdicts.
         """
+        with needs_extra("judging"):
+            from rubricsvc.services import analysing
         with self.db.read() as session:
-            scope = analysing.scope_of(session, ref, query.job_id, query.judge)
-            if (count := labels.count_selected(session, scope.selection)) > MAX_COMPLETIONS:
+            selection, _ = analysing.scope_of(session, ref, query.job_id, query.judge)
+            if (count := labels.count_selected(session, selection)) > MAX_COMPLETIONS:
                 message = f"{count} completions; an analysis over HTTP is limited to {MAX_COMPLETIONS}"
                 raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` beside the database")
             return analysing.analyse(session, ref, query)[0]
@@ -197,6 +198,8 @@ class Rubrics:
             InvalidError: There is too little to fit, or the formula does not take these weights.
             ConflictError: Somebody has edited the rubric since; the weights are kept as a draft.
         """
+        with needs_extra("judging"):
+            from rubricsvc.services import analysing
         with self.db.read() as session:
             found = analysing.fit(session, ref, query, on_progress)
         if not query.save:
