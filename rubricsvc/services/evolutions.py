@@ -123,10 +123,9 @@ def hold_rounds(
                 update = {"state": state, "reason": reason, "reactivations": entry.reactivations + again * (not reason)}
                 one.entries[place] = entry.model_copy(update=update)
         written = one.done or EvolutionRound()
-        done = {name: tuple(keys) for name, keys in moved.items()} | {"untested": tuple(one.untested)}
+        done = {name: tuple(keys) for name, keys in moved.items()} | {"untested": tuple(one.untested), "decided": True}
         failure = "; ".join(dict.fromkeys(filter(None, [written.failure, *one.failures]))) or None
-        active = sum(entry.state == "active" for entry in one.entries)
-        more = {"decided": True, "failure": failure, "active": active, "score": one.score}
+        more = {"failure": failure, "score": one.score, "active": sum(entry.state == "active" for entry in one.entries)}
         one.done = written.model_copy(update=done | more)
         with db.write() as session:
             row = evolutions.get(session, one.id)

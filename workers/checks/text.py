@@ -134,10 +134,8 @@ class Loops(Args):
 def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
     """Return 1 less the share of steps in loops; with ``calls``, of repeated calls where that is more."""
     found = repetitions(steps_of(completion))
-    share = found.share
-    if args.calls and found.calls:
-        share = max(share, 1 - len(set(found.calls)) / len(found.calls))
-    return CheckResult(1 - share, found.text[:1000] or "nothing repeats")
+    repeated = 1 - len(set(found.calls)) / len(found.calls) if args.calls and found.calls else 0.0
+    return CheckResult(1 - max(found.share, repeated), found.text[:1000] or "nothing repeats")
 
 
 class Headings(Span):
