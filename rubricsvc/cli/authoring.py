@@ -340,7 +340,9 @@ def _print_proposals(proposals: Sequence[Proposal], as_json: bool) -> None:
         if as_json:
             row |= {"probes": probes or None, "rubric": rubric.model_dump(mode="json") if rubric else None}
         else:
-            names = ("key", "weight", "kind", "text")
-            row["criteria"] = [output.fields_of(each, *names) for each in (rubric.criteria if rubric else ())]
+            row["criteria"] = [
+                {"key": one.key, "weight": one.weight, "check": one.check and one.check.name, "text": one.text}
+                for one in (rubric.criteria if rubric else ())
+            ]
         rows.append(row)
     show(rows if as_json else {"candidates": rows}, as_json)

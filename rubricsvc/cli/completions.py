@@ -134,21 +134,16 @@ def generate(
                 bar.update(result.existing + result.stored + failed, result.total, note)
 
             result = ask(asked, lambda engine: sampler.run(engine, ids, update))
-    _report(result, name, len(ids), as_json)
-
-
-def _report(result: SamplingResult, policy: str, prompts: int, as_json: bool) -> None:
-    """Print the counts, and on stderr what failed; exit with 1 if anything did, with 3 if the server went away."""
     for failed in result.failures:
         detail = shorten(failed.failure.detail, 200)
         echo(f"prompt {failed.prompt_id}, sample {failed.sample}: {failed.failure.reason}: {detail}")
     if (more := result.reasons.total() - len(result.failures)) > 0:
         echo(f"… and {counted(more, 'more failure')}")
-    data = {"policy": policy, "prompts": prompts, **fields_of(result, "stored", "existing", "truncated")}
-    data["failed"] = {str(reason): count for reason, count in result.reasons.items()}
-    data["completion_tokens"] = round(result.tokens)
+    counts = {"policy": name, "prompts": len(ids), **fields_of(result, "stored", "existing", "truncated")}
+    counts["failed"] = {str(reason): count for reason, count in result.reasons.items()}
+    counts["completion_tokens"] = round(result.tokens)
     with ignore_broken_pipe():
-        show(data, as_json)
+        show(counts, as_json)
     if result.truncated:
         echo(f"{counted(result.truncated, 'completion')} cut off at --max-tokens")
     if result.stopped is not None:
@@ -158,4 +153,4 @@ def _report(result: SamplingResult, policy: str, prompts: int, as_json: bool) ->
     if result.reasons:
         echo("hint: run the same command again to ask for what is missing")
         raise typer.Exit(WITH_FAILURES)
-    echo(f"next: rubricsvc jobs submit --judge NAME --policy {policy}")
+    echo(f"next: rubricsvc jobs submit --judge NAME --policy {name}")

@@ -119,9 +119,6 @@ def test_command_makes_the_model_of_its_options() -> None:
     assert job_id == 3
     expected = {"judge": "7", "limit": 50, "status": None, "summary": True, "verdicts": False, "timeout": None}
     assert new.plain == expected | {"rubric": ("a", "b")}
-
-
-def test_command_takes_a_field_as_an_argument() -> None:
     assert run("other", "j")[1].judge == "j"
 
 
@@ -135,9 +132,6 @@ def test_command_shows_names_types_and_defaults_in_its_help() -> None:
 def test_command_refuses_invalid_options() -> None:
     for args in (["--judge", "j", "--limit", "0"], ["--judge", "j", "--status", "lost"], []):
         assert CliRunner().invoke(app, ["submit", "3", *args]).exit_code == 2
-
-
-def test_command_raises_our_error_for_what_only_the_model_refuses() -> None:
     with pytest.raises(InvalidError) as raised:
         CliRunner().invoke(app, ["submit", "3", "--judge", "j", "--timeout", "0"], catch_exceptions=False)
-    assert raised.value.path == "timeout"
+    assert raised.value.path == "timeout", "what only the model refuses"
