@@ -424,7 +424,7 @@ def _sample(row: Any, texts: Texts, where: str, scores: Mapping[str, float | Non
 
 def _highest(session: Session, run_id: int) -> tuple[Sample, ...]:
     """Return rollouts with the highest rewards, each text once, of as many prompts as there are."""
-    rows = runs.best_rollouts(session, run_id, _LOOKED_AT)
+    rows = runs.rollouts(session, run_id, limit=_LOOKED_AT, best=True)
     texts = _texts(session, rows)
     unique = list({texts[0][row.completion_id].text: row for row in reversed(rows)}.values())[::-1]
     distinct = of_several_prompts(unique, lambda row: row.prompt_id)

@@ -69,7 +69,16 @@ def submit(
     if is_new:
         if not allow_drafts:
             rubrics.reject_drafts(session, {rubric_id for _, rubric_id in pairs})
-        _reject_foreign_rubrics(session, job.id)
+        foreign = (
+            select(ItemRow.completion_id, RubricRow.name, RubricRow.version)
+            .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+            .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
+            .where(ItemRow.job_id == job.id, RubricRow.prompt_id != CompletionRow.prompt_id)  # never true of none
+        )
+        if (found := session.execute(foreign.limit(1)).first()) is not None:
+            id_, rubric, version = found
+            hint = f"score it by a rubric of its own prompt, or keep {rubric!r} for any prompt: without a prompt_id"
+            raise InvalidError(f"rubric {rubric}@{version} belongs to another prompt than completion {id_}", hint=hint)
     return job
 
 
@@ -171,22 +180,6 @@ def completion_ids(session: Session, job_id: int, *, rubric: str | None = None) 
     if rubric is not None:
         query = query.join(RubricRow, RubricRow.id == ItemRow.rubric_id).where(RubricRow.name == rubric)
     return list(session.scalars(query))
-
-
-def _reject_foreign_rubrics(session: Session, job_id: int) -> None:
-    query = (
-        select(ItemRow.completion_id, RubricRow.name, RubricRow.version)
-        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
-        .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
-        .where(ItemRow.job_id == job_id, RubricRow.prompt_id != CompletionRow.prompt_id)  # never true of none
-        .limit(1)
-    )
-    if (found := session.execute(query).first()) is not None:
-        completion_id, name, version = found
-        hint = f"score it by a rubric of its own prompt, or keep {name!r} for any prompt: without a prompt_id"
-        raise InvalidError(
-            f"rubric {name}@{version} belongs to another prompt than completion {completion_id}", hint=hint
-        )
 
 
 def get(session: Session, job_id: int) -> JobRow:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import OVERALL, JudgedLabel, Label
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import items, verdicts
+from rubricsvc.store import completions, items, verdicts
 from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of, utcnow
 from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
 from rubricsvc.store.verdicts import with_verdicts
@@ -27,7 +27,20 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
     ids: list[int] = []
     rubrics: dict[int, tuple[int | None, Rubric]] = {}
     for chunk in batched(labels):
-        _check_entries(session, chunk, rubrics)
+        of_prompt = completions.prompt_ids(session, {completion_id for completion_id, _, _ in chunk})
+        for completion_id, rubric_id, label in chunk:
+            if completion_id not in of_prompt:
+                raise missing("completion", completion_id)
+            if rubric_id not in rubrics:
+                version = existing(session, RubricRow, "rubric", rubric_id)
+                rubrics[rubric_id] = (version.prompt_id, version.value)
+            prompt_id, rubric = rubrics[rubric_id]
+            if prompt_id not in (None, of_prompt[completion_id]):
+                raise InvalidError(
+                    f"rubric {rubric_id} was written for another prompt than completion {completion_id}'s",
+                    hint="label it under a rubric of its own prompt",
+                )
+            check_criterion(rubric, label.criterion)
         add_new(
             session, LabelRow, [{"completion_id": c, "rubric_id": r, **label.model_dump()} for c, r, label in chunk]
         )
@@ -50,26 +63,6 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
             ids.append(row.id)
     session.flush()
     return ids
-
-
-def _check_entries(session: Session, chunk: list[LabelEntry], rubrics: dict[int, tuple[int | None, Rubric]]) -> None:
-    wanted = {completion_id for completion_id, _, _ in chunk}
-    of_prompt = dict(
-        session.execute(select(CompletionRow.id, CompletionRow.prompt_id).where(CompletionRow.id.in_(wanted))).all()
-    )
-    for completion_id, rubric_id, label in chunk:
-        if completion_id not in of_prompt:
-            raise missing("completion", completion_id)
-        if rubric_id not in rubrics:
-            row = existing(session, RubricRow, "rubric", rubric_id)
-            rubrics[rubric_id] = (row.prompt_id, row.value)
-        prompt_id, rubric = rubrics[rubric_id]
-        if prompt_id not in (None, of_prompt[completion_id]):
-            raise InvalidError(
-                f"rubric {rubric_id} was written for another prompt than completion {completion_id}'s",
-                hint="label it under a rubric of its own prompt",
-            )
-        check_criterion(rubric, label.criterion)
 
 
 def check_criterion(rubric: Rubric, key: str) -> None:
@@ -300,16 +293,16 @@ def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | N
     return [session.get_one(JudgeRow, id_) for id_ in ids]
 
 
-def overall_labels(session: Session, completions: Selection | int) -> list[tuple[int, str, float]]:
+def overall_labels(session: Session, scored_by: Selection | int) -> list[tuple[int, str, float]]:
     """Return (completion id, person, overall score) of the completions of a selection, or of a job.
 
     Under any rubric; of several by one person, the newest.
     """
     scored = select(ItemRow.completion_id)
-    if isinstance(completions, Selection):
-        scored = scored.where(ItemRow.id.in_(completions.newest))
+    if isinstance(scored_by, Selection):
+        scored = scored.where(ItemRow.id.in_(scored_by.newest))
     else:
-        scored = scored.where(ItemRow.job_id == completions)
+        scored = scored.where(ItemRow.job_id == scored_by)
     where = (LabelRow.criterion == OVERALL, LabelRow.value.is_not(None), LabelRow.completion_id.in_(scored))
     query = select(LabelRow.completion_id, LabelRow.annotator, LabelRow.value).where(*where)
     rows = session.execute(query.order_by(LabelRow.created_at, LabelRow.id))

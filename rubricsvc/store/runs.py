@@ -115,18 +115,17 @@ def steps(session: Session, run_id: int, *, after: int = 0, limit: int = 50) -> 
 
 
 def rollouts(
-    session: Session, run_id: int, *, after: int = 0, limit: int = 100, step: int | None = None
+    session: Session, run_id: int, *, after: int = 0, limit: int = 100, step: int | None = None, best: bool = False
 ) -> list[RolloutRow]:
-    """Return up to ``limit`` rollouts with ids above ``after``, ascending, with their rubrics; of one step."""
+    """Return up to ``limit`` rollouts with ids above ``after``, ascending, with their rubrics; of one step.
+
+    With ``best``, those with the highest rewards of the run instead, the newest first of equal ones.
+    """
     options = [joinedload(RolloutRow.rubric)]
-    return page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
-
-
-def best_rollouts(session: Session, run_id: int, limit: int) -> list[RolloutRow]:
-    """Return the rollouts of a run with the highest rewards, the newest first of equal ones."""
-    query = select(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.reward.is_not(None))
-    query = query.options(joinedload(RolloutRow.rubric)).order_by(RolloutRow.reward.desc(), RolloutRow.id.desc())
-    return list(session.scalars(query.limit(limit)))
+    if not best:
+        return page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
+    query = select(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.reward.is_not(None)).options(*options)
+    return list(session.scalars(query.order_by(RolloutRow.reward.desc(), RolloutRow.id.desc()).limit(limit)))
 
 
 def write_evaluation(

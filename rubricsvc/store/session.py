@@ -119,13 +119,10 @@ def id_of(ref: int | str) -> int | None:
     return ref if 0 < ref <= MAX_ID else None
 
 
-def find(
-    session: Session, table: type[Row], ref: int | str, options: Sequence[ORMOption] = (), *, lock: bool = False
-) -> Row | None:
-    """Return the row of this id, if there is one; ``options`` as of ``Session.get``. ``lock``: until the commit."""
-    number = id_of(ref)
-    locked = {"of": table} if lock else None
-    return session.get(table, number, options=options, with_for_update=locked) if number is not None else None
+def find(session: Session, table: type[Row], ref: int | str, *, lock: bool = False) -> Row | None:
+    """Return the row of this id, if there is one; with ``lock`` as it is now, locked until the commit."""
+    number, locked = id_of(ref), {"of": table} if lock else None
+    return session.get(table, number, with_for_update=locked) if number is not None else None
 
 
 def existing(session: Session, table: type[Row], noun: str, ref: int | str, *, lock: bool = False) -> Row:

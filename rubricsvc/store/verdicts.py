@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVarTuple
+from typing import TypeVarTuple
 
 from sqlalchemy import ColumnElement, Select, cast, func, select, tuple_
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
@@ -72,7 +72,18 @@ def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) 
     """
     written: dict[Name, int] = {}
     for chunk in batched(verdicts):
-        new, parameters = insert_rows(session, VerdictRow, [_columns(*row) for row in chunk])
+        rows = [
+            {
+                "completion_id": name[0],
+                "fingerprint": name[1],
+                "rubric_id": rubric_id,
+                "judge_id": judge_id,
+                **{column: getattr(one, column) for column in ("criterion", "outcome", "value", "reason", "sample")},
+                "details": one.model_dump(mode="json", exclude=_OWN_COLUMNS, exclude_defaults=True),
+            }
+            for name, rubric_id, judge_id, one in chunk
+        ]
+        new, parameters = insert_rows(session, VerdictRow, rows)
         changed = {name: new.excluded[name] for name in ("outcome", "value", "reason", "details", "created_at")}
         statement = new.on_conflict_do_update(
             index_elements=["completion_id", "fingerprint", "sample"],
@@ -83,21 +94,6 @@ def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) 
             (id_, name): attempts for id_, name, attempts in session.connection().execute(statement, parameters)
         }
     return written
-
-
-def _columns(name: Name, rubric_id: int, judge_id: int, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "completion_id": name[0],
-        "fingerprint": name[1],
-        "rubric_id": rubric_id,
-        "judge_id": judge_id,
-        "criterion": verdict.criterion,
-        "outcome": verdict.outcome,
-        "value": verdict.value,
-        "reason": verdict.reason,
-        "sample": verdict.sample,
-        "details": verdict.model_dump(mode="json", exclude=_OWN_COLUMNS, exclude_defaults=True),
-    }
 
 
 def with_verdicts(query: Select[*Ts]) -> Select[*Ts]:

@@ -17,6 +17,6 @@ def test_best_rollouts_are_those_with_the_highest_rewards_newest_first(each_db: 
         store.record(1, run_step(step, reward=reward))
     store.record(2, run_step(1, reward=1.0))
     with each_db.read() as session:
-        best = runs.best_rollouts(session, 1, 5)
+        best = runs.rollouts(session, 1, limit=5, best=True)
         assert [(row.step, row.reward) for row in best] == [(4, 0.9), (4, 0.9), (2, 0.9), (2, 0.9), (1, 0.2)]
         assert best[0].id > best[1].id and best[0].rubric.ref
