@@ -19,7 +19,7 @@ from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_jso
 from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.states import ReviewAction
-from rubricsvc.errors import ConflictError, InvalidError, needs_extra
+from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import Record, writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, RubricFilters
 from rubricsvc.schemas import NewReview
@@ -203,11 +203,8 @@ def analyse(
 
     No judge is asked, and nothing is stored. It needs the extra `judging`.
     """
-    with needs_extra("judging"):
-        from rubricsvc.services import analysing
-
-    with local_service() as local, local.db.read() as session, progress_bar("analysing") as bar:
-        found = analysing.analyse(session, ref, query, bar.update)
+    with local_service() as local, progress_bar("analysing") as bar:
+        found = local.rubrics.analyses(ref, query, bar.update)
     for one in found:
         show(one, as_json)
         if not one.advice and not as_json:

@@ -14,7 +14,7 @@ import numpy as np
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.rubric_analysis import FitTo, RubricAnalysis, Signs, WeightFit
+from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.verdict import JudgedLabel
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.queries import AnalysisQuery, FitQuery
@@ -167,7 +167,21 @@ def fit(
     (matrix,) = read_matrices(session, selection)
     check_weights_decide(matrix.rubric)
     labels = overall_labels(session, selection)
-    problem, left_out = _problem(matrix, labels, query.to, query.signs)
+    place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
+    scored = [(place[id_], person, score) for id_, person, score in labels]
+    sign = np.where(np.array([one.weight for one in matrix.rubric.criteria]) < 0, -1.0, 1.0)
+    signs = sign if query.signs == "keep" else None
+    if query.to == "preferences":
+        pairs = preference_pairs(scored, matrix.prompts)
+        values = differences(matrix.values, pairs)
+        complete = ~np.isnan(values).any(1)
+        problem = Problem(values[complete], matrix.independent[pairs[:, 0]][complete], signs)
+    else:
+        rows = np.array([row for row, _, _ in scored], np.int64)
+        complete = ~np.isnan(matrix.values[rows]).any(1)
+        kept, used = [scored[number] for number in np.flatnonzero(complete).tolist()], rows[complete]
+        scores, people = np.array([score for _, _, score in kept]), [person for _, person, _ in kept]
+        problem = Problem(matrix.values[used], matrix.independent[used], signs, scores, people)
     draws: dict[str, Any] = {"resamples": query.resamples, "seed": query.seed, "on_progress": on_progress}
     found = fit_weights(problem, matrix.rubric, **draws)
     prompts = len(np.unique(problem.clusters))
@@ -176,7 +190,7 @@ def fit(
         judge=judge.name,
         **query.model_dump(include={"job_id", "to", "signs"}),
         n=len(problem.values),
-        left_out=left_out,
+        left_out=int((~complete).sum()),  # for a missing value
         people=len({person for _, person, _ in labels}),
         prompts=prompts,
         folds=min(FOLDS, prompts),
@@ -185,33 +199,6 @@ def fit(
         held_out=found.held_out,
         gain=found.gain,
     )
-
-
-def _problem(
-    matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: FitTo, signs: Signs
-) -> tuple[Problem, int]:
-    """Return what is fitted, and how many scores or pairs were left out for a missing value."""
-    place = {id_: row for row, id_ in enumerate(matrix.completions.tolist())}
-    scored = [(place[id_], person, score) for id_, person, score in labels]
-    given = np.array([criterion.weight for criterion in matrix.rubric.criteria])
-    sign = np.where(given < 0, -1.0, 1.0) if signs == "keep" else None
-    if to == "preferences":
-        pairs = preference_pairs(scored, matrix.prompts)
-        values = differences(matrix.values, pairs)
-        complete = ~np.isnan(values).any(1)
-        clusters = matrix.independent[pairs[:, 0]][complete]
-        return Problem(values[complete], clusters, sign), int((~complete).sum())
-    rows = np.array([row for row, _, _ in scored], np.int64)
-    complete = ~np.isnan(matrix.values[rows]).any(1)
-    kept = [scored[place] for place in np.flatnonzero(complete).tolist()]
-    problem = Problem(
-        values=matrix.values[rows[complete]],
-        scores=np.array([score for _, _, score in kept]),
-        people=[person for _, person, _ in kept],
-        clusters=matrix.independent[rows[complete]],
-        signs=sign,
-    )
-    return problem, int((~complete).sum())
 
 
 def fitted_rubric(rubric: Rubric, found: WeightFit) -> Rubric:

@@ -189,6 +189,13 @@ class Rubrics:
                 raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` beside the database")
             return analysing.analyse(session, ref, query)[0]
 
+    def analyses(self, ref: int | str | None, query: AnalysisQuery, on_progress: OnProgress) -> list[RubricAnalysis]:
+        """Analyse a version, or each one of a job, however many completions there are."""
+        with needs_extra("judging"):
+            from rubricsvc.services import analysing
+        with self.db.read() as session:
+            return analysing.analyse(session, ref, query, on_progress)
+
     def fit(self, ref: int | str, query: FitQuery, on_progress: OnProgress) -> WeightFit:
         """Fit the weights of a version to people's overall scores; with ``save`` store them as a draft version.
 

@@ -116,7 +116,7 @@ OVER_BUDGET = {
     "rubricsvc/graders": 477,
     "rubricsvc/store": 3_998,
     "rubricsvc/schemas": 1_464,
-    "rubricsvc/services": 4_839,
+    "rubricsvc/services": 4_834,
     "rubricsvc/cli": 4_045,
     "rubricsvc": 36_110,
     "workers/engines": 2_661,
