@@ -146,7 +146,7 @@ def matched(first: Iterable[T], second: Iterable[T], *keys: Callable[[T], object
 def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
     """Pair the criteria of two rubrics by key and wording, else by wording, else by key.
 
-    Not by `Criterion.decided_by`: one whose scale, reference or check was edited is compared with what it was.
+    Not by what decides them: one whose scale, reference or check was edited is compared with what it was.
     """
 
     def wording(criterion: Criterion) -> str:
