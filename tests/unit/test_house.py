@@ -116,21 +116,20 @@ OVER_BUDGET = {
     "rubricsvc/graders": 477,
     "rubricsvc/store": 3_998,
     "rubricsvc/schemas": 1_464,
-    "rubricsvc/services": 4_834,
-    "rubricsvc/cli": 4_045,
-    "rubricsvc": 36_110,
+    "rubricsvc/services": 4_833,
+    "rubricsvc/cli": 4_041,
+    "rubricsvc": 28_417,
     "workers/engines": 2_661,
-    "workers/checks": 2_583,
-    "workers": 12_320,
+    "workers/checks": 2_581,
     "trainer/judge_training": 1_528,
-    "rubricsvc workers trainer migrations": 60_810,
+    "rubricsvc workers trainer migrations": 50_690,
 }
 """Rooms that are still above their budgets, with what they may have until then. Only lower these numbers."""
 
-MAX_MODULES = 365  # towards 330
-MIN_MEDIAN_FUNCTION_LINES = 7  # towards 11
+MAX_MODULES = 330
+MIN_MEDIAN_FUNCTION_LINES = 10  # towards 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
-MAX_UNTYPED_FUNCTIONS = 128
+MAX_UNTYPED_FUNCTIONS = 94
 MAX_PRINTING_CALLS = 2
 MAX_COMMANDS = 66  # towards 60
 MAX_OPTIONS = 318

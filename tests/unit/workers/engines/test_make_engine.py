@@ -1,5 +1,8 @@
+"""None"""
+
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -7,11 +10,16 @@ from importlib.util import find_spec
 
 import pytest
 
-from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.judge import CHECKS, Endpoint, Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import Settings
 from workers.engines import ENGINES, make_engine
 from workers.engines.base import PanelEngine
+from workers.judges import validate
+from workers.scoring.completions import score
 
 
 def test_make_engine_rejects_unknown_name_and_lists_the_known() -> None:
@@ -66,3 +74,11 @@ def test_engines_package_imports_neither_torch_nor_aiohttp() -> None:
     program = "import sys, workers.engines; print(*{'torch', 'aiohttp', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_panel_engine_without_members_scores_checks_and_refuses_judged_criteria() -> None:
+    validate(CHECKS)
+    checked = Criterion(key="a", text="Says a.", check=Check(name="contains", args={"terms": ["a"]}))
+    rubric = Rubric(criteria=(checked, Criterion(key="b", text="Is kind.")))
+    verdicts = asyncio.run(score(make_engine(CHECKS), CHECKS, rubric, Prompt.of("?"), Completion(text="a")))
+    assert [(verdict.value, verdict.reason) for verdict in verdicts] == [(1.0, None), (None, Reason.REFUSED)]

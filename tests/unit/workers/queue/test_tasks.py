@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from rubricsvc.settings import Settings
-from rubricsvc.store import leases
+from rubricsvc.store import leases, migrate
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import OutboxRow
+from tests.databases import downgrade
 from workers.queue import app as tasks
+from workers.queue.app import NAME, reporting
 from workers.queue.drain import Drainer
 
 
@@ -47,3 +53,39 @@ def test_database_is_opened_once_and_closed_at_exit(db: Database) -> None:
     assert first.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
     assert tasks.database(settings) is not first
     tasks.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "REPORT_SECONDS", 0.02)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def seen(db: Database) -> list[tuple[str, float]]:
+    with db.read() as session:
+        return [(row.name, row.seen_at - row.started_at) for row, _ in leases.list_workers(session)]
+
+
+def test_reporter_renews_and_removes_its_row(db: Database) -> None:
+    with reporting(db):
+        ((name, first),) = seen(db)
+        wait_for(lambda: seen(db)[0][1] > first)
+        assert name == NAME
+    assert seen(db) == []
+
+
+def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
+    downgrade(db, "base")
+    with capture_logs() as logs, reporting(db):
+        time.sleep(0.2)
+        assert [entry["log_level"] for entry in logs] == ["warning"]
+        migrate.upgrade(db)
+        wait_for(lambda: seen(db))
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+    assert seen(db) == []

@@ -1,0 +1,157 @@
+"""``/v1/completions``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from rubricsvc import Client
+from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.local import Validators
+from rubricsvc.store.session import Database
+from tests.rows import invalidate
+from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
+from tests.unit.rubricsvc.services.test_evolutions import evolved, labelled
+from workers.judges import validate
+
+
+def add(http: TestClient, *items: tuple[int, str]) -> tuple[int, object]:
+    body = {"completions": [{"prompt_id": prompt, "completion": {"text": text}} for prompt, text in items]}
+    answer = http.post("/v1/completions", json=body)
+    return answer.status_code, answer.json().get("ids")
+
+
+def test_completions_add_is_atomic(filled: TestClient) -> None:
+    status, _ = add(filled, (1, "new"), (99, "of no prompt"))
+    assert status == 404
+    assert len(filled.get("/v1/completions").json()["data"]) == 2
+
+
+def test_completions_page_filters_by_prompt_and_policy(filled: TestClient) -> None:
+    def ids(**query: object) -> list[int]:
+        return [row["id"] for row in filled.get("/v1/completions", params=query).json()["data"]]  # type: ignore[arg-type]
+
+    add(filled, (1, "of nobody"))
+    assert ids(prompt_id=1) == [1, 2, 3]
+    assert ids(policy="q") == [1, 2]
+    assert filled.get("/v1/completions", params={"prompt_id": 2}).status_code == 404
+    assert filled.get("/v1/completions/99").status_code == 404
+
+
+def test_evolutions_are_listed_and_read(db: Database, serve: Serve) -> None:
+    labelled(db)
+    found, listed = evolved(db), Evolutions(db).page()
+    service = serve()
+    assert service.get("/v1/evolutions").json() == listed.model_dump(mode="json")
+    assert service.get("/v1/evolutions/1").json() == found.model_dump(mode="json")
+    assert service.get("/v1/evolutions?run=first").json()["data"] == []
+    assert [service.get(f"/v1/evolutions/{one}").status_code for one in ("2", "x")] == [404, 404]
+    with Client("http://localhost", transport=service._transport) as client:
+        assert client.evolutions.get(1) == found
+        assert client.evolutions.page() == listed
+
+
+def label(annotator: str, value: float | None, criterion: str = "a", completion: int = 1) -> dict[str, Any]:
+    found = {"criterion": criterion, "annotator": annotator, "value": value}
+    return {"completion_id": completion, "rubric": "r", "label": found}
+
+
+def test_labels_add_stores_once(filled: TestClient) -> None:
+    sent = [label("ann", 1.0), label("bob", None), label("ann", 0.5, "overall", 2)]
+    assert filled.post("/v1/labels", json={"labels": sent}).json() == {"ids": [1, 2, 3]}
+    assert filled.post("/v1/labels", json={"labels": sent[:1]}).json() == {"ids": [1]}
+
+    def found(**query: object) -> list[tuple[int, str, float | None]]:
+        rows = filled.get("/v1/labels", params=query).json()["data"]  # type: ignore[arg-type]
+        return [(row["completion_id"], row["label"]["annotator"], row["label"]["value"]) for row in rows]
+
+    assert found() == [(1, "ann", 1.0), (1, "bob", None), (2, "ann", 0.5)]
+    assert found(annotator="ann", completion_id=2) == [(2, "ann", 0.5)]
+    assert filled.get("/v1/labels", params={"rubric_id": 9}).status_code == 404
+
+
+def test_labels_add_rejects_misplaced_atomically(filled: TestClient) -> None:
+    for bad, status in ((label("x", 1, "none"), 422), (label("x", 1, completion=9), 404), (label(" ", 1), 422)):
+        answer = filled.post("/v1/labels", json={"labels": [label("ann", 1.0), bad]})
+        assert answer.status_code == status and answer.json()["error"]["hint"] is not None
+    assert filled.get("/v1/labels").json()["data"] == []
+
+
+def test_paginate_follows_next_to_the_end(http: TestClient) -> None:
+    for n in range(7):
+        http.post("/v1/prompts", json={"prompt": {"messages": [{"role": "user", "content": str(n)}]}})
+    seen: list[int] = []
+    pages: list[int] = []
+    after = 0
+    while after is not None:
+        page = http.get("/v1/prompts", params={"after": after, "limit": 3}).json()
+        seen += [row["id"] for row in page["data"]]
+        pages.append(len(page["data"]))
+        after = page["next"]
+    assert seen == list(range(1, 8))
+    assert pages == [3, 3, 1]
+
+
+@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 1001}, {"after": -1}, {"limit": "many"}])
+def test_paginate_invalid_parameters_are_422(http: TestClient, query: dict[str, object]) -> None:
+    answer = http.get("/v1/prompts", params=query)  # type: ignore[arg-type]
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, f"query.{next(iter(query))}")
+
+
+def test_prompts_get_by_either_external_id(filled: TestClient) -> None:
+    assert filled.get("/v1/prompts/1").json() == filled.get("/v1/prompts/p/1").json()
+    assert filled.get("/v1/prompts/none").status_code == 404
+
+
+def test_judges_add_other_endpoint_is_409(filled: TestClient) -> None:
+    """A judge may be sent a key: whoever could move it over HTTP could have the key sent to himself."""
+    moved = {**JUDGE, "endpoint": {"base_url": "http://127.0.0.1:9/v1"}}
+    assert filled.post("/v1/judges", json={"judge": moved}).status_code == 409
+    assert filled.post("/v1/judges", json={"judge": JUDGE}).status_code == 201
+
+
+def test_judges_add_rejects_api_key_env(filled: TestClient) -> None:
+    thief = {**JUDGE, "name": "t", "endpoint": {"base_url": "http://127.0.0.1:9", "api_key_env": "PATH"}}
+    answer = filled.post("/v1/judges", json={"judge": thief})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["path"] == "judge.endpoint.api_key_env"
+
+
+def test_judges_page_lists_a_judge_that_is_not_valid_any_more(filled: TestClient, db: Database) -> None:
+    filled.post("/v1/judges", json={"judge": {**JUDGE, "name": "k"}})
+    items = [{"completion_id": 1, "rubric": "r"}]
+    job = filled.post("/v1/jobs", json={"judge": "j", "items": items}).json()["id"]
+    invalidate(db, "j", base_url="http://user:secret@host/v1")
+    answer = filled.get("/v1/judges")
+    bad, good = answer.json()["data"]
+    assert (bad["name"], bad["judge"], "judges add j" in bad["error"]) == ("j", None, True)
+    assert (good["name"], good["judge"]["name"], good["error"]) == ("k", "k", None)
+    assert filled.get("/v1/judges/j").json() == bad
+    assert "secret" not in answer.text
+    assert filled.get(f"/v1/jobs/{job}?summary=true").json()["summary"]["rewards"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "path"), [({"engine": "psychic"}, "judge.engine"), ({"template": "../secret"}, "judge.template")]
+)
+def test_judges_add_rejects_unknown_engine_and_template(serve: Serve, change: dict[str, str], path: str) -> None:
+    http = serve(validators=Validators(judge=validate))
+    answer = http.post("/v1/judges", json={"judge": {**JUDGE, **change}})
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, path)
+    assert http.post("/v1/judges", json={"judge": JUDGE}).status_code == 201
+
+
+def test_judges_add_rejects_members_keys_and_endpoints(serve: Serve) -> None:
+    """As of a judge: a member that could be moved, or given a key, over HTTP would bring its key to somebody else."""
+    http = serve(validators=Validators(judge=validate))
+
+    def answer(**endpoint: str) -> int:
+        members = [JUDGE, {"name": "k", "model": "m2", "endpoint": endpoint}]
+        return http.post("/v1/judges", json={"judge": {"name": "p", "mode": "panel", "members": members}}).status_code
+
+    assert answer(base_url="http://127.0.0.1:9", api_key_env="PATH") == 422
+    assert answer(base_url="http://127.0.0.1:9") == 201
+    assert answer(base_url="http://127.0.0.1:9") == 201
+    assert answer(base_url="http://127.0.0.1:10") == 409

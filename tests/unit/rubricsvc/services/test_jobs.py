@@ -1,0 +1,172 @@
+"""Which completions a job scores, and its submission."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.formats import InputFile
+from rubricsvc.schemas import NewItem, NewJob
+from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
+from rubricsvc.services import exporting, job_results
+from rubricsvc.services.importing import ImportResult, import_file
+from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select, split
+from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.store import judges, leases
+from rubricsvc.store.session import Database
+from tests.rows import RUBRIC, item_result, submit_job
+
+FILE = """\
+- {id: one, prompt: One?, criteria: [a], completions: [{text: x, policy: p}, {text: y, policy: q}]}
+- {prompt: Two?, completions: [z]}
+"""
+
+
+@pytest.fixture
+def imported(db: Database, tmp_path: Path) -> ImportResult:
+    (tmp_path / "file.yaml").write_text(FILE)
+    with db.write() as session:
+        return import_file(session, InputFile(tmp_path / "file.yaml"))
+
+
+@pytest.mark.parametrize("from_import", [True, False])
+def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
+    db: Database, imported: ImportResult, from_import: bool
+) -> None:
+    source = imported if from_import else None
+    with db.read() as session:
+        assert select(session, NewJob(judge="j"), source)[:2] == ([(1, 1), (2, 1)], 1)
+        assert select(session, NewJob(judge="j", policy="q"), source)[:2] == ([(2, 1)], 0)
+        assert select(session, NewJob(judge="j", limit=1), source)[:2] == ([(1, 1)], 0)
+        assert select(session, NewJob(judge="j", rubric="one"), source)[:2] == ([(1, 1), (2, 1)], 1)
+
+
+def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
+    with db.read() as session:
+        with pytest.raises(InvalidError):
+            select(session, NewJob(judge="j", policy="none"), imported)
+        with pytest.raises(NotFoundError):
+            select(session, NewJob(judge="j", rubric="none"), imported)
+
+
+def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
+    with db.write() as session:
+        (two,) = import_file(session, InputFile(tmp_path / "other.yaml")).rubrics
+        with pytest.raises(InvalidError) as elsewhere:
+            select(session, NewJob(judge="j", rubric="two", policy="p"), imported)
+    Rubrics(db).review("one", action="retire")
+    with db.read() as session, pytest.raises(InvalidError) as retired:
+        select(session, NewJob(judge="j", policy="p"), imported)
+    assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
+    assert "one@1" in retired.value.message and "one@1" in retired.value.hint
+
+
+def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text("{prompt: P?, criteria: [{text: a, required: true}], completions: [x]}")
+    with db.write() as session:
+        judges.add(session, Judge(name="j", model="m", mode="comparative"))
+        import_file(session, InputFile(tmp_path / "file.yaml"))
+    assert ["c1" in note for note in Jobs(db).submit(judge="j").notes] == [True]
+    with pytest.raises(NotFoundError):
+        Jobs(db).submit(judge="none")
+    with pytest.raises(InvalidError):
+        Jobs(db).submit(judge="j", policy="p", items=(NewItem(completion_id=1, rubric=None),))
+
+
+SEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=1)}
+UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}
+
+
+def test_split_keeps_what_would_fail_again_apart() -> None:
+    for reason, fields, again in [
+        ("unavailable", {}, True),
+        ("no_answer", {}, False),
+        ("engine_error", {}, False),
+        ("unparseable", SEEDED, False),
+        ("unparseable", UNSEEDED, True),
+        ("template_copied", {"mode": "written"}, False),
+        ("too_long", UNSEEDED, False),
+        ("refused", UNSEEDED, False),
+    ]:
+        judge = Judge(name="j", model="m", **fields)
+        may, lasting = split({reason: 3}, judge)
+        assert (may, lasting) == (({reason: 3}, {}) if again else ({}, {reason: 3}))
+        hints = "\n".join(failure_hints({reason: 3}, judge, 7, null_coverage=0.95))
+        assert ("jobs retry 7` asks again" in hints) == again
+        assert ("jobs rescore 7 --min-coverage 0.8`" in hints) == (not again)
+
+
+def test_fixes_cover_every_reason_without_placeholders() -> None:
+    assert set(FIXES) == set(Reason)
+    assert not any(set("{}") & set(fix) for fix in FIXES.values())
+
+
+@pytest.fixture(params=[1, 100])
+def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
+    """A job over four completions: rewards 0, 0.5 and 0.5, and a failed one. Read in pages of one, and in one page."""
+    monkeypatch.setattr(job_results, "ITEMS_PER_PAGE", request.param)
+    job_id = submit_job(db, 4, judge=Judge(name="test", model="m"))
+    with db.write() as session:
+        claimed = leases.claim(session, 1, limit=4, worker="w", seconds=60)
+        for lease, value in zip(claimed, (0.0, 0.5, 0.5, None), strict=True):
+            verdicts = [
+                Verdict.failed(criterion.key, "timeout") if value is None else Verdict.scored(criterion.key, value)
+                for criterion in RUBRIC.criteria
+            ]
+            leases.record(session, [item_result(lease, RUBRIC, verdicts)])
+    return job_id
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    return io.StringIO()
+
+
+def pages(db: Database, job: int) -> Iterator[list[dict[str, Any]]]:
+    return exporting.pages(db, job, ExportQuery(), ExportCounts())
+
+
+def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> None:
+    counts = ExportCounts()
+    rows = [row for page in exporting.pages(db, job, ExportQuery(), counts) for row in page]
+    assert counts == ExportCounts(items=4, rows=4, without_reward=1)
+    assert [row["reward"] for row in rows] == [0.0, 0.5, 0.5, None]
+    assert [row["completion_id"] for row in rows] == [1, 2, 3, 4]
+    assert {(row["rubric"], row["judge"], row["prompt"]) for row in rows} == {("test@1", "test", "What is a rubric?")}
+    assert rows[1]["completion"] == "answer 1" and rows[1]["completion_messages"] is None
+    verdicts = rows[1]["verdicts"]
+    assert [(one["criterion"], one["text"], one["weight"], one["kind"]) for one in verdicts] == [
+        (f"c{n}", f"Says thing number {n}.", n, "judged") for n in (1, 2, 3)
+    ]
+    assert sum(one["contribution"] for one in verdicts) == pytest.approx(0.5)
+    assert [one["gain"] for one in verdicts] == pytest.approx([1 / 12, 2 / 12, 3 / 12])
+    assert rows[3]["verdicts"][0]["contribution"] is None
+
+
+def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
+    row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
+    verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
+    exporting.write_lines([[row | {"verdicts": [verdict]}]], stream, "csv")
+    (read,) = csv.DictReader(io.StringIO(stream.getvalue()))
+    assert {name: read[name] for name in row} == {
+        "policy": "'=1+1",
+        "prompt": "'@SUM(A1)",
+        "completion": "'+1",
+        "prompt_external_id": "'-2",
+        "reward": "-0.5",
+    }
+    assert read["failed"] == "'=c:timeout"
+
+
+def test_export_rejects_unknown_job(db: Database) -> None:
+    with pytest.raises(NotFoundError):
+        list(pages(db, 7))
