@@ -129,7 +129,7 @@ def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
 
 
 def served() -> Any:
-    (only,) = vllm_engine.runtime().models.values()
+    (only,) = vllm_engine._runtimes[0].models.values()
     return only
 
 
