@@ -75,7 +75,7 @@ class Stages:
             (drain.leases, "claim"),
             (drain.WorkLoader, "load"),
             (drain.WorkLoader, "record"),
-            (drain.jobs, "finish"),
+            (drain.leases, "finish"),
         ]
         with contextlib.ExitStack() as stack:
             for owner, name in timed:
