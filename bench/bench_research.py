@@ -31,7 +31,7 @@ from torch.nn.functional import pad
 from bench.vllm_server import SAMPLES_FOR_TRAINING, vllm_server
 from rubricsvc.cli import demo
 from rubricsvc.core.prompt import Prompt
-from trainer import recording
+from trainer import checkpoint, recording
 from trainer.config import SamplingConfig, load_config
 from trainer.loop import warmed_up_model
 from trainer.policies import policy as episode_sampling
@@ -122,7 +122,8 @@ def main() -> None:
         with demo.project(folder):
             run = load_config(Path("research.toml"))
             made = Run(run)
-            policy, prompts = made.load_trained(), [task.prompt for task in made.tasks.train]
+            trained_model = checkpoint.folder(made.out, run.steps) / "model"
+            policy, prompts = made.load_policy(trained_model), [task.prompt for task in made.tasks.train]
         for at_once in given.at_once:
             figures |= throughput(policy, prompts[: given.prompts], at_once, run.sampling)
         figures |= slow_tool(policy, prompts[:EPISODES], run.sampling, given.sleep)
