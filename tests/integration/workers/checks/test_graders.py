@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import Reason
 from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
+from tests.graded import found
 from workers import checks
-
-ITEM = {"answer": "Paris", "rows": [3, 4]}
-
-
-def found(text: str, **grader: Any) -> Verdict:
-    rubric = rubric_of(parse({"name": "g", **grader}))
-    checks.validate(rubric)
-    (verdict,) = checks.run(rubric, Prompt.of("?", item=ITEM), Completion(text=text))
-    return verdict
 
 
 @pytest.mark.usefixtures("sandboxed")

@@ -33,7 +33,7 @@ def test_completions_page_filters_by_prompt_and_policy(filled: TestClient) -> No
     def ids(**query: object) -> list[int]:
         return [row["id"] for row in filled.get("/v1/completions", params=query).json()["data"]]  # type: ignore[arg-type]
 
-    add(filled, (1, "of nobody"))
+    add(filled, (1, "without a policy"))
     assert ids(prompt_id=1) == [1, 2, 3]
     assert ids(policy="q") == [1, 2]
     assert filled.get("/v1/completions", params={"prompt_id": 2}).status_code == 404
@@ -106,7 +106,7 @@ def test_prompts_get_by_either_external_id(filled: TestClient) -> None:
 
 
 def test_judges_add_other_endpoint_is_409(filled: TestClient) -> None:
-    """A judge may be sent a key: whoever could move it over HTTP could have the key sent to himself."""
+    """A judge may have an API key. A client that could change its URL would receive the key."""
     moved = {**JUDGE, "endpoint": {"base_url": "http://127.0.0.1:9/v1"}}
     assert filled.post("/v1/judges", json={"judge": moved}).status_code == 409
     assert filled.post("/v1/judges", json={"judge": JUDGE}).status_code == 201

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import yaml
@@ -14,10 +14,9 @@ from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.openai_grader import parse
-from rubricsvc.graders.model import rubric_of
+from tests.graded import found
 from workers import checks
 from workers.checks import CHECKS, Args, CheckType, run
 from workers.checks.answers import Grader, Metric
@@ -164,16 +163,6 @@ def test_loops() -> None:
     assert value(trace("a", "b", "a", "c"), "loops")[0] == 1.0
     assert value(trace("a", "b", "a", "c"), "loops", calls=True)[0] == 0.75
     assert value(Completion(text="Just an answer."), "loops", calls=True)[0] == 1.0
-
-
-ITEM = {"answer": "Paris", "rows": [3, 4]}
-
-
-def found(text: str, **grader: Any) -> Verdict:
-    rubric = rubric_of(parse({"name": "g", **grader}))
-    checks.validate(rubric)
-    (verdict,) = checks.run(rubric, Prompt.of("?", item=ITEM), Completion(text=text))
-    return verdict
 
 
 def compared(operation: str, text: str, reference: str = "{{item.answer}}") -> float | None:
