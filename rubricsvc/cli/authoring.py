@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rubricsvc.cli import output
+from rubricsvc.cli.commands import local_service
 from rubricsvc.cli.importing import By, Format, OfSeveral, Target, find_stored, input_file, print_notes, targets_of
 from rubricsvc.cli.jobs import Wait, end
 from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, text_of
-from rubricsvc.cli.service import local_service
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Research, Specification
 from rubricsvc.core.judge import Sampling

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report, input_file
 from rubricsvc.cli.models import ApiKeyEnv, ask, judge_from_options, served_judge, served_models
-from rubricsvc.cli.options import command
 from rubricsvc.cli.output import (
     MAX_SEED,
     WITH_FAILURES,
@@ -26,7 +26,6 @@ from rubricsvc.cli.output import (
     shorten,
     show,
 )
-from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.queries import CompletionFilters, ImportQuery

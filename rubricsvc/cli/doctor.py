@@ -10,9 +10,9 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from rubricsvc.cli.commands import validators
 from rubricsvc.cli.models import served_models
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, counted, exit_with, print_json, show
-from rubricsvc.cli.service import validators
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.services.database import open_database, sqlite_file

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.options import command
+from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, progress_bar, show
-from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
 from rubricsvc.schemas import StoredJob
 from rubricsvc.schemas.evolutions import EvolutionFilters

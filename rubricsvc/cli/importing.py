@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from rubricsvc.cli.commands import local_service
 from rubricsvc.cli.output import Json, counted, echo, shorten, show
-from rubricsvc.cli.service import local_service
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from rubricsvc.cli import output
+from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import SkipInvalid, input_file, report
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
-from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError
 from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery

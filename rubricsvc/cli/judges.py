@@ -15,11 +15,10 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import models, output
+from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.models import ApiKeyEnv, ask
-from rubricsvc.cli.options import command
 from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
 from rubricsvc.cli.runs import Terminal
-from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import LESS_IS_BETTER, Passport

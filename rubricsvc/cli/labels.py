@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import File, LabelFormat, SkipInvalid, import_and_report
-from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, group, open_output, print_json, show
-from rubricsvc.cli.service import local_service, service
 from rubricsvc.queries import ImportQuery, LabelFilters, VerdictFilters
 from rubricsvc.services.importing import LABELS, RECORDS
 

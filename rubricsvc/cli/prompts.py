@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.options import command
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.output import Json, Out, Seed, clean, echo, group, open_output, print_data, progress_bar, show
-from rubricsvc.cli.service import service
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import Paging

@@ -13,10 +13,9 @@ import typer
 from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
+from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import By, find_stored, import_rubrics, target_of
-from rubricsvc.cli.options import command
 from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, progress_bar, show
-from rubricsvc.cli.service import local_service, service
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError

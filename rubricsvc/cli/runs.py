@@ -15,9 +15,8 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli import output
-from rubricsvc.cli.options import command
+from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, Json, cell, counted, echo, print_json, show
-from rubricsvc.cli.service import service
 from rubricsvc.errors import InvalidError, NotFoundError, needs_extra
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
+from rubricsvc.cli.commands import local_service
 from rubricsvc.cli.importing import input_file, target_of
 from rubricsvc.cli.models import ApiKeyEnv, ask, embedded_judge, served_judge, without_outage
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, print_data, shorten, show
-from rubricsvc.cli.service import local_service
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import CHECKS, Judge

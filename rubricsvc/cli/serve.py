@@ -12,9 +12,8 @@ import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.options import command
+from rubricsvc.cli.commands import command, local_service, validators
 from rubricsvc.cli.output import Json, echo, group, print_data, show
-from rubricsvc.cli.service import local_service, validators
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import Paging
 from rubricsvc.services.database import open_database, upgrade_schema

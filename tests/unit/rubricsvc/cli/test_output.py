@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
-from rubricsvc.cli.options import command
+from rubricsvc.cli.commands import command
 from rubricsvc.cli.output import (
     cell,
     clean,

@@ -1,19 +1,32 @@
-"""Commands whose options are the fields of a request model."""
+"""How a command gets its options, the fields of a request model, and its service, here or at RUBRICSVC_URL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from getpass import getuser
+from importlib import import_module
 from inspect import Parameter, isclass, signature
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from rubricsvc import telemetry
+from rubricsvc.cli.output import echo
+from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.methods import request
+from rubricsvc.services.database import open_database
+from rubricsvc.services.local import LocalService, Validators
+from rubricsvc.settings import get_settings
+
+if TYPE_CHECKING:
+    from rubricsvc.client import Client
 
 _SCALARS = (bool, int, float, str)
 
@@ -93,3 +106,51 @@ def _plain(annotation: Any) -> Any:
         item: Any = _plain(get_args(annotation)[0])
         return None if item is None else list[item]
     return None
+
+
+@contextmanager
+def service(caller: str | None = None) -> Iterator[LocalService | Client]:
+    """Open the service, for as long as the block runs."""
+    if url := os.environ.get("RUBRICSVC_URL"):
+        from rubricsvc.client import Client
+
+        with Client(url) as client:
+            yield client
+    else:
+        with local_service(caller) as found:
+            yield found
+
+
+@contextmanager
+def local_service(caller: str | None = None) -> Iterator[LocalService]:
+    """Open the service in this process, for a command that needs the database itself.
+
+    Args:
+        caller: Who acts, by default the user of the operating system.
+
+    Raises:
+        InvalidError: RUBRICSVC_URL is set.
+    """
+    if os.environ.get("RUBRICSVC_URL"):
+        hint = "run it on the service's machine, or unset RUBRICSVC_URL"
+        raise InvalidError("this command needs the database, and RUBRICSVC_URL names a remote service", hint=hint)
+    telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
+    with open_database(lambda name: echo(f"created the database {name}")) as db:
+        if caller is None:
+            try:
+                caller = getuser()
+            except (OSError, KeyError):  # no such user, as in some containers
+                caller = "unknown"
+        yield LocalService(db, caller=caller, approval=get_settings().require_approval, validators=validators())
+
+
+def validators() -> Validators:
+    """Return what the workers and the trainer check and measure for services."""
+    from workers import checks, judges
+
+    return Validators(
+        rubric=checks.validate,
+        judge=judges.validate,
+        empty_value=checks.value_of_empty,
+        signs=lambda: import_module("trainer.monitors.measures").SIGNS,
+    )
