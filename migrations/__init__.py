@@ -1,1 +1,1 @@
-"""How the schema got here. Run by `rubricsvc db upgrade`; see `rubricsvc.store.migrate`."""
+"""How the schema got here. Run by `rubricsvc db upgrade`; see `rubricsvc.store.session`."""

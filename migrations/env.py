@@ -1,4 +1,4 @@
-"""Alembic's entry. `rubricsvc.store.migrate` has opened the connection and the transaction that this runs in."""
+"""Alembic's entry. `rubricsvc.store.session` has opened the connection and the transaction that this runs in."""
 
 from alembic import context
 

@@ -15,8 +15,7 @@ import pytest
 from alembic import command
 from sqlalchemy import make_url
 
-from rubricsvc.store import migrate
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, alembic_config, upgrade
 from tests.services import POSTGRES
 
 KINDS = ["sqlite", "postgresql"]
@@ -33,7 +32,7 @@ def _sqlite_template() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "template.db"
     db = Database(f"sqlite:///{path}")
-    migrate.upgrade(db)
+    upgrade(db)
     with db.engine.connect() as connection:
         connection.exec_driver_sql("COMMIT")
         connection.exec_driver_sql("PRAGMA journal_mode=DELETE")  # one file, so that copying it copies everything
@@ -65,7 +64,7 @@ def _postgres_template() -> str:
     name = f"template_{uuid.uuid4().hex[:8]}"
     _execute(f"CREATE DATABASE {name}")
     db = Database(make_url(_server()).set(database=name).render_as_string(False))
-    migrate.upgrade(db)
+    upgrade(db)
     db.close()
     return name
 
@@ -79,7 +78,7 @@ def _fresh_postgres() -> str:
 
 def downgrade(db: Database, revision: str) -> None:
     """Go back to ``revision``. What the newer schema alone could hold is lost."""
-    settings = migrate.config()
+    settings = alembic_config()
     with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
         settings.attributes["connection"] = connection
         command.downgrade(settings, revision)

@@ -14,7 +14,7 @@ from rubricsvc.broker import check_broker
 from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas import Alive, Ready
 from rubricsvc.store import leases
-from rubricsvc.store.migrate import see_ready
+from rubricsvc.store.session import see_ready
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import migrate
+from rubricsvc.store import session
 from rubricsvc.store.session import Database, sqlite_file
 
 __all__ = ["open_database", "sqlite_file", "upgrade_schema"]
@@ -24,7 +24,7 @@ def open_database(
     from rubricsvc.broker import MEMORY, attach
 
     settings = settings or get_settings()
-    with closing(migrate.open_database(settings.database_url, on_created)) as db:
+    with closing(session.open_database(settings.database_url, on_created)) as db:
         yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
 
 
@@ -32,6 +32,6 @@ def upgrade_schema(url: str) -> tuple[str | None, str]:
     """Upgrade a database to the newest schema; return the one before (None: there was none) and the newest."""
     with closing(Database(url)) as db:
         file = sqlite_file(db.url)
-        before = None if file is not None and not file.exists() else migrate.current(db)
-        migrate.upgrade(db)
-    return before, migrate.revisions()[0]
+        before = None if file is not None and not file.exists() else session.current_revision(db)
+        session.upgrade(db)
+    return before, session.revisions()[0]

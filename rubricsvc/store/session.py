@@ -1,4 +1,4 @@
-"""The connection to the database, and the only place that commits. A process has one ``Database``.
+"""The database: its connection, its schema, and the only place that commits. A process has one ``Database``.
 
 ``with db.read()`` reads, ``with db.write()`` writes. A write on SQLite begins IMMEDIATE, so that a claim and the
 update it leads to are one step; on PostgreSQL row locks do that. `Database.on_commit` is called once a write
@@ -12,12 +12,17 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -34,13 +39,23 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
+    inspect,
     literal,
     make_url,
     select,
+    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, ExceptionContext
-from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.orm.interfaces import ORMOption
@@ -363,3 +378,91 @@ def _open_sqlite(connection: Any, _record: Any) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get("rubricsvc_immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+LOCK = 7_215_411_903
+"""The PostgreSQL advisory lock of a migrating process: an arbitrary number."""
+
+_MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+"""Found beside the installed package, never by the current directory."""
+
+
+def alembic_config() -> Config:
+    """Return Alembic's configuration."""
+    settings = Config()
+    settings.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    settings.set_main_option("path_separator", "os")
+    return settings
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Return the revisions that this version knows, the newest first."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions())
+
+
+def current_revision(db: Database) -> str | None:
+    """Return the revision of the database; None for an empty one.
+
+    Raises:
+        UnavailableError: No migration of this version leads to it.
+    """
+    with db.engine.connect() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+    if found is not None and found not in revisions():
+        raise UnavailableError(
+            f"the database is at schema {found}, which is unknown to this version (its newest is {revisions()[0]})",
+            hint="a newer rubricsvc has upgraded it: install that version or a later one",
+        )
+    return found
+
+
+def upgrade(db: Database) -> None:
+    """Bring the schema to the newest revision. Several processes may call it at once; the second finds nothing to do.
+
+    On PostgreSQL a process waits for another that migrates as long as that takes. Then each of its statements may take
+    60 s and wait 5 s for a lock: better to fail and be called again than to hold up the service behind a lock queue.
+    """
+    settings = alembic_config()
+    current_revision(db)
+    with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
+        if db.engine.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+            connection.execute(text("SET LOCAL statement_timeout = '60s'"))
+            connection.execute(text("SET LOCAL lock_timeout = '5s'"))
+        settings.attributes["connection"] = connection
+        command.upgrade(settings, "head")
+
+
+def open_database(url: str, on_created: Callable[[str], None] | None = None) -> Database:
+    """Return a database that is ready for use.
+
+    With ``on_created``, which is called with its name, an absent or empty SQLite file is created.
+    """
+    db = Database(url)
+    try:
+        with suppress(DBAPIError, UnavailableError, TypeError):  # which `see_ready` raises with a hint
+            if on_created is not None and sqlite_file(url) is not None and not inspect(db.engine).get_table_names():
+                upgrade(db)  # several first commands may do so at once
+                on_created(str(make_url(url).database))
+        see_ready(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def see_ready(db: Database) -> None:
+    """Raise UnavailableError if the database cannot be reached, or its schema is not the newest."""
+    try:
+        found = current_revision(db)
+    except (DBAPIError, TypeError) as error:  # TypeError: an option of the URL is unknown to the driver
+        raise UnavailableError(
+            f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
+            hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
+        ) from error
+    if found != revisions()[0]:
+        raise UnavailableError(
+            f"the database is at schema {found or 'none'}, this version needs {revisions()[0]}",
+            hint="run `rubricsvc db upgrade`",
+        )

@@ -14,8 +14,8 @@ import pytest
 
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.store import jobs, migrate
-from rubricsvc.store.session import Database
+from rubricsvc.store import jobs
+from rubricsvc.store.session import Database, upgrade
 from tests.databases import fresh_url
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
@@ -37,7 +37,7 @@ def server() -> Iterator[Postgres]:
 @pytest.fixture
 def db(server: Postgres) -> Iterator[Database]:
     db = Database(server.url)
-    migrate.upgrade(db)
+    upgrade(db)
     yield db
     db.close()
 

@@ -23,8 +23,7 @@ from rubricsvc.broker import MEMORY, attach, make_celery, send_outbox
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import budgets, leases
-from rubricsvc.store.migrate import open_database
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import Database, open_database
 from workers.queue.drain import NAME, Drainer, EnginePool
 
 log = get_logger(__name__)

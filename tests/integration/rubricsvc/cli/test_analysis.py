@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.settings import get_settings
-from rubricsvc.store.migrate import open_database
+from rubricsvc.store.session import open_database
 from tests.cli import Cli, add_judge
 from tests.rubric_writer import is_question, rubric_about, verdict
 from tests.scripted_server import ScriptedReply, scripted_server, text_reply

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.settings import get_settings
-from rubricsvc.store.migrate import open_database
+from rubricsvc.store.session import open_database
 from tests.cli import Cli, add_judge
 from tests.tiny_model import tiny_model
 from workers.queue.drain import Drainer

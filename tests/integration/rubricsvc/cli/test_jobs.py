@@ -14,7 +14,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.settings import get_settings
 from rubricsvc.store import leases
-from rubricsvc.store.migrate import open_database
+from rubricsvc.store.session import open_database
 from tests.cli import Cli, add_judge
 from tests.rows import item_result
 from tests.scripted_server import labels, scripted_server

@@ -12,7 +12,7 @@ from sqlalchemy import inspect, text
 
 import rubricsvc.store.tables  # noqa: F401 - declares them
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.store import migrate
+from rubricsvc.store import session
 from rubricsvc.store.session import Base, Database
 from tests.databases import downgrade
 
@@ -26,8 +26,8 @@ def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
 def test_migrate_downgrades_and_upgrades(each_db: Database) -> None:
     downgrade(each_db, "base")
     assert set(inspect(each_db.engine).get_table_names()) <= {"alembic_version"}
-    migrate.upgrade(each_db)
-    assert migrate.current(each_db) == migrate.revisions()[0]
+    session.upgrade(each_db)
+    assert session.current_revision(each_db) == session.revisions()[0]
 
 
 def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> None:
@@ -37,7 +37,7 @@ def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> No
     def upgrade() -> None:
         db = Database(each_db.url)
         try:
-            migrate.upgrade(db)
+            session.upgrade(db)
         except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
             faults.append(error)
         finally:
@@ -49,13 +49,13 @@ def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> No
     for thread in threads:
         thread.join()
     assert not faults
-    assert migrate.current(each_db) == migrate.revisions()[0]
+    assert session.current_revision(each_db) == session.revisions()[0]
 
 
 def test_migrate_refuses_a_schema_of_a_newer_version(each_db: Database) -> None:
     with each_db.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    for use in (migrate.see_ready, migrate.upgrade):
+    for use in (session.see_ready, session.upgrade):
         with pytest.raises(UnavailableError) as caught:
             use(each_db)
         assert "db upgrade" not in caught.value.hint
@@ -63,7 +63,7 @@ def test_migrate_refuses_a_schema_of_a_newer_version(each_db: Database) -> None:
 
 def test_open_database_rejects_old_schema_with_hint(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
-        migrate.open_database(f"sqlite:///{tmp_path / 'empty.db'}")
+        session.open_database(f"sqlite:///{tmp_path / 'empty.db'}")
     assert "db upgrade" in caught.value.hint
 
 
@@ -75,6 +75,6 @@ def test_database_rejects_other_urls(url: str) -> None:
 
 def test_open_database_hides_the_password_in_errors() -> None:
     with pytest.raises(UnavailableError) as caught:
-        migrate.open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
+        session.open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert "secret" not in str(caught.value)
     assert "doctor" in caught.value.hint

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from rubricsvc.settings import Settings
-from rubricsvc.store import leases, migrate
-from rubricsvc.store.session import Database
+from rubricsvc.store import leases
+from rubricsvc.store.session import Database, upgrade
 from rubricsvc.store.tables import OutboxRow
 from tests.databases import downgrade
 from workers.queue import app as tasks
@@ -85,7 +85,7 @@ def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None
     with capture_logs() as logs, reporting(db):
         time.sleep(0.2)
         assert [entry["log_level"] for entry in logs] == ["warning"]
-        migrate.upgrade(db)
+        upgrade(db)
         wait_for(lambda: seen(db))
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]
     assert seen(db) == []
