@@ -22,10 +22,9 @@ from itertools import islice
 from typing import Self
 
 from rubricsvc.core.evolution import BufferedCriterion, RetirementReason, evolved_rubric
-from rubricsvc.core.formulas import formula_for
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.reward import check_formula, reward_or_null
+from rubricsvc.core.reward import check_formula, formula_for, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.evolutions import Round, RunEvolutions, hold_rounds

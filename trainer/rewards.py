@@ -26,10 +26,9 @@ from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
 from rubricsvc.core.audit import Repeatability
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.reward import Reward, check_formula, reward_or_null
+from rubricsvc.core.reward import FormulaError, Reward, check_formula, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted

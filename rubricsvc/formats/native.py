@@ -15,7 +15,6 @@ from pydantic import AfterValidator, StringConstraints
 
 from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
-from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors, level_value
 from rubricsvc.core.validation_messages import FieldPath
@@ -310,7 +309,7 @@ def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None)
     """Yield the errors in the formula and in the checks of a rubric with valid fields."""
     try:
         reward.check_formula(rubric)
-    except FormulaError as error:
+    except reward.FormulaError as error:
         yield location.error("formula", str(error), ("formula",))
     for number, criterion in enumerate(rubric.criteria):
         if check is None or criterion.check is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rubricsvc.core.formulas import FORMULAS
+from rubricsvc.core.reward import FORMULAS
 from rubricsvc.core.rubric import Criterion, Numeric, Ordinal
 from rubricsvc.lint.registry import LintHit, Subject, pattern
 from rubricsvc.lint.wording import requirement

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rubricsvc.core.formulas import FormulaError
-from rubricsvc.core.reward import check_formula
+from rubricsvc.core.reward import FormulaError, check_formula
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.verdict import JudgedLabel

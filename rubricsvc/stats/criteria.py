@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rubricsvc.core.estimate import Estimate, mean_estimate
-from rubricsvc.core.formulas import FormulaError, formula_for
-from rubricsvc.core.reward import raw_reward
+from rubricsvc.core.reward import FormulaError, formula_for, raw_reward
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.stats.intervals import Floats, Ints, wilson
 

@@ -14,9 +14,8 @@ from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.reward import check_formula, example_reward_errors
+from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState

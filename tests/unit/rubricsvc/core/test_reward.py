@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.formulas import FORMULAS, FormulaError, formula
-from rubricsvc.core.reward import reward, reward_or_null
+from rubricsvc.core.reward import FORMULAS, Formula, FormulaError, reward, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 
@@ -123,16 +122,9 @@ def test_reward_rejects_foreign_and_repeated_verdicts() -> None:
         reward(rubric(1), [*verdicts(1.0), *verdicts(0.0)])
 
 
-def test_formula_registers_a_new_formula() -> None:
-    @formula("least")
-    def least(rubric: Rubric, values: dict[str, float]) -> dict[str, float]:
-        worst = min(values, key=lambda key: values[key])
-        return {worst: values[worst]}
-
-    try:
-        assert reward(rubric(1, 1), verdicts(0.25, 1.0), formula="least").value == 0.25
-    finally:
-        del FORMULAS["least"]
+def test_reward_uses_a_formula_that_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FORMULAS, "least", Formula("least", lambda rubric, values: {"c0": min(values.values())}))
+    assert reward(rubric(1, 1), verdicts(0.25, 1.0), formula="least").value == 0.25
 
 
 weights_and_values = st.lists(
