@@ -53,12 +53,10 @@ async def get(
 
 async def _waited(service: LocalService, job_id: int, timeout: float, response: Response) -> Rewards:
     """Return the rewards of a job after a wait that holds no thread; set the status of the response."""
-    polls = polling(job_id, timeout, notify=lambda _: None, longest=POLL_SECONDS)
-    delay = next(polls)
-    with contextlib.suppress(TimeoutError, StopIteration):
-        while timeout:
+    next_delay = polling(job_id, timeout, notify=lambda _: None, longest=POLL_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        while timeout and (delay := next_delay(await run_in_threadpool(service.jobs.get, job_id))) is not None:
             await asyncio.sleep(delay)
-            delay = polls.send(await run_in_threadpool(service.jobs.get, job_id))
     rewards = await run_in_threadpool(service.rewards.get, job_id)
     response.status_code = 200 if rewards.status not in OPEN else 202
     return rewards

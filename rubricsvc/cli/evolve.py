@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -27,9 +26,8 @@ def start(
 
     The same command continues what was interrupted, or what has used its --budget.
     """
-    from rubricsvc.cli.jobs import start_worker
+    from rubricsvc.cli.jobs import worker_for
     from rubricsvc.cli.models import ask
-    from rubricsvc.services.jobs import ensure_worker
     from workers.authoring.evolution import propose_criteria
     from workers.engines.budget import SpendingLimit
 
@@ -52,7 +50,7 @@ def start(
                     bar.note(f"job {job.id}: {now.finished} of {counted(now.total, 'completion')}")
 
             def score_job(job_id: int) -> None:
-                workers.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
+                workers.enter_context(worker_for(s, job_id))
                 s.jobs.wait(job_id, None, update, echo)
 
             report = s.evolutions.evolve(rubric, request, score_job, propose if judge else None, on_progress=bar.update)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -14,7 +14,6 @@ from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.importing import SkipInvalid, input_file, report
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import Json, Out, cell, counted, echo, open_output, show
-from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotApprovedError
 from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
@@ -250,8 +249,6 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
 
     Where no other worker can receive it, a worker of this process scores it.
     """
-    from rubricsvc.services.jobs import ensure_worker
-
     first = None
 
     def update(job: StoredJob) -> None:
@@ -270,8 +267,7 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
     kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
     with ExitStack() as stack:
         stack.enter_context(kept())
-        if isinstance(s, LocalService):
-            stack.enter_context(ensure_worker(s.db, job_id, partial(start_worker, s), echo))
+        stack.enter_context(worker_for(s, job_id))
         stack.enter_context(kept())  # printed before the worker stops, which may take a while
         bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
         job = s.jobs.wait(job_id, None, update, echo)
@@ -280,10 +276,12 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
     raise typer.Exit(output.OK if job.status == "completed" else output.WITH_FAILURES)
 
 
-def start_worker(s: LocalService, judge: Judge) -> AbstractContextManager[None]:
-    """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
+def worker_for(s: LocalService | Client, job_id: int) -> AbstractContextManager[None]:
+    """Start a worker in this process if no other one can receive the job; errors of the judge's engine are raised."""
     from workers.queue.app import embedded_worker
 
+    if not isinstance(s, LocalService) or (judge := s.jobs.judge_here(job_id)) is None:
+        return nullcontext()
     fetch_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
     return embedded_worker(get_settings(), s.db)

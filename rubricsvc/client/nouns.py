@@ -168,15 +168,14 @@ class Jobs(Noun[C]):
         Raises:
             TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
-        polls = polling(job_id, timeout, on_progress, notify)
-        delay = next(polls)
+        next_delay = polling(job_id, timeout, notify)
         while True:
-            await self.client.sleep(delay)
             job: schemas.StoredJob = await Jobs.get(self, job_id)
-            try:
-                delay = polls.send(job)
-            except StopIteration:
+            if on_progress is not None:
+                on_progress(job)
+            if (delay := next_delay(job)) is None:
                 return job
+            await self.client.sleep(delay)
 
     @method
     async def report(self, job_id: int, *, completions: int | None = None) -> str:

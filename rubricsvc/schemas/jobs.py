@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -351,28 +351,20 @@ def no_worker(job_id: int) -> str:
 
 
 def polling(
-    job_id: int,
-    timeout: float | None,
-    on_progress: OnProgress | None = None,
-    notify: Notify = log.warning,
-    *,
-    longest: float = 2.0,
-) -> Generator[float, StoredJob, StoredJob]:
-    """Wait for a job: yield the seconds until it is to be read again, be sent the job, and return it once finished.
+    job_id: int, timeout: float | None, notify: Notify = log.warning, *, longest: float = 2.0
+) -> Callable[[StoredJob], float | None]:
+    """Return what a wait calls with the job each time it has read it: the seconds until the next time, None at its end.
 
-    While no worker is running, ``notify`` is called at once and once a minute; ``longest`` is the longest delay.
-
-    Raises:
-        TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
+    While no worker is running, ``notify`` is called at once and once a minute; ``longest`` is the longest delay. It
+    raises a TimeoutError if the job is not finished after ``timeout`` seconds (None: no limit). The job goes on.
     """
     end = math.inf if timeout is None else time.monotonic() + timeout
     delay, remind_at = 0.0, -math.inf
-    while True:
-        job = yield delay
-        if on_progress is not None:
-            on_progress(job)
+
+    def next_delay(job: StoredJob) -> float | None:
+        nonlocal delay, remind_at
         if job.finished:
-            return job
+            return None
         now = time.monotonic()
         if job.workers and remind_at > -math.inf:
             remind_at = -math.inf
@@ -384,3 +376,6 @@ def polling(
             reason = "" if job.workers else f": {no_worker(job_id)}"
             raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s{reason}")
         delay = min(longest, end - now, delay * 1.5 or FIRST_POLL_SECONDS)
+        return delay
+
+    return next_delay

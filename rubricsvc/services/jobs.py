@@ -6,13 +6,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import Field
-from sqlalchemy.exc import IntegrityError
 
 from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
@@ -33,7 +32,6 @@ from rubricsvc.store.verdicts import for_items
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.schemas import NewItem
     from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
     from rubricsvc.services.importing import ImportResult
     from rubricsvc.stats import OnProgress as OnCount
@@ -48,18 +46,18 @@ class Selection(NamedTuple):
 
 
 def select(session: Session, new: NewJob, imported: ImportResult | None = None) -> Selection:
-    """Return (completion id, rubric id) of an import or of all stored completions, and how many have no rubric.
+    """Pair completions with rubrics: those of ``new.items``, of an import, or all stored ones.
 
-    Without ``new.rubric`` it is the one that the record names, or the newest approved versions of all rubrics of the
-    prompt. ``new.limit`` is the maximum number of completions that have one.
+    Without ``new.rubric`` a completion has the one that its item or record names, or the newest approved versions of
+    all rubrics of its prompt. ``new.limit`` is the maximum number of completions that have one.
 
     Raises:
-        NotFoundError: No such rubric.
-        NotApprovedError: The rubric has no approved version; or nothing is selected, and there are drafts.
-        InvalidError: Nothing is selected.
+        NotFoundError: No such rubric or completion.
+        NotApprovedError: A rubric that is named, or that an item needs, has no approved version; or nothing is
+            selected, and there are drafts.
+        InvalidError: The prompt of an item has no rubric, or nothing is selected.
     """
     one = rubrics.get(session, new.rubric, allow_drafts=new.allow_drafts) if new.rubric is not None else None
-    without: dict[int, None] = {}
 
     @cache
     def rubric_ids(prompt_id: int) -> list[int]:
@@ -67,94 +65,62 @@ def select(session: Session, new: NewJob, imported: ImportResult | None = None) 
             return [row.id for row in rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)]
         return [one.id] if one.prompt_id in (None, prompt_id) else []
 
-    found: Iterable[tuple[int, int, int | None]]
-    if imported is None:
+    candidates: Iterable[tuple[int, int, int | None]]  # completion, its prompt, and the rubric that is named for it
+    if new.items is not None:
+        ids: dict[int | str | None, int] = {}
+        for ref in {item.rubric for item in new.items if item.rubric is not None}:
+            ids[ref] = rubrics.get(session, ref, allow_drafts=new.allow_drafts).id
+        owners = completions.prompt_ids(session, {item.completion_id for item in new.items})
+        for item in new.items:
+            if item.completion_id not in owners:
+                completions.get(session, item.completion_id)  # raises NotFoundError
+        candidates = ((one.completion_id, owners[one.completion_id], ids.get(one.rubric)) for one in new.items)
+    elif imported is None:
         stored = every(page_of, session, table=CompletionRow, policy=new.policy)
-        found = ((row.id, row.prompt_id, None) for row in stored)
+        candidates = ((row.id, row.prompt_id, None) for row in stored)
     else:
         of_policy = [each for each in imported.completions if new.policy in (None, each.policy)]
-        found = dict.fromkeys((each.id, each.prompt_id, each.rubric_id) for each in of_policy)
+        candidates = dict.fromkeys((each.id, each.prompt_id, each.rubric_id) for each in of_policy)
     pairs: list[tuple[int, int]] = []
-    selected = no_rubric = 0
-    for completion_id, prompt_id, named in found:
-        if ids := rubric_ids(prompt_id) if one is not None or named is None else [named]:
-            pairs += ((completion_id, rubric_id) for rubric_id in ids)
+    without: list[int] = []
+    selected = 0
+    for number, (completion_id, prompt_id, named) in enumerate(candidates):
+        if found := [named] if named is not None and one is None else rubric_ids(prompt_id):
+            pairs += ((completion_id, rubric_id) for rubric_id in found)
             selected += 1
+        elif new.items is not None:
+            with at_path(f"items.{number}"):
+                raise no_rubric(session, f"the prompt of completion {completion_id} has no rubric", [prompt_id])
         else:
-            no_rubric += 1
-            without[prompt_id] = None
+            without.append(prompt_id)
         if selected == new.limit:
             break
-    prompt_ids = without if one is None and not new.allow_drafts else ()
-    drafts = [row for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
-    if not pairs:
-        raise _only_drafts("nothing to score", drafts) if drafts else _nothing_selected(session, one, without, new)
-    return Selection(pairs, no_rubric, [row.ref for row in drafts])
+    if pairs:
+        prompt_ids = dict.fromkeys(without) if one is None and not new.allow_drafts else ()
+        drafts = [row.ref for id_ in prompt_ids for row in rubrics.for_prompt(session, id_, allow_drafts=True)]
+        return Selection(pairs, len(without), drafts)
+    none = "nothing to score: no completion" + (f" of policy {new.policy!r}" if new.policy is not None else "")
+    if one is None or one.prompt_id is None:
+        raise no_rubric(session, f"{none} has a rubric", dict.fromkeys(without))
+    owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
+    hint = "leave --rubric out, or name a rubric of the prompt of the completions"
+    raise InvalidError(f"{none} is of prompt {owner!r}, to which rubric {one.ref} belongs", hint=hint)
 
 
-def _nothing_selected(session: Session, one: RubricRow | None, prompt_ids: Iterable[int], new: NewJob) -> InvalidError:
-    """Return why no completion has a rubric: the ``one`` that is named is of another prompt, or all are retired."""
-    of = f" of policy {new.policy!r}" if new.policy is not None else ""
-    message = f"nothing to score: no completion{of} has a rubric"
+def no_rubric(session: Session, message: str, prompt_ids: Iterable[int]) -> InvalidError | NotApprovedError:
+    """Return the error that prompts have no rubric that may be used: only drafts, retired ones, or none at all."""
+    drafts, retired = [], []
+    for id_ in prompt_ids:
+        drafts += rubrics.for_prompt(session, id_, allow_drafts=True)
+        retired += page_of(session, RubricRow, prompt_id=id_, state=RETIRED)
+    if rows := drafts or retired:
+        message += f", only {'drafts' if drafts else 'retired ones'}: {cut(', '.join(row.ref for row in rows), 400)}"
+    if drafts:
+        return NotApprovedError(message, hint=rubrics.approval_hint(drafts[0]))
+    if retired:
+        return InvalidError(message, hint=f"name it exactly: --rubric {retired[-1].ref}")
     hint = "see `rubricsvc rubrics show` and `rubricsvc completions show`, or name a rubric with --rubric"
-    retired = [row for id_ in prompt_ids for row in page_of(session, RubricRow, prompt_id=id_, state=RETIRED)]
-    if one is not None and one.prompt_id is not None:
-        owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
-        message = f"nothing to score: no completion{of} is of prompt {owner!r}, to which rubric {one.ref} belongs"
-        hint = "leave --rubric out, or name a rubric of the prompt of the completions"
-    elif retired:
-        message += f": {cut(', '.join(row.ref for row in retired), 400)} is retired"
-        hint = f"name it exactly: --rubric {retired[-1].ref}"
     return InvalidError(message, hint=hint)
-
-
-def _only_drafts(what: str, drafts: Sequence[RubricRow]) -> NotApprovedError:
-    message = f"{what}: only drafts: {cut(', '.join(row.ref for row in drafts), 400)}"
-    return NotApprovedError(message, hint=rubrics.approval_hint(drafts[0]))
-
-
-def own_rubrics(
-    session: Session, prompt_id: int, what: str = "the prompt", *, allow_drafts: bool = False
-) -> list[RubricRow]:
-    """Return the newest approved version of each rubric of a prompt, which errors name as ``what``.
-
-    Raises:
-        NotApprovedError: None is approved.
-        InvalidError: The prompt has no rubric.
-    """
-    rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
-    if not rows and (drafts := rubrics.for_prompt(session, prompt_id, allow_drafts=True)):
-        raise _only_drafts(what, drafts)
-    if not rows:
-        raise InvalidError(f"{what} has no rubric", hint="name a rubric, or store one with the prompt's id")
-    return rows
-
-
-def with_rubrics(session: Session, items: Sequence[NewItem], *, allow_drafts: bool = False) -> list[tuple[int, int]]:
-    """Return (completion id, rubric id) for items; without a rubric as in `select`.
-
-    Raises:
-        NotFoundError: No such rubric; or no such completion, where its rubric is None.
-        NotApprovedError: A rubric has no approved version.
-        InvalidError: The prompt of a completion has no rubric.
-    """
-    given = {one.rubric for one in items if one.rubric is not None}
-    by_ref = {ref: rubrics.get(session, ref, allow_drafts=allow_drafts).id for ref in given}
-    owners = completions.prompt_ids(session, {one.completion_id for one in items if one.rubric is None})
-    own: dict[int, list[int]] = {}
-    pairs: list[tuple[int, int]] = []
-    for number, one in enumerate(items):
-        id_ = one.completion_id
-        if one.rubric is not None:
-            pairs.append((id_, by_ref[one.rubric]))
-            continue
-        prompt_id = owners[id_] if id_ in owners else completions.get(session, id_).prompt_id  # raises NotFoundError
-        if prompt_id not in own:
-            with at_path(f"items.{number}"):
-                rows = own_rubrics(session, prompt_id, f"the prompt of completion {id_}", allow_drafts=allow_drafts)
-            own[prompt_id] = [row.id for row in rows]
-        pairs += ((id_, rubric_id) for rubric_id in own[prompt_id])
-    return pairs
 
 
 def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:
@@ -172,34 +138,6 @@ OPEN = ("queued", "in_progress")
 POLL_SECONDS = 0.3
 
 Result = TypeVar("Result")
-
-
-@contextmanager
-def ensure_worker(
-    db: Database, job_id: int, start_worker: Callable[[Judge], AbstractContextManager[None]], notify: Notify
-) -> Iterator[None]:
-    """Run a worker for an open job inside the block, if the broker stays in this process.
-
-    Raises:
-        NotFoundError: no such job.
-    """
-    with db.read() as session:
-        job = jobs.get(session, job_id)
-        is_open = job.status in OPEN
-        judge = job.judge.value if is_open and db.on_commit is None else None
-    if judge is not None:
-        with start_worker(judge):
-            yield
-        return
-    if is_open:
-        try:
-            from rubricsvc.broker import check_broker  # Celery, which other commands do not need
-
-            check_broker(get_settings().broker_url)
-        except UnavailableError as error:
-            notify(f"{error.message}; job {job_id} is stored and waits for a worker")
-            notify(f"hint: start it, or score here: RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}")
-    yield
 
 
 def answered(query: Callable[[], Result], notify: Notify, *, hint: str = "") -> Result:
@@ -280,17 +218,6 @@ _THEN = {
 """The command that scores a job again after the fix; where the fix is another judge, a new job does."""
 
 
-def split(reasons: Mapping[str, int], judge: Judge) -> tuple[dict[Reason, int], dict[Reason, int]]:
-    """Return the failures that may succeed when asked again, and those that would fail again."""
-    counts = {Reason(name): count for name, count in reasons.items()}
-    sampled = (leaf.sampling for leaf in judge.leaf_judges if leaf.mode != "readout")
-    retried = (
-        TRANSIENT if all(one.temperature == 0 or one.seed is not None for one in sampled) else TRANSIENT | OF_REPLY
-    )
-    again = {reason: count for reason, count in counts.items() if reason in retried}
-    return again, {reason: count for reason, count in counts.items() if reason not in again}
-
-
 def failure_hints(
     reasons: Mapping[str, int], judge: Judge, job_id: int, *, null_coverage: float | None = None
 ) -> Iterator[str]:
@@ -298,14 +225,19 @@ def failure_hints(
 
     ``null_coverage`` is the highest coverage of a completion without a reward.
     """
-    again, lasting = split(reasons, judge)
+    sampled = [leaf.sampling for leaf in judge.leaf_judges if leaf.mode != "readout"]
+    is_repeatable = all(one.temperature == 0 or one.seed is not None for one in sampled)
+    retried = TRANSIENT if is_repeatable else TRANSIENT | OF_REPLY
+    lasting = False
     yield f"`rubricsvc verdicts list --job {job_id} --outcome failed` lists the failed verdicts"
     by_fix: dict[str, list[str]] = {}
-    for reason, count in again.items():
-        by_fix.setdefault(f": `rubricsvc jobs retry {job_id}` asks again", []).append(f"{reason} ×{count}")
-    for reason, count in lasting.items():
-        then = f", then run `rubricsvc jobs {_THEN[reason]} {job_id}`" if reason in _THEN else ""
-        by_fix.setdefault(f" would fail again: {FIXES[reason]}{then}", []).append(f"{reason} ×{count}")
+    for reason, count in sorted(reasons.items(), key=lambda one: one[0] not in retried):
+        fix = f": `rubricsvc jobs retry {job_id}` asks again"
+        if reason not in retried:
+            lasting = True
+            then = f", then run `rubricsvc jobs {_THEN[Reason(reason)]} {job_id}`" if reason in _THEN else ""
+            fix = f" would fail again: {FIXES[Reason(reason)]}{then}"
+        by_fix.setdefault(fix, []).append(f"{reason} ×{count}")
     for fix, counts in by_fix.items():
         yield ", ".join(counts) + fix
     coverage = min(0.8, math.floor(100 * (null_coverage or 0.0)) / 100)
@@ -381,8 +313,7 @@ log = logging.getLogger(__name__)
 By = Annotated[PairedBy | None, Field(description="What to pair; by default completions, else prompts.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """A job, whether it is new, and what was left out of it."""
 
     job_id: int
@@ -405,23 +336,14 @@ class Jobs:
             NotApprovedError: A rubric is not approved, and ``allow_drafts`` is not set.
             ConflictError: The key belongs to another job, or the job exists with another budget.
         """
-        try:
-            with self.db.write() as session:
-                submitted = self.submit_in(session, new)
-        except IntegrityError:
-            with self.db.read() as session:
-                for item in new.items or ():
-                    completions.get(session, item.completion_id)  # raises NotFoundError for an unknown one
-            raise
+        with self.db.write() as session:
+            submitted = self.submit_in(session, new)
         return self.submitted(submitted)
 
     def submit_in(self, session: Session, new: NewJob, imported: ImportResult | None = None) -> Submission:
         """Submit completions in a session to write in, those of a file if it was imported there; see `submit`."""
         judge = judges.get(session, new.judge)
-        if new.items is not None:
-            found = Selection(with_rubrics(session, new.items, allow_drafts=new.allow_drafts))
-        else:
-            found = select(session, new, imported)
+        found = select(session, new, imported)
         notes = []
         if found.no_rubric:
             why = f"rubric {new.rubric!r} is for another prompt" if new.rubric else "no approved rubric of their prompt"
@@ -440,13 +362,18 @@ class Jobs:
 
     def submitted(self, submission: Submission) -> StoredJob:
         """Return the job of a submission, once its session is committed."""
-        job = self._load(submission.job_id, is_new=submission.is_new)
-        return job.model_copy(update={"notes": submission.notes})
+        return self._load(*submission)
 
     @takes(JobQuery)
     def get(self, job_id: int, query: JobQuery) -> StoredJob:
         """Get a job with its progress, and with its summary once it is finished."""
         return self._load(job_id, summary=query.summary)
+
+    def judge_here(self, job_id: int) -> Judge | None:
+        """Return the judge of an open job if the broker stays in this process, which then needs a worker of its own."""
+        with self.db.read() as session:
+            job = jobs.get(session, job_id)
+            return job.judge.value if job.status in OPEN and self.db.on_commit is None else None
 
     def wait(
         self,
@@ -461,15 +388,14 @@ class Jobs:
             TimeoutError: The job is not finished after ``timeout`` seconds (None: no limit). It goes on.
             UnavailableError: The database did not answer for `Settings.outage_seconds`.
         """
-        polls = polling(job_id, timeout, on_progress, notify, longest=POLL_SECONDS)
-        delay = next(polls)
+        next_delay = polling(job_id, timeout, notify, longest=POLL_SECONDS)
         while True:
-            time.sleep(delay)
             job = answered(partial(self._load, job_id), notify)
-            try:
-                delay = polls.send(job)
-            except StopIteration:
+            if on_progress is not None:
+                on_progress(job)
+            if (delay := next_delay(job)) is None:
                 return job
+            time.sleep(delay)
 
     @takes(JobFilters)
     def page(self, query: JobFilters) -> Page[StoredJob]:
@@ -541,7 +467,9 @@ class Jobs:
             reopened = jobs.retry(session, job_id, budget=query.budget)
         return RetriedJob(reopened=reopened, job=self._load(job_id))
 
-    def _load(self, job_id: int, *, summary: bool = False, is_new: bool = False) -> StoredJob:
+    def _load(
+        self, job_id: int, is_new: bool = False, notes: tuple[str, ...] = (), *, summary: bool = False
+    ) -> StoredJob:
         """Return a job with its progress. A summary reads every verdict: not inside a write transaction."""
         with self.db.read() as session:
             job = jobs.get(session, job_id)
@@ -554,5 +482,6 @@ class Jobs:
                 progress=progress,
                 summary=results,
                 is_new=is_new,
+                notes=notes,
                 hints=() if results is None else tuple(hints(session, job, progress, results)),
             )

@@ -13,7 +13,7 @@ from rubricsvc.errors import ConflictError, InvalidError, at_path, cut
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.jobs import Jobs, own_rubrics
+from rubricsvc.services.jobs import Jobs, no_rubric
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
 
@@ -123,7 +123,8 @@ class Rewards:
         given = new.rubrics[at] if new.rubrics else None
         with at_path(f"prompts.{place}" if given is None else f"rubrics.{at}"):
             if given is None:
-                rows = own_rubrics(session, prompt_id, allow_drafts=new.allow_drafts)
+                if not (rows := rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)):
+                    raise no_rubric(session, "the prompt has no rubric", [prompt_id])
                 if len(rows) > 1:
                     listed = cut(", ".join(row.ref for row in rows), 400)
                     raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")

@@ -18,7 +18,7 @@ from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
 from rubricsvc.services import exporting, job_results
 from rubricsvc.services.importing import ImportResult, import_file
-from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select, split
+from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import judges, leases
 from rubricsvc.store.session import Database
@@ -49,15 +49,12 @@ def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
         assert select(session, NewJob(judge="j", rubric="one"), source)[:2] == ([(1, 1), (2, 1)], 1)
 
 
-def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
+def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
     with db.read() as session:
         with pytest.raises(InvalidError):
             select(session, NewJob(judge="j", policy="none"), imported)
         with pytest.raises(NotFoundError):
             select(session, NewJob(judge="j", rubric="none"), imported)
-
-
-def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
     with db.write() as session:
         (two,) = import_file(session, InputFile(tmp_path / "other.yaml")).rubrics
@@ -86,7 +83,7 @@ SEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=1)}
 UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}
 
 
-def test_split_keeps_what_would_fail_again_apart() -> None:
+def test_failure_hints_keep_what_would_fail_again_apart() -> None:
     for reason, fields, again in [
         ("unavailable", {}, True),
         ("no_answer", {}, False),
@@ -98,10 +95,9 @@ def test_split_keeps_what_would_fail_again_apart() -> None:
         ("refused", UNSEEDED, False),
     ]:
         judge = Judge(name="j", model="m", **fields)
-        may, lasting = split({reason: 3}, judge)
-        assert (may, lasting) == (({reason: 3}, {}) if again else ({}, {reason: 3}))
         hints = "\n".join(failure_hints({reason: 3}, judge, 7, null_coverage=0.95))
         assert ("jobs retry 7` asks again" in hints) == again
+        assert (f"{reason} ×3 would fail again" in hints) == (not again)
         assert ("jobs rescore 7 --min-coverage 0.8`" in hints) == (not again)
 
 

@@ -14,7 +14,7 @@ from rubricsvc.core.rubric_analysis import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.schemas import NewItem, NewJob
-from rubricsvc.services.jobs import Jobs, select, with_rubrics
+from rubricsvc.services.jobs import Jobs, select
 from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version
 from rubricsvc.store import items, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database, page_of
@@ -189,8 +189,8 @@ def test_jobs_refuse_drafts_unless_allowed(each_db: Database) -> None:
             Jobs(each_db).submit(NewJob(judge="j", **fields))
         assert "rubrics review r@1 submit" in caught.value.hint
     with each_db.write() as session:
-        assert with_rubrics(session, [NewItem(completion_id=shop.completion)], allow_drafts=True) == items
-        assert select(session, NewJob(judge="j", allow_drafts=True)).pairs == items
+        for given in ({}, {"items": (NewItem(completion_id=shop.completion),)}):
+            assert select(session, NewJob(judge="j", allow_drafts=True, **given)).pairs == items
     job = Jobs(each_db).submit(judge="j", allow_drafts=True).id
     with each_db.write() as session:
         assert jobs.submit(session, judge_id=shop.judge, items=items).id == job, "the job exists: nothing new is used"

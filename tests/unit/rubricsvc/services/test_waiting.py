@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -22,29 +21,16 @@ from tests.rows import submit_job
 JUDGE = Judge(name="test", model="m")
 
 
-class Workers:
-    """Counts the workers that were started and stopped."""
-
-    started = stopped = 0
-
-    @contextmanager
-    def start(self, _judge: Judge) -> Iterator[None]:
-        self.started += 1
-        yield
-        self.stopped += 1
-
-
-def test_ensure_worker_runs_one_for_an_open_job(db: Database) -> None:
-    job, workers = submit_job(db, 1, judge=JUDGE), Workers()
-    with waiting.ensure_worker(db, job, workers.start, print):
-        assert (workers.started, workers.stopped) == (1, 0)
-    assert workers.stopped == 1
-    with db.write() as session:
-        jobs.cancel(session, job)
-    with waiting.ensure_worker(db, job, workers.start, print):
-        assert workers.started == 1
-    with pytest.raises(NotFoundError), waiting.ensure_worker(db, 7, workers.start, print):
-        pass
+def test_judge_here_is_that_of_an_open_job_on_a_broker_in_this_process(db: Database) -> None:
+    job, service = submit_job(db, 1, judge=JUDGE), Jobs(db)
+    assert service.judge_here(job) == JUDGE
+    db.on_commit = lambda: None
+    assert service.judge_here(job) is None, "another process may score it"
+    db.on_commit = None
+    service.cancel(job)
+    assert service.judge_here(job) is None
+    with pytest.raises(NotFoundError):
+        service.judge_here(7)
 
 
 def test_wait_reports_progress_until_the_end(db: Database) -> None:
