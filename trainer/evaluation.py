@@ -40,13 +40,12 @@ from trainer import checkpoint
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
 from trainer.data.demonstrations import rollouts_of
 from trainer.data.tasks import Task, stream_seed
-from trainer.environments.episodes import Acting
-from trainer.environments.leaks import log_leaks
+from trainer.environments.episodes import Acting, log_leaks
 from trainer.environments.scripted import NAME, demonstrate
-from trainer.environments.tools import EmptyResults, Research
+from trainer.environments.tools import Research
 from trainer.loop import train
-from trainer.monitors.measures import groups_of
-from trainer.monitors.registry import MONITORS, PREFIX, monitor_metrics, observed_of
+from trainer.metrics import PREFIX, monitor_metrics, observed_of
+from trainer.monitors.measures import MONITORS, groups_of
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
 from trainer.recording import History, Metrics, RunRecorder, line_of, read, replace_text
@@ -479,7 +478,7 @@ def with_other_tools(policy: Policy, baseline: str) -> Policy:
     if baseline == SCRIPT:
         return Script(policy, acting)
     changed = copy(policy)
-    empty = Acting(EmptyResults(acting.environment), acting.limits, acting.max_tokens)
+    empty = replace(acting, limits=replace(acting.limits, empty_results=True))
     changed.acting = None if baseline == WITHOUT_TOOLS else empty
     return changed
 

@@ -42,8 +42,8 @@ from trainer.algorithms import grpo, supervised
 from trainer.config import DemonstrationsConfig, TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
-from trainer.environments.leaks import log_leaks
-from trainer.monitors.registry import MONITORS, WITH_CRITERIA, monitor_metrics, observed_of
+from trainer.environments.episodes import log_leaks
+from trainer.monitors.measures import MONITORS, WITH_CRITERIA
 from trainer.optim import MasterAdamW, NonFiniteError
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts, join
@@ -284,8 +284,8 @@ def _step(
         **metrics.reward_metrics(batch.rewards_GM, state.std_floor, batch.tasks),
         **metrics.rollout_metrics(batch.rollouts),
         **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
-        **monitor_metrics(
-            observed_of(batch.task_of_B, batch.completions, batch.scored),
+        **metrics.monitor_metrics(
+            metrics.observed_of(batch.task_of_B, batch.completions, batch.scored),
             WITH_CRITERIA if state.config.criterion_metrics else MONITORS,
         ),
         **updated.metrics,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -11,12 +12,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from rubricsvc.core.prompt import Completion
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.data.tasks import Task
+from trainer.monitors.measures import Monitor, Observed
 from trainer.policies.rollouts import Rollouts
 from trainer.recording import Metrics
 from trainer.rewards import JudgeInfo, ScoredRollout
+from workers.checks.citations import sources
 
 CALLS = "calls/"
 """Prefix of the counts of an episode's calls, by tool."""
@@ -167,3 +171,32 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig, g
         "sampling/importance_sampling_ratio/mean": float(ratio_N.mean()),
         "sampling/importance_sampling_ratio/max": float(ratio_N.max()),
     }
+
+
+PREFIX = "monitors/"
+"""Of the names of metrics of monitors."""
+
+
+def observed_of(
+    tasks: Sequence[Task], completions: Sequence[Completion], scored: Sequence[ScoredRollout]
+) -> list[Observed]:
+    """Return a step's completions for monitors; all arguments have one entry for each, those of a prompt adjacent."""
+    groups, observed = {id(task): number for number, task in enumerate(tasks)}, []
+    for task, one, result in zip(tasks, completions, scored, strict=True):
+        known = frozenset(sources(task.prompt, one)) if task.prompt.documents or one.messages else None
+        about = task.prompt.text, groups[id(task)], one.text, result.reward.value, result.verdicts, task.rubric, known
+        observed.append(Observed(*about))
+    return observed
+
+
+def monitor_metrics(observed: Sequence[Observed], monitors: Mapping[str, Monitor]) -> Metrics:
+    """Return the metrics of a step. A monitor that raises is logged, and counted in ``monitors/errors``."""
+    start, errors = time.perf_counter(), 0
+    metrics: Metrics = {}
+    for name, monitor in monitors.items():
+        try:
+            metrics |= {PREFIX + key: value for key, value in monitor(observed).items()}
+        except Exception as error:  # noqa: BLE001 - a monitor never ends a run
+            log.warning("the monitor %s raised %s: %s", name, type(error).__name__, error)
+            errors += 1
+    return metrics | {f"{PREFIX}errors": errors, "monitor_time": time.perf_counter() - start}

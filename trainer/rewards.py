@@ -39,7 +39,7 @@ from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of
-from trainer.environments.leaks import LEAK, leaks_of
+from trainer.environments.episodes import LEAK, leaks_of
 from trainer.event_loop import EventLoopThread
 from trainer.recording import Metrics, RunRecorder
 from workers.engines import make_engine

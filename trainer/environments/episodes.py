@@ -1,37 +1,124 @@
-"""What all environments need: parsing and checking of calls, limits, and the messages of the trajectory."""
+"""What all environments need: checks of calls, limits, the messages of the trajectory, and the leak guard.
+
+A prompt that was made of a page, its ``source``, is answered by that page: the page and its near copies are withheld.
+The pages that are to be found (``pages``) never are. A tool result that has most of a sentence of the source with the
+answer, from whatever page or tool, is a leak: the completion is no evidence of anything, and gets no reward.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread, current_thread, main_thread
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from rubricsvc.collections import Collection
+from rubricsvc.collections.index import THRESHOLD, NearCopies
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
-from rubricsvc.core.prompt import Message, Prompt, ToolCall
+from rubricsvc.core.fingerprint import Shingles, containment, shingles
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.untrusted import clean
 from rubricsvc.errors import InvalidError
-from trainer.environments.environment import Environment, Episode, Tool, ToolError
-from trainer.environments.leaks import LeakGuard
-from trainer.environments.tool_calls import KEPT, NOTE, Turn, parse
+from trainer.environments.tool_calls import KEPT, NOTE, Environment, Episode, Tool, ToolError, Turn, parse
+
+if TYPE_CHECKING:
+    from trainer.data.tasks import Task
+
+LEAKS = "leaks.jsonl"
+LEAK = "leak"
+"""Why a completion has no reward."""
+MIN_WORDS = 8
+"""Words of a sentence that answers: shorter ones are on many pages."""
+MAX_PAGES = 5
+"""Pages that have a sentence: what is on more of them is boilerplate, and answers nothing."""
+_SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
+
+
+@dataclass(frozen=True)
+class LeakGuard:
+    """The documents that a prompt withholds, and the sentences that answer it, with their shingles."""
+
+    source: str
+    withheld: frozenset[str]
+    answers: tuple[tuple[str, Shingles], ...]
+
+    def leak(self, call: ToolCall, result: str) -> dict[str, JsonValue] | None:
+        """Return what a tool's result leaks: the call, the source, and the sentence; None if it is nothing."""
+        shown = shingles(result)
+        for sentence, part in self.answers:
+            if containment(part, shown) >= THRESHOLD:
+                return {"tool": call.name, "arguments": call.arguments, "source": self.source, "sentence": sentence}
+        return None
+
+
+def guard_of(collection: Collection, prompt: Prompt, near_copies: Callable[[], NearCopies]) -> LeakGuard:
+    """Return the guard of a prompt; it withholds nothing where the prompt was made of no page.
+
+    The sentences that answer are those of the source with links to the pages to be found, or all without such pages
+    (`rubricsvc prompts synthesize`), alternatives included. ``near_copies`` returns those of the collection.
+    """
+    item, ids = prompt.item or {}, set(collection.ids())
+    source, pages = item.get("source"), item.get("pages")
+    if not isinstance(source, str) or source not in ids:
+        return LeakGuard("", frozenset(), ())
+    near = near_copies()
+    groups = [one for one in pages if isinstance(one, list)] if isinstance(pages, list) else []
+    gold = {str(id_) for one in groups for id_ in one}
+    found = [shingles(collection.open(id_).text) for id_ in sorted(gold & ids)]
+    page, start, answers = collection.open(source), 0, []
+    places = [link.start for link in page.links if link.target in gold]
+    for end in [*(match.end() for match in _SENTENCE.finditer(page.text)), len(page.text)]:
+        sentence = " ".join(page.text[start:end].split())
+        answering = not gold or any(start <= place < end for place in places)
+        start = end
+        if not answering or len(sentence.split()) < MIN_WORDS:
+            continue
+        part = shingles(sentence)
+        if all(containment(part, one) < THRESHOLD for one in found) and near.count(part) <= MAX_PAGES:
+            answers.append((sentence, part))
+    return LeakGuard(source, frozenset({source}) | (near.of(source) - gold), tuple(answers))
+
+
+def leaks_of(completion: Completion) -> list[dict[str, JsonValue]]:
+    """Return what the tools of a completion leaked."""
+    leaks = completion.sampling.get("leaks")
+    return [leak for leak in leaks if isinstance(leak, dict)] if isinstance(leaks, list) else []
+
+
+def log_leaks(out: Path | None, tasks: Sequence[Task], completions: Sequence[Completion]) -> None:
+    """Add a line for each leak in the completions of tasks, with the step; nothing without a folder or leaks."""
+    lines = [
+        {"step": one.step, "prompt": task.name, "prompt_digest": task.prompt.digest, **leak}
+        for task, one in zip(tasks, completions, strict=True)
+        for leak in leaks_of(one)
+    ]
+    if lines and out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / LEAKS).open("a", encoding="utf-8") as file:
+            file.write("".join(f"{strict_json.dump(line)}\n" for line in lines))
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
     """Turns of the policy, characters of a tool's result, and seconds that the calls of one turn may take.
 
-    With ``notes`` the policy may take notes, after which it sees nothing else (`trainer.environments.tool_calls`).
+    With ``notes`` the policy may take notes, after which it sees nothing else (`trainer.environments.tool_calls`). With
+    ``empty_results`` its calls are made, and it reads nothing of what tools found.
     """
 
     max_turns: int = 8
     max_result_chars: int = 2000
     tool_timeout_s: float = 10.0
     notes: bool = False
+    empty_results: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,8 +262,11 @@ class RunningEpisode:
             counts[f"calls/{tool.name}"] += 1
             if tool is NOTE:
                 return KEPT
-            return self._readable(self.episode.step(tool.name, arguments))
+            result = self._readable(self.episode.step(tool.name, arguments))
+            return "" if self.limits.empty_results else result
         except BaseException as error:  # noqa: BLE001 - a tool of somebody else: the policy reads of it, the run goes on
+            if self.limits.empty_results and isinstance(error, ToolError):
+                return ""  # "no such document" would be a result, too
             return self._error(error, counts, tool.name)
 
     def _error(self, problem: str | BaseException, counts: Counter[str], tool: str = "") -> str:

@@ -7,12 +7,10 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from rubricsvc.collections import open_collection
 from rubricsvc.collections.index import NearCopies
@@ -21,9 +19,8 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.settings import get_settings
 from trainer.config import EnvironmentConfig, ToolsConfig
-from trainer.environments.environment import Environment, Episode, Tool, ToolError
-from trainer.environments.episodes import Acting, EpisodeLimits
-from trainer.environments.leaks import LeakGuard, guard_of
+from trainer.environments.episodes import Acting, EpisodeLimits, LeakGuard, guard_of
+from trainer.environments.tool_calls import Environment, Tool, ToolError
 
 RESULTS = 5
 """Documents that a search shows."""
@@ -37,7 +34,7 @@ class Research:
     """A collection with the tools to search it. Cite what was opened by its id, in brackets: ``[id]``.
 
     A prompt may withhold documents: its ``item`` has the page that it was made of as ``source``; see
-    `trainer.environments.leaks`.
+    `trainer.environments.episodes`.
     """
 
     tools = (
@@ -207,26 +204,6 @@ def _value(node: ast.expr) -> float:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_value(left), _value(right))
     raise ValueError("expected numbers, + - * / and parentheses")
-
-
-class EmptyResults:
-    """An environment with the same tools, whose results are empty until one ends the episode. Calls are made."""
-
-    def __init__(self, environment: Environment, episode: Episode | None = None) -> None:
-        self._environment, self._episode, self.tools = environment, episode, environment.tools
-        self.report: str | None = None
-
-    def reset(self, prompt: Prompt) -> EmptyResults:
-        """Begin an episode."""
-        return EmptyResults(self._environment, self._environment.reset(prompt))
-
-    def step(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Make a call."""
-        if self._episode is not None:
-            with suppress(ToolError):  # "no such document" would be a result, too
-                self._episode.step(name, arguments)
-            self.report = self._episode.report
-        return ""
 
 
 NO_TOOLS = ToolsConfig()

@@ -1,18 +1,19 @@
-"""What monitors measure of single completions, and how texts are split into words."""
+"""The monitors of a run: what they measure of single completions, and of the completions of a step together."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import chain, groupby
-from math import fsum, sqrt
+from math import exp, fsum, inf, log, sqrt
 from statistics import fmean
 
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.runs import Sign
@@ -165,6 +166,115 @@ def common_phrase(observed: Sequence[Observed]) -> Mapping[str, float | None]:
             prompts[run].add(one.prompt)
     most = max((len(found) for run, found in places.items() if len(prompts[run]) > 1), default=0)
     return {"common_phrase": most / len(observed)}
+
+
+SATURATED = 0.05
+"""Range of a criterion's values within a prompt under which it does not distinguish completions."""
+PASSED = 0.5
+"""Value from which a criterion passes."""
+
+
+def criteria(observed: Sequence[Observed]) -> Mapping[str, float | None]:
+    """Return what the verdicts and the criteria of a step say about its reward.
+
+    ``saturated_criteria`` is the share of criteria, counted by prompt, whose values hardly differ between its
+    completions; ``abstained_verdicts`` and ``failed_verdicts`` are shares of the verdicts. ``largest_reward_share`` is
+    the largest share of the reward that one criterion makes up, as mean over prompts whose reward has several: criteria
+    of two rubrics are not added up.
+    """
+    flat, largest = list[bool](), list[float]()
+    for group in groups_of(observed):
+        values = defaultdict[str, list[float]](list)
+        for verdict in (verdict for one in group for verdict in one.verdicts):
+            if verdict.value is not None:
+                values[verdict.criterion].append(verdict.value)
+        flat += [max(each) - min(each) < SATURATED for each in values.values() if len(each) > 1]
+        if len(shares := reward_shares(group)) > 1:
+            largest.append(max(shares.values()))
+    outcomes = [verdict.outcome for one in observed for verdict in one.verdicts]
+    return {
+        "saturated_criteria": fmean(flat) if flat else None,
+        "largest_reward_share": fmean(largest) if largest else None,
+        "abstained_verdicts": outcomes.count("abstained") / len(outcomes) if outcomes else None,
+        "failed_verdicts": outcomes.count("failed") / len(outcomes) if outcomes else None,
+    }
+
+
+def reward_shares(observed: Sequence[Observed]) -> dict[str, float]:
+    """Return each criterion's share of the sum of absolute contributions to the rewards, by key."""
+    sums = defaultdict[str, float](float)
+    for one in observed:
+        for key, value in reward_or_null(one.rubric, one.verdicts).contributions.items():
+            sums[key] += abs(value)
+    total = fsum(sums.values())
+    return {key: value / total for key, value in sums.items()} if total else {}
+
+
+def by_criterion(observed: Sequence[Observed]) -> Mapping[str, float | None]:
+    """Return the pass rate of each criterion, and its share of the reward; those with the same key are one."""
+    passed = defaultdict[str, list[bool]](list)
+    for verdict in (verdict for one in observed for verdict in one.verdicts):
+        if verdict.value is not None:
+            passed[verdict.criterion].append(verdict.value >= PASSED)
+    rates = {f"pass_rate/{key}": fmean(each) for key, each in sorted(passed.items())}
+    return rates | {f"reward_share/{key}": share for key, share in sorted(reward_shares(observed).items())}
+
+
+DISTINCT = 2
+"""Words of the runs that distinct-n counts."""
+FIRST_WORDS = 20
+"""Words of each completion in which it counts them: longer texts repeat more."""
+_ORDERS = range(1, 5)
+Runs = Counter[tuple[str, ...]]
+
+
+def diversity(observed: Sequence[Observed]) -> Mapping[str, float | None]:
+    """Return distinct-2 and self-BLEU, as means over prompts with at least two completions with words.
+
+    distinct-2 is of the first `FIRST_WORDS` words of completions with as many.
+    """
+    groups = [[found for one in group if (found := words(one.text))] for group in groups_of(observed)]
+    alike = [self_bleu(group) for group in groups if len(group) > 1]
+    begins = ([each[:FIRST_WORDS] for each in group if len(each) >= FIRST_WORDS] for group in groups)
+    runs = [[run for text in group for run in runs_of(text, DISTINCT)] for group in begins if len(group) > 1]
+    shares = [len(set(each)) / len(each) for each in runs]
+    return {"distinct": fmean(shares) if shares else None, "self_bleu": fmean(alike) if alike else None}
+
+
+def self_bleu(texts: Sequence[Sequence[str]]) -> float:
+    """Return the mean BLEU-4 of each text (its words) with the others as its references.
+
+    Counts of runs are clipped at the most of another text, and brevity is that to the reference of the nearest length.
+    Orders above 1 are smoothed by adding one (Lin and Och 2004), which keeps short texts off 0. A text of fewer than
+    four words has as many orders as words: copies of it have a BLEU of 1.
+    """
+    precisions: list[list[float]] = [[] for _ in texts]  # logarithms
+    for n in _ORDERS:
+        counts = [Runs(runs_of(text, n)) for text in texts]
+        first, second = Runs(), Runs()
+        for run, count in chain.from_iterable(one.items() for one in counts):
+            first[run], second[run] = sorted((count, first[run], second[run]), reverse=True)[:2]
+        for own, found in zip(counts, precisions, strict=True):
+            matches = sum(min(count, second[run] if count == first[run] else first[run]) for run, count in own.items())
+            total, smoothing = max(1, own.total()), int(n > 1)
+            found.append(log((matches + smoothing) / (total + smoothing)) if matches + smoothing else -inf)
+    lengths = [len(text) for text in texts]
+    scores = []
+    for at, (length, found) in enumerate(zip(lengths, precisions, strict=True)):
+        others = [*lengths[:at], *lengths[at + 1 :]]
+        nearest = min(others, key=lambda other: (abs(other - lengths[at]), other))
+        scores.append(exp(fmean(found[:length]) + min(0.0, 1.0 - nearest / length)))
+    return fmean(scores)
+
+
+MONITORS: Mapping[str, Monitor] = {
+    "texts": texts,
+    "diversity": diversity,
+    "common_phrase": common_phrase,
+    "criteria": criteria,
+}
+WITH_CRITERIA: Mapping[str, Monitor] = {**MONITORS, "by_criterion": by_criterion}
+"""Those of a run with `criterion_metrics`."""
 
 
 def sign(name: str, prompt: str, one: Completion) -> float | None:

@@ -16,9 +16,8 @@ from torch.nn.utils.rnn import pad_sequence
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
-from trainer.environments.environment import Tool
 from trainer.environments.episodes import RunningEpisode
-from trainer.environments.tool_calls import call_line, notes_of, took_note, with_tools
+from trainer.environments.tool_calls import Tool, call_line, notes_of, took_note, with_tools
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 class EpisodeRecord:
     """A trajectory in an environment: its messages, counts of what happened in it, and the seconds of its tools.
 
-    ``leaks`` are the results of tools that held the answer (`trainer.environments.leaks`).
+    ``leaks`` are the results of tools that held the answer (`trainer.environments.episodes`).
     """
 
     messages: tuple[Message, ...] = ()

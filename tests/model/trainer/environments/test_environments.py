@@ -17,8 +17,7 @@ from tests.model.trainer.tiny import SAMPLING, TASKS, tiny_config, tiny_policy
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task
-from trainer.environments.episodes import Acting, EpisodeLimits, begin
-from trainer.environments.leaks import LEAK, LEAKS, LeakGuard, log_leaks
+from trainer.environments.episodes import LEAK, LEAKS, Acting, EpisodeLimits, LeakGuard, begin, log_leaks
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
 from trainer.loop import warm_up, warmed_up_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.tiny_model import tiny_model
 from trainer.data.tasks import Task
 from trainer.environments.episodes import Acting, EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
-from trainer.environments.tools import EmptyResults, Research
+from trainer.environments.tools import Research
 from trainer.evaluation import Script, behaviour, criteria
 from trainer.policies.policy import Policy
 
@@ -79,7 +80,7 @@ def research(tmp_path: Path) -> Iterator[Research]:
 
 
 def test_tools_with_empty_results_still_end_the_episode(research: Research) -> None:
-    episode = begin(EmptyResults(research), ASKED, LIMITS)
+    episode = begin(research, ASKED, replace(LIMITS, empty_results=True))
     calls = (("search", {"query": "vacuum"}), ("open", {"id": "vacuum"}), ("open", {"id": "nowhere"}))
     for name, argument in (*calls, ("quote", {"id": "vacuum", "text": "It removes nothing."})):
         (answer,) = episode.turn(call_text(name, **argument))

@@ -17,9 +17,8 @@ from tests.model.trainer.policies.test_policy import plain_logprobs
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, TASKS, share_of_a, tiny_config, tiny_policy
 from tests.policy_server import PolicyServer
 from trainer.algorithms import grpo
-from trainer.environments.environment import Tool
 from trainer.environments.episodes import Acting, EpisodeLimits
-from trainer.environments.tool_calls import call_text
+from trainer.environments.tool_calls import Tool, call_text
 from trainer.loop import train
 from trainer.policies import policy as episode_sampling
 from trainer.policies.policy import Policy

@@ -9,9 +9,8 @@ from concurrent.futures import wait
 from threading import Event
 
 from rubricsvc.core.prompt import Message, Prompt
-from trainer.environments.environment import Tool, ToolError
 from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
-from trainer.environments.tool_calls import call_text
+from trainer.environments.tool_calls import Tool, ToolError, call_text
 from trainer.environments.tools import Calculator
 
 PROMPT = Prompt.of("What is 6 * 7?")

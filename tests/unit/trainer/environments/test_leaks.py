@@ -10,10 +10,8 @@ import pytest
 from rubricsvc.collections import index as collections
 from rubricsvc.collections.index import FaultyDocuments, Link, Page
 from rubricsvc.core.prompt import Prompt
-from trainer.environments.environment import Tool
-from trainer.environments.episodes import EpisodeLimits, RunningEpisode, begin
-from trainer.environments.leaks import LeakGuard
-from trainer.environments.tool_calls import call_text
+from trainer.environments.episodes import EpisodeLimits, LeakGuard, RunningEpisode, begin
+from trainer.environments.tool_calls import Tool, call_text
 from trainer.environments.tools import Research
 
 ANSWER = "A dead row is removed from every index by the command vacuum, which also updates the visibility map."

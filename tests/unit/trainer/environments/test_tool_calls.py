@@ -17,9 +17,8 @@ from rubricsvc.core.reward import reward
 from rubricsvc.core.untrusted import INVISIBLE
 from tests.report_holes import HOLES, Report, answer, completion, script
 from tests.tool_injections import INJECTIONS
-from trainer.environments.environment import Tool
 from trainer.environments.episodes import EpisodeLimits, begin
-from trainer.environments.tool_calls import call_text, parse, with_tools
+from trainer.environments.tool_calls import Tool, call_text, parse, with_tools
 from trainer.environments.tools import Calculator, Research
 from workers import checks
 from workers.checks.citations import sources

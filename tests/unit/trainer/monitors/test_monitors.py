@@ -12,15 +12,18 @@ from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from trainer.data.tasks import Task
-from trainer.monitors.measures import Observed, common_phrase, measures, texts, words
-from trainer.monitors.registry import (
+from trainer.metrics import monitor_metrics, observed_of
+from trainer.monitors.measures import (
     MONITORS,
     WITH_CRITERIA,
+    Observed,
     by_criterion,
+    common_phrase,
     criteria,
-    monitor_metrics,
-    observed_of,
+    measures,
     self_bleu,
+    texts,
+    words,
 )
 from trainer.rewards import ScoredRollout
 

@@ -8,8 +8,7 @@ from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.passport import UNTRAINED
 from rubricsvc.formats.documents import load_passport
 from rubricsvc.stats.intervals import rate
-from trainer.preflight import judge_checks
-from trainer.preview import CHANCE, accuracy
+from trainer.preflight import CHANCE, accuracy, judge_checks
 from workers.engines.local.weights import PASSPORT_FILE, SHIPPED
 
 

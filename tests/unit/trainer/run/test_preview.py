@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rubricsvc.stats.ranking import concordance, tau_b
-from trainer.preview import largest_by_chance, preview
+from trainer.preflight import largest_by_chance, preview
 
 N, PROMPTS = 8, 12
 

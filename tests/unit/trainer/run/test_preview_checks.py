@@ -14,8 +14,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.schemas import StoredJudge
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
-from trainer.preflight import Preflight, PreflightCheck, StoredPreflight, preview_checks
-from trainer.preview import Preview
+from trainer.preflight import Preflight, PreflightCheck, Preview, StoredPreflight, preview_checks
 from trainer.run import AuditStatus, Run, RunJudge, RunTasks
 
 
