@@ -21,8 +21,7 @@ import yaml
 from bench.lint_sets import Sample, samples
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats import native
-from rubricsvc.formats.record import Entry, Location
+from rubricsvc.formats.record import Entry, Location, read
 from rubricsvc.lint import RULES, lint
 from rubricsvc.stats.intervals import rate
 from workers import checks
@@ -90,7 +89,7 @@ def own_cases() -> Iterator[Case]:
     every = frozenset(RULES)
     for data in yaml.safe_load_all((HERE / "own.yaml").read_text(encoding="utf-8")):
         breaks, whole = data.pop("breaks"), data.pop("rubric_breaks", ())
-        (record,) = native.read(Entry(data, Location("own.yaml")))
+        (record,) = read(Entry(data, Location("own.yaml")))
         if record.rubric is None:
             raise ValueError(f"{record.name} has no criteria")
         for key in ("", *record.rubric.by_key):

@@ -24,8 +24,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.formats import native, writing
-from rubricsvc.formats.record import Record
+from rubricsvc.formats import writing
+from rubricsvc.formats.record import Record, keys_of
 from tests.conftest import SHARED
 from trainer.judge_training.data import Example, Target, labelled_examples, merge
 
@@ -289,7 +289,7 @@ def export(folder: Path, data: Path, names: Iterable[str]) -> Iterator[str]:
 
 
 def _record(example: Example, name: str) -> Record:
-    keys = native.keys_of([one.criterion.key for one in example.targets])
+    keys = keys_of([one.criterion.key for one in example.targets])
     pairs = list(zip(keys, example.targets, strict=True))
     criteria = tuple(target.criterion.model_copy(update={"key": key}) for key, target in pairs)
     labels = tuple(Label(criterion=key, annotator="dataset", value=target.value) for key, target in pairs)

@@ -41,7 +41,7 @@ def synthesize(
     from rubricsvc.collections import open_collection
     from rubricsvc.collections.tasks import CAPABILITIES, synthesize
     from rubricsvc.formats import Record
-    from rubricsvc.formats.native import rubric_name
+    from rubricsvc.formats.record import rubric_name
     from rubricsvc.formats.writing import plain, write_text
 
     unknown = [name for name in capability or () if name not in CAPABILITIES]

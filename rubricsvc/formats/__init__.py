@@ -21,11 +21,20 @@ from pydantic import ValidationError
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import documents, native
+from rubricsvc.formats import documents
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.mapping import FORMATS, Reader
-from rubricsvc.formats.native import rubric_errors
-from rubricsvc.formats.record import FieldError, FileErrors, InvalidFileError, Record, RubricCheck, file_error
+from rubricsvc.formats.record import (
+    FIELDS,
+    FieldError,
+    FileErrors,
+    InvalidFileError,
+    Record,
+    RubricCheck,
+    file_error,
+    read,
+    rubric_errors,
+)
 from rubricsvc.formats.writing import Losses, dump
 
 __all__ = [
@@ -100,7 +109,7 @@ def stream(
     reader = Reader(mapping) if mapping is not None else FORMATS[name]
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
-    for given in file.parse(native.read) if name == "native" else reader.read(file):
+    for given in file.parse(read) if name == "native" else reader.read(file):
         try:
             record, removed = without_invisible(given)
         except ValidationError as invalid:
@@ -145,7 +154,7 @@ def detect(file: InputFile) -> str:
     fields = set(first) if isinstance(first, dict) else set()
     criteria = first.get("criteria") if isinstance(first, dict) else None
     texts = [isinstance(one, str) or "text" in one for one in criteria if one] if isinstance(criteria, list) else []
-    if texts and all(texts) and fields <= {*native.FIELDS}:
+    if texts and all(texts) and fields <= {*FIELDS}:
         return "native"  # without a look at the mappings
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
     if len(matching) == 1:
@@ -159,7 +168,7 @@ def detect(file: InputFile) -> str:
         or file.errors.count  # after a line that is not JSON, its error is what matters
         or ending in (".yaml", ".yml")  # no other format is YAML
         or get_close_matches("criteria", map(str, fields), cutoff=0.85)  # a misspelt field, and all other errors
-        or ("prompt" in fields and ("rubric" in fields or fields.issubset(native.FIELDS)))  # or one beside a prompt
+        or ("prompt" in fields and ("rubric" in fields or fields.issubset(FIELDS)))  # or one beside a prompt
     ):
         return "native"
     if (is_csv := ending in (".csv", ".tsv")) and "criterion" in fields:

@@ -15,9 +15,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.mapping import FORMATS
-from rubricsvc.formats.native import PROMPT, prompt_fields
-from rubricsvc.formats.record import Entry, GivenLabel, InvalidFileError, Location, file_error
+from rubricsvc.formats.record import PROMPT, Entry, GivenLabel, InvalidFileError, Location, file_error, prompt_fields
 from rubricsvc.formats.writing import write_yaml
 
 COMPLETION_FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
@@ -37,7 +35,8 @@ def kind_of(first: Any) -> str | None:
         return None
     if "annotator" in first and "completion_id" in first:
         return "labels"
-    if first.keys() & {"criteria", "rubrics", "rubric", "criterions"} or FORMATS["truthfulqa"].identifies(first):
+    of_truthfulqa = str(first.get("prompt")).rstrip().endswith(("\nTrue:", "\nHelpful:"))
+    if first.keys() & {"criteria", "rubrics", "rubric", "criterions"} or of_truthfulqa:
         return None
     parts = {"prompt", "prompt_id"}, {"completion", "text", "messages"}
     return "completions" if all(first.keys() & names for names in parts) else None

@@ -13,7 +13,6 @@ import io
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import InitVar, dataclass, field, replace
@@ -37,8 +36,6 @@ MAX_TEXT = 256 * 1024 * 1024
 HEAD = 8192
 MAX_YAML = 1_000_000
 """Keys and values of a YAML document; a node of it takes a kilobyte of memory."""
-MAX_CRITERIA = 20_000
-"""Criteria of one rubric."""
 ROWS = 1000
 """Rows of Parquet that are in memory."""
 
@@ -125,10 +122,6 @@ def _lenient(text: str) -> Any:
         return None
 
 
-_REPEATED = ("Rating Name", "Rating Description", "Rating Points")
-"""Columns that Canvas repeats for each rating."""
-
-
 def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
     """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
 
@@ -150,10 +143,7 @@ def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Do
             if not any(cell.strip() for cell in row):
                 continue
             if not columns:
-                seen: Counter[str] = Counter()
-                for name in map(str.strip, row):
-                    seen[name] += 1
-                    columns.append(f"{name} {seen[name]}" if name in _REPEATED and seen[name] > 1 else name)
+                columns = [name.strip() for name in row]
                 if "" in columns or len(set(columns)) < len(columns):
                     raise file_error(location, "columns", "expected a distinct name for each column in the first line")
             elif len(row) > len(columns):

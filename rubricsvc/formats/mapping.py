@@ -11,21 +11,37 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from rubricsvc.core.base import Value
+from rubricsvc.core import strict_json
+from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath, closest
-from rubricsvc.formats import dialects, input_file, native, openai_grader
+from rubricsvc.core.verdict import Label
+from rubricsvc.formats import openai_grader
 from rubricsvc.formats.input_file import FORMULA, InputFile
-from rubricsvc.formats.record import MISSING, Entry, Location, Node, Placed, Record, file_error
+from rubricsvc.formats.record import (
+    FIELDS,
+    MAX_CRITERIA,
+    MISSING,
+    Entry,
+    Location,
+    Node,
+    Placed,
+    Record,
+    file_error,
+    keys_of,
+    read,
+    rubric_name,
+)
 
 FOLDER = Path(__file__).parent / "mappings"
 _OUTSIDE = r"(?![^{}]*\})"
@@ -101,8 +117,8 @@ def _read_mapping(entry: Entry) -> Iterator[Mapping]:
         (("record",), mapping.record),
         *((("records", n), one) for n, one in enumerate(mapping.records)),
     ):
-        for name in fields.keys() - {*native.FIELDS, *_CONTROL}:
-            entry.add("extra_forbidden", f"unknown field; {closest(name, native.FIELDS)}", (*path, name))
+        for name in fields.keys() - {*FIELDS, *_CONTROL}:
+            entry.add("extra_forbidden", f"unknown field; {closest(name, FIELDS)}", (*path, name))
     if mapping.code is not None and mapping.code not in CODE:
         entry.add("invalid", f"unknown function {mapping.code!r}; {closest(mapping.code, CODE)}", ("code",))
     if not entry.errors:
@@ -287,11 +303,9 @@ class Scope:
                 found = Node(None) if value in absent else node
             case "verl_key" | "verl_check" | "verl_rest":
                 rest = name == "verl_rest" and self.find(argument).value is not MISSING
-                found = dialects.verl(entry, node, name, mapping.tables["ifeval"], has_check=rest)
+                found = _verl(entry, node, name, mapping.tables["ifeval"], has_check=rest)
             case "flattened":
-                found = dialects.flattened(entry, node)
-            case "ratings":
-                found = dialects.ratings(entry, node)
+                found = _flattened(entry, node)
             case _:
                 found = _plain(name, node, argument)
         return found
@@ -364,12 +378,12 @@ class Scope:
         ]
         texts = {n: one.get("key", "") for n, one in keyed if isinstance(one.get("key", ""), str)}
         ordered = sorted(texts, key=lambda n: bool(texts[n]) and ("criteria", n, "key") in self.origins)
-        for n, key in zip(ordered, native.keys_of([texts[n] or f"c{n + 1}" for n in ordered]), strict=True):
+        for n, key in zip(ordered, keys_of([texts[n] or f"c{n + 1}" for n in ordered]), strict=True):
             criteria[n]["key"] = key
         if isinstance(data.get("prompt"), str):
             self.origins[("prompt", 0)] = self.origins.get(("prompt",), ())
         location = replace(self.entry.location, origins=self.origins)
-        yield from native.read(replace(self.entry, data=data, location=location), mapped=True)
+        yield from read(replace(self.entry, data=data, location=location), mapped=True)
 
     def build(self, spec: Any, at: FieldPath) -> Any:
         """Return the value of a part of the mapping, which is at a path of the record that is made."""
@@ -427,7 +441,7 @@ class Scope:
 FUNCTIONS = (
     *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl_key", "verl_check", "verl_rest"),
     *("strip", "before", "split", "lines", "listed", "prefixed", "stems", "without", "given", "arguments"),
-    *("asked", "sections", "sha256", "digest", "shown", "flattened", "ratings"),
+    *("asked", "sections", "sha256", "digest", "flattened"),
 )
 """The functions of mapping files: `Scope.call` and `_plain` have them."""
 
@@ -447,8 +461,6 @@ def _plain(name: str, node: Node, argument: str) -> Any:
             found = text.replace("\\n", "\n")
         case "listed":
             found = [value] if isinstance(value, str) else value
-        case "shown":  # of HTML
-            found = unescape(text)
         case "sha256":
             found = sha256(text.encode()).hexdigest()[: int(argument)]
         case "digest":
@@ -517,8 +529,8 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         elif not key or (values != (None,) * len(values) and values != key[:-1]):
             key, count = (*values, count), count + 1
         group = groups.setdefault(key, [])
-        if len(group) >= input_file.MAX_CRITERIA:
-            message = f"is one more row than the {input_file.MAX_CRITERIA} criteria that a rubric may have"
+        if len(group) >= MAX_CRITERIA:
+            message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
             raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
         group.append(row)
     for number, group in enumerate(groups.values(), start=1):
@@ -537,10 +549,137 @@ def _grouped(file: InputFile, rows: Rows) -> Iterator[Entry]:
         )
 
 
+class _Task(BaseModel):
+    """A node of PaperBench. Unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
+    requirements: Annotated[str, Field(min_length=1)]
+    weight: Annotated[float, Field(ge=0, le=1e9)]
+    sub_tasks: tuple[_Task, ...]
+    task_category: str | None = None
+    finegrained_task_category: str | None = None
+    score: UnitInterval | None = None
+    valid_score: bool | float | None = None  # the human grades have true and 1.0
+    explanation: str | None = None
+
+
+def _read_paperbench(entry: Entry) -> Iterator[Record]:
+    """Yield the record of a tree."""
+    nodes: list[tuple[_Task, FieldPath]] = []
+    pending: list[tuple[_Task, FieldPath]] = [(entry.build(_Task, entry.data), ())]
+    while pending:  # in the order of the file
+        node, path = pending.pop()
+        nodes.append((node, path))
+        pending += [(child, (*path, "sub_tasks", n)) for n, child in reversed(list(enumerate(node.sub_tasks)))]
+    key_at = dict(zip((path for _, path in nodes), keys_of([node.id for node, _ in nodes]), strict=True))
+    graded = any(node.score is not None for node, _ in nodes)
+    criteria, groups, labels = [], [], []
+    for node, path in nodes:
+        key = key_at[path]
+        above = tuple(key_at[path[:depth]] for depth in range(0, len(path), 2))
+        if node.sub_tasks:
+            weight = node.weight if above else 1.0  # the root has no sibling; 1 keeps its score exact
+            groups.append(Group(path=(*above, key), weight=weight, text=node.requirements))
+            continue
+        tags = tuple(tag for tag in (node.task_category, node.finegrained_task_category) if tag)
+        criteria.append(Criterion(key=key, text=node.requirements, weight=node.weight, group=above, tags=tags))
+        if node.score is not None:
+            is_valid = node.valid_score is None or node.valid_score  # the benchmark counts an invalid one as 0
+            value = node.score if is_valid else None
+            labels.append(Label(criterion=key, annotator="person 1", value=value, note=node.explanation))
+        elif graded:
+            entry.add("missing", "is missing, though other nodes have one", (*path, "score"))
+    rubric = Rubric(criteria=tuple(criteria), groups=tuple(groups), formula="tree")
+    name = rubric_name(f"paperbench-{entry.name}")
+    yield Record(None, rubric, labels=tuple(labels), name=name, location=entry.location)
+
+
+def _verl(entry: Entry, node: Node, wanted: str, classes: dict[str, Any], *, has_check: bool) -> Any:
+    """Return the key, the check or the other tags (``wanted``) of a criterion of verl, whose tags name them.
+
+    The check is its own, or the one that decides as its function does; ``classes`` has the instructions of IFEval by
+    the names of verl's functions. The tags of a rule are left only if no check was made of it (``has_check``).
+    """
+    rule, value, named, listed = ("verifier", "function", "parameters"), node.value, dict[str, Any](), list[str]()
+    if isinstance(value, dict):
+        named = {name: one for name, one in value.items() if one is not None}
+        tags = named.pop("tags", [])
+        listed = [str(one) for one in tags] if isinstance(tags, list) else []
+    for text in value if isinstance(value, list) else ():
+        name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
+        if name in (*rule, "key", "check"):
+            named[name] = rest
+        elif isinstance(text, str):
+            listed.append(text)
+    if wanted == "verl_key":
+        return str(named["key"]) if named.get("key") else MISSING
+    if wanted == "verl_rest":
+        if not isinstance(value, list | dict):
+            entry.expected("list_type", "a mapping, or a list of key:value", value, node.path or ())
+        left_out = {"key", "check", *(rule if has_check or named.get("verifier") == "llm" else ())}
+        texts = {name: one if isinstance(one, str) else strict_json.dump(one) for name, one in named.items()}
+        return [f"{name}:{text}" for name, text in texts.items() if name not in left_out] + listed
+    decoded: dict[str, Any] = {}
+    for name in ("check", "parameters"):  # which may be JSON in a text
+        one = named.get(name)
+        with suppress(ValueError, RecursionError):
+            decoded[name] = json.loads(one) if isinstance(one, str) else one
+    if isinstance(decoded.get("check"), dict):
+        return decoded["check"]
+    if named.get("verifier") != "rule" or not named.get("function"):
+        return MISSING
+    function, given = str(named["function"]), decoded.get("parameters")
+    parameters = {name: one for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
+    if function == "math_verify" and "answer" in parameters:
+        return {"name": "math", "args": {"answer": str(parameters["answer"])}}
+    if function == "word_count_range" and parameters.keys() >= {"min_count", "max_count"}:
+        bounds = {"min": int(parameters["min_count"]), "max": int(parameters["max_count"])}
+        return {"name": "words", "args": {**bounds, "partial": False}}
+    if (instruction := classes.get(function)) is not None:  # Parquet and JSON of other writers make 2.0 of 2
+        whole = {n: int(one) if isinstance(one, float) and one.is_integer() else one for n, one in parameters.items()}
+        return {"name": "ifeval", "args": {"instruction_id": instruction, "kwargs": whole}}
+    message = f"no check decides the function {function!r} with these parameters; a judge decides it"
+    entry.add("rule", f"{message}: write a check into the rubric instead (docs/checks.md)", node.path or (), note=True)
+    return MISSING
+
+
+def _flattened(entry: Entry, node: Node) -> Any:
+    """Return the criteria of AutoRubric's rubrics in one list, each with its section as ``group``, and guidelines.
+
+    A rubric is a list of criteria and sections, a mapping with such a list, or one criterion.
+    """
+    data, path, guidelines = node.value, node.path or (), None
+    while isinstance(data, dict) and "requirement" not in data:
+        guidelines = guidelines or data.get("guidelines")
+        name = next((one for one in ("rubric", "sections", "criteria") if data.get(one) is not None), "criteria")
+        path, data = (*path, name), data.get(name)
+    shared = {"guidelines": guidelines} if guidelines else {}
+    if isinstance(data, dict):
+        return [Placed({**data, **shared, "group": []}, path)]
+    if not isinstance(data, list) or not data:
+        entry.expected("list_type", "a list of criteria or sections", data, path)
+        return MISSING
+    flat: list[Any] = []
+    for place, item in enumerate(data):
+        inner = item.get("criteria") if isinstance(item, dict) else None
+        title = str(item.get("name") or item.get("title") or "") if isinstance(inner, list) else ""
+        for number, one in enumerate(inner if isinstance(inner, list) else [item]):
+            where = (*path, place, "criteria", number) if isinstance(inner, list) else (*path, place)
+            if isinstance(one, dict):
+                flat.append(Placed({**one, **shared, "group": [title] if title else []}, where))
+            else:
+                entry.expected("model_type", "a criterion", one, where)
+    if not flat and not entry.errors:
+        entry.add("too_short", "expected at least one criterion", path)
+    return flat
+
+
 CODE: dict[str, Callable[[Entry], Iterator[Record]]] = {
-    "native": native.read,
+    "native": read,
     "openai_grader": openai_grader.read,
-    "paperbench": dialects.read_paperbench,
+    "paperbench": _read_paperbench,
 }
 """What reads formats whose mapping files only say how they are recognized."""
 FORMATS = {

@@ -22,8 +22,7 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Entry, InvalidFileError, Location, Record
+from rubricsvc.formats.record import Entry, InvalidFileError, Location, Record, rubric_name
 from rubricsvc.graders.model import Grader, rubric_of
 
 T = TypeVar("T")

@@ -22,8 +22,16 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.input_file import SCALARS, YAML_TAG, InputFile, neutralized
 from rubricsvc.formats.mapping import FORMATS
-from rubricsvc.formats.native import rubric_errors
-from rubricsvc.formats.record import Entry, FileErrors, GivenLabel, InvalidFileError, Location, Record, Row
+from rubricsvc.formats.record import (
+    Entry,
+    FileErrors,
+    GivenLabel,
+    InvalidFileError,
+    Location,
+    Record,
+    Row,
+    rubric_errors,
+)
 from rubricsvc.graders.model import grader_of
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rubricsvc.core.judge import CHECKS
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.openai_grader import parse, parse_prompt
+from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
 from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts

@@ -127,7 +127,6 @@ def test_load_reports_line_and_field(name: str, tmp_path: Path) -> None:
 
 def test_load_reports_lines_of_rows(tmp_path: Path) -> None:
     for name, text, errors in [
-        ("canvas", CASES["canvas"]["content"] + "Other,X,,true,A,,4\n", [(4, "[0].Rating Points")]),
         (
             "researchrubrics",
             CASES["researchrubrics"]["content"] + '"Second",T,1,,Satisfied,\n,U,x,,nope,\n',

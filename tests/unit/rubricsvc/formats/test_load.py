@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.formats import FieldError, InvalidFileError, input_file, load
+from rubricsvc.formats import FieldError, InvalidFileError, input_file, load, mapping, record
 from rubricsvc.formats.record import MAX_LISTED
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
@@ -213,13 +213,13 @@ def test_load_reports_lines_of_json_files(tmp_path: Path) -> None:
 
 
 def test_load_limits_the_length_of_messages(tmp_path: Path) -> None:
-    for record in [
+    for row in [
         {"prompt": "Q", "criteria": ["a"], "x" * 1_000_000: 1},
         {"prompt": "Q", "criteria": [{"text": "a", "weight": "x" * 1_000_000}]},
         {"prompt": "Q", "criteria": ["a"], "name": "@" * 1_000_000},
         {"prompt": "Q", "criteria": ["a"], "formula": "x" * 1_000_000},
     ]:
-        error = invalid(write(tmp_path, "r.jsonl", json.dumps(record) + "\n"))
+        error = invalid(write(tmp_path, "r.jsonl", json.dumps(row) + "\n"))
         assert 20 < len(str(error)) < 2000 and len(error.path) <= 200
 
 
@@ -245,7 +245,8 @@ def test_load_reports_faults_of_text_with_those_of_fields(tmp_path: Path) -> Non
 
 
 def test_load_refuses_a_rubric_of_too_many_criteria(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_file, "MAX_CRITERIA", 3)
+    monkeypatch.setattr(record, "MAX_CRITERIA", 3)
+    monkeypatch.setattr(mapping, "MAX_CRITERIA", 3)
     many = json.dumps({"prompt": "Why?", "criteria": ["Says why."] * 4})
     assert only_error(write(tmp_path, "r.jsonl", many)).path == "criteria"
     csv = write(tmp_path, "r.csv", "criterion\n" + "Says why.\n" * 4)
