@@ -178,3 +178,10 @@ class ImportQuery(BaseModel):
     )
     force: bool = Field(False, description="Store the rubric as a branch if the parent has been edited already.")
     draft: bool = Field(False, description="Store the rubrics as drafts, to be reviewed.")
+
+
+class EvolutionFilters(Paging):
+    """Parameters of the list of evolutions."""
+
+    run: str | None = Field(None, description="Filter by training run.")
+    prompt: int | str | None = Field(None, description="Filter by prompt: id, or id in its file.")

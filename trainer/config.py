@@ -342,9 +342,7 @@ class EvolveConfig(ConfigSection):
     ``proposer`` is the judge whose model proposes, ``trusted`` one that the values of criteria are compared with.
     Of a step with a round, the proposer is shown up to ``shown`` completions of each prompt. ``weight`` is that of an
     evolved criterion, as a share of the authored criteria's absolute weights. A retired criterion is tried again
-    ``retest_every`` steps after its last trial, at most ``max_retests`` in a round. With ``labels``, criteria are
-    compared with people's overall labels of the prompt's completions, where there are any. The proposer's replies may
-    cost ``budget`` US dollars.
+    ``retest_every`` steps after its last trial. The proposer's replies may cost ``budget`` US dollars.
     """
 
     proposer: LocalJudge
@@ -357,8 +355,6 @@ class EvolveConfig(ConfigSection):
     weight: float = Field(default=0.1, gt=0.0, le=1.0)
     min_separation: float = Field(default=0.05, ge=0.0, lt=0.5)
     retest_every: int = Field(default=50, ge=1)
-    max_retests: int = Field(default=8, ge=1)
-    labels: bool = True
     budget: float | None = Field(default=None, gt=0.0)
 
     @field_validator("proposer")

@@ -6,7 +6,7 @@ step and each round: a step that is repeated after a resume uses the same ones, 
 
 ::
 
-    versions = RunEvolutions(db, "first-3f2a9c1d", approve="auto")      # rubricsvc.services.evolutions
+    versions = RunEvolutions(db, "first-3f2a9c1d", approve="auto")      # rubricsvc.services.evolving
     with OnlineEvolution(config.evolve, versions, rewards) as evolution:
         train(policy, tasks, rewards, config, evolution=evolution)
 """
@@ -21,14 +21,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
-from rubricsvc.core.evolution import BufferedCriterion, RetirementReason, evolved_rubric
+from rubricsvc.core.evolution import RetirementReason, evolved_rubric
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import check_formula, formula_for, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.evolutions import Round, RunEvolutions, hold_rounds
-from rubricsvc.stats.evolution import due, measured, selected
+from rubricsvc.services.evolving import Round, RunEvolutions, hold_rounds
+from rubricsvc.stats.evolution import measured, selected
 from trainer.config import EvolveConfig
 from trainer.data.tasks import Task
 from trainer.event_loop import EventLoopThread
@@ -124,10 +124,21 @@ class OnlineEvolution:
         self._loop = EventLoopThread("proposals")
         self._groups: Mapping[int, tuple[Task, Members]] = {}
 
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Raise an InvalidError unless criteria may be added to the rubric of each task."""
-        for rubric in {task.rubric.digest: task.rubric for task in tasks}.values():
-            check_evolvable(rubric)
+    @staticmethod
+    def check(tasks: Sequence[Task]) -> None:
+        """Raise an InvalidError unless criteria with small weights of either sign may be added to each rubric."""
+        added = [Criterion(key=f"evolved {weight}", text="Is added.", weight=weight) for weight in (1, -1)]
+        for base in {task.rubric.digest: task.rubric for task in tasks}.values():
+            extended = base.model_copy(update={"criteria": (*base.criteria, *added)})
+            try:
+                check_formula(extended)
+                summed = formula_for(extended, base.formula).weighting == "absolute"
+            except ValueError:
+                summed = False
+            if not summed or base.groups or base.expression:
+                message = f"criteria cannot be added to a rubric with the formula {base.formula!r}"
+                hint = "use a formula that sums weights of both signs, such as weighted_mean or healthbench"
+                raise InvalidError(message, hint=hint, path="evolve")
 
     def tasks(self, step: int, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks of a step (from 0) with the rubric versions that are in use."""
@@ -158,11 +169,11 @@ class OnlineEvolution:
         self._groups = dict(zip(ids, zip(tasks, members, strict=True), strict=True))
         rounds = hold_rounds(self.versions.db, step, ids, self, approve=self.versions.approve)
         for one in rounds:
-            if one.failures:
+            if one.done is not None and one.done.failure is not None:
                 text = self._groups[one.id][0].prompt.text
-                log.warning("step %d, prompt %.40r: %s", step + 1, text, "; ".join(one.failures))
+                log.warning("step %d, prompt %.40r: %s", step + 1, text, one.done.failure)
         done = [one.done for one in rounds if one.done is not None]
-        lists = ("proposed", "refused", "untested", "activated", "reactivated", "retired")
+        lists = ("proposed", "refused", "untested", "activated", "retired")
         return metrics | {
             **{f"evolve/{name}": sum(len(getattr(one, name)) for one in done) for name in lists},
             "evolve/rounds": len(done),
@@ -193,7 +204,6 @@ class OnlineEvolution:
                 one.failures.append(error_message(error))
                 return
             one.entries += added
-            one.failures += [one.done.failure] if one.done.failure is not None else []
 
         async def ask_all() -> None:
             await asyncio.gather(*map(ask, rounds))
@@ -206,54 +216,47 @@ class OnlineEvolution:
     def measure(self, rounds: Sequence[Round]) -> None:
         """Try what is due on the groups of the step, by the judge of the rewards and by the trusted one.
 
-        The step's own verdicts are not asked for again. On labelled completions a criterion is tried once, at first.
+        Due are proposed and active criteria, and retired ones whose newest trial is long ago. The step's own verdicts
+        are not asked for again.
         """
-        config, dues, own = self._config, list[list[BufferedCriterion]](), list[CriterionValues]()
-        on_group, on_labels, on_trusted = list[Trial](), list[Trial](), list[Trial]()
+        dues, own, on_group, on_trusted = list[list[Criterion]](), list[CriterionValues](), list[Trial](), list[Trial]()
         for one in rounds:
             task, members = self._groups[one.id]
             group = [completion for completion, _ in members]
-            one.labelled = one.labelled if config.labels else ()
-            keys = due(one.entries, one.step, retest_every=config.retest_every, max_retests=config.max_retests)
+            retested = one.step - self._config.retest_every
             asked = {each.key: each.question for each in one.used.criteria}
             known = [each.criterion for each in one.entries if asked.get(each.key) == each.criterion.question]
             own.append(columns(known, [scored for _, scored in members]))
-            dues.append([each for each in one.entries if each.key in keys])
-            criteria = [each.criterion for each in dues[-1]]
-            on_group.append((one, task, [each for each in criteria if each.key not in own[-1]], group))
-            new = [each.criterion for each in dues[-1] if not each.trials]
-            on_labels.append((one, task, new, [completion for completion, _ in one.labelled]))
-            on_trusted.append((one, task, criteria if self._trusted is not None else (), group))
-        found = [try_criteria(self._rewards, trials) for trials in (on_group, on_labels)]
-        found.append(try_criteria(self._trusted or self._rewards, on_trusted))
-        for one, tested, mine, tried, labels, trusted in zip(rounds, dues, own, *found, strict=True):
-            values, keys = mine | tried, [each.key for each in tested]
+            due = [
+                each.criterion
+                for each in one.entries
+                if each.state in ("proposed", "active")
+                or (each.state == "retired" and (each.tested_step or 0) <= retested)
+            ]
+            dues.append(due)
+            on_group.append((one, task, [each for each in due if each.key not in own[-1]], group))
+            on_trusted.append((one, task, due if self._trusted is not None else (), group))
+        found = try_criteria(self._rewards, on_group), try_criteria(self._trusted or self._rewards, on_trusted)
+        for one, due, mine, tried, trusted in zip(rounds, dues, own, *found, strict=True):
+            values, keys = mine | tried, [each.key for each in due]
             for place, entry in enumerate(one.entries):
-                pairs, compared = list[tuple[float, float]](), trusted.get(entry.key, [])
-                if entry.key in keys:  # of a trial that failed in a part nothing is concluded
+                compared = trusted.get(entry.key, [])
+                if entry.key in keys:
                     if self._trusted is not None and all(value is None for value in compared):
-                        continue
-                    if one.labelled and not entry.trials:
-                        scored = zip(labels.get(entry.key, [None] * len(one.labelled)), one.labelled, strict=True)
-                        pairs = [(value, score) for value, (_, score) in scored if value is not None]
-                        if not pairs:
-                            continue
+                        continue  # of a trial that failed in a part nothing is concluded
                 elif entry.state != "frozen":
                     continue
-                after = measured(entry, one.step, values.get(entry.key, ()), trusted=compared, labels=pairs)
-                if after is not None:
-                    one.entries[place] = after
-                    one.tested.add(entry.key)
-            one.untested = [key for key in keys if key not in one.tested]
+                one.entries[place] = measured(entry, one.step, values.get(entry.key, ()), compared) or entry
+            one.untested = [each.key for each in one.entries if each.key in keys and each.tested_step != one.step]
 
     def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
         """Keep the criteria that separate best, with a small share of the authored weight."""
         decided = selected(
             one.entries,
-            one.tested,
+            one.step,
             max_active=self._config.max_active,
             min_separation=self._config.min_separation,
-            referenced=self._trusted is not None or bool(one.labelled),
+            referenced=self._trusted is not None,
         )
         kept = [each for each in one.entries if decided.get(each.key, "") is None]
         active = [each.model_copy(update={"state": "active"}) for each in kept]
@@ -267,18 +270,3 @@ class OnlineEvolution:
         self._loop.close()
         if self._own_trusted is not None:
             self._own_trusted.__exit__(*error)
-
-
-def check_evolvable(base: Rubric) -> None:
-    """Raise an InvalidError unless criteria with small weights of either sign may be added to the rubric."""
-    added = [Criterion(key=f"evolved {weight}", text="Is added.", weight=weight) for weight in (1, -1)]
-    extended = base.model_copy(update={"criteria": (*base.criteria, *added)})
-    try:
-        check_formula(extended)
-        summed = formula_for(extended, base.formula).weighting == "absolute"
-    except ValueError:
-        summed = False
-    if not summed or base.groups or base.expression:
-        message = f"criteria cannot be added to a rubric with the formula {base.formula!r}"
-        hint = "use a formula that sums weights of both signs, such as weighted_mean or healthbench"
-        raise InvalidError(message, hint=hint, path="evolve")

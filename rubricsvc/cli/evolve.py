@@ -10,8 +10,8 @@ import typer
 from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.output import Json, continue_hint, counted, echo, fields_of, group, progress_bar, show
 from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest
+from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import StoredJob
-from rubricsvc.schemas.evolutions import EvolutionFilters
 
 app = group("Evolutions: rubrics that labels or training runs improve.")
 
@@ -33,11 +33,10 @@ def start(
 
     with local_service() as s:
         judge = s.judges.value(request.proposer) if request.proposer is not None else None
-        options: dict[str, Any] = {"most": request.max_proposals, "sampling": request.sampling}
 
         def propose(*given: Any, budget: float | None, **shown: Any) -> Any:
-            more = options | shown | {"limit": SpendingLimit(budget, 0.0)}
-            return judge and ask(judge, lambda engine: propose_criteria(engine, judge, *given, **more))
+            limit = SpendingLimit(budget, 0.0)
+            return judge and ask(judge, lambda engine: propose_criteria(engine, judge, *given, limit=limit, **shown))
 
         with (
             continue_hint("rounds so far are stored"),

@@ -19,8 +19,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.lint import Finding, Severity
+from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
-from rubricsvc.schemas.evolutions import EvolutionFilters
 from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, log, polling
 from rubricsvc.schemas.methods import request
 from rubricsvc.schemas.runs import (

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.judge import Sampling
 from rubricsvc.core.rubric import Criterion, Rubric
 
 BufferState = Literal["proposed", "active", "retired", "frozen"]
@@ -52,7 +51,6 @@ class BufferedCriterion(Value):
     mean: UnitInterval | None = Field(None, description="Mean of its values in that group.")
     agreeing: float = Field(0.0, description="Pairs that are ordered as the reference orders them.")
     pairs: int = Field(0, description="Pairs that the reference does not tie.")
-    reactivations: int = Field(0, description="Times that it was active again after it was retired.")
 
     @property
     def key(self) -> str:
@@ -80,8 +78,7 @@ class EvolutionRound(Value):
     proposed: tuple[str, ...] = Field((), description="Criteria that are new in the buffer.")
     refused: tuple[RefusedProposal, ...] = Field((), description="Proposals that are not tried.")
     untested: tuple[str, ...] = Field((), description="Criteria whose trial failed; they are tried again.")
-    activated: tuple[str, ...] = Field((), description="Criteria that are active for the first time.")
-    reactivated: tuple[str, ...] = Field((), description="Retired criteria that are active again.")
+    activated: tuple[str, ...] = Field((), description="Criteria that are active now, and were not before.")
     retired: tuple[str, ...] = Field((), description="Active criteria that are retired.")
     active: int = Field(0, description="Active criteria after the round.")
     raw_reply: str = Field("", description="The proposer's reply, as it came.")
@@ -95,13 +92,10 @@ class EvolutionRequest(Value):
     judge: Name | None = Field(None, description="Judge that scored the rubric; by default, the most often.")
     proposer: Name | None = Field(None, description="Judge whose model proposes criteria.")
     rounds: int = Field(8, ge=1, le=1000, description="Rounds.")
-    max_proposals: int = Field(4, ge=1, le=20, description="Criteria taken from a reply of the proposer.")
-    weight: float = Field(0.1, gt=0.0, le=1.0, description="Weight of a new criterion, as a share of the sum.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed.")
     held_out: float = Field(0.4, gt=0.0, lt=1.0, description="Share of the prompts that are held out.")
     job_id: int | None = Field(None, description="Only what this job scored.")
     budget: float | None = Field(None, gt=0.0, description="US dollars that judge and proposer may cost.")
-    sampling: Sampling = Field(Sampling(temperature=0.7, max_tokens=2048), description="How proposals are sampled.")
 
 
 class HeldOutResult(Value):

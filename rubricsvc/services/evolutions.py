@@ -1,152 +1,26 @@
-"""`Evolutions`: rubrics that labels or the rollouts of a training run improve, by one mechanism.
-
-`hold_rounds` proposes criteria, has them measured by a `Source`, and records the version that was decided on. A command
-calls it with labels (`rubricsvc.services.evolving`), the trainer between its steps with rollouts (`RunEvolutions`).
-"""
+"""`Evolutions`: rubrics that labels or the rollouts of a training run improve, in the rounds of `services.evolving`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.evolution import (
-    USED,
-    BufferedCriterion,
-    EvolutionReport,
-    EvolutionRequest,
-    EvolutionRound,
-    EvolutionStep,
-    EvolutionSummary,
-    RetirementReason,
-)
-from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import EVOLVED
-from rubricsvc.errors import ConflictError, InvalidError, needs_extra
+from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest, EvolutionStep, EvolutionSummary
+from rubricsvc.errors import needs_extra
+from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
-from rubricsvc.schemas.evolutions import EvolutionFilters
 from rubricsvc.schemas.methods import takes
-from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import evolutions, generation, prompts, rubrics
-from rubricsvc.store.session import by_id, get_or_add, page_of
+from rubricsvc.store import evolutions, prompts
+from rubricsvc.store.session import by_id, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.states import ApprovalPolicy
     from rubricsvc.services.evolving import Propose
     from rubricsvc.store.session import Database
-
-Approve = Literal["auto", "human"]
-Authored = tuple[Prompt, Rubric]
-"""A prompt with its authored rubric."""
-
-
-@dataclass
-class Round:
-    """The round of the evolution ``id`` of the rubric ``base`` that follows a ``step``, which ``used`` a version.
-
-    A source adds to the buffer (``entries``) what is proposed, replaces entries by what is measured and decided, and
-    says what was ``tested`` and what was ``untested`` by a trial that failed, by key. ``labelled`` are completions of a
-    run's prompt with the mean of people's overall labels, ``done`` what has been done so far.
-    """
-
-    id: int
-    step: int
-    base: Rubric
-    used: Rubric
-    entries: list[BufferedCriterion]
-    labelled: Sequence[tuple[Completion, float]] = ()
-    done: EvolutionRound | None = None
-    tested: set[str] = field(default_factory=set)
-    untested: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    score: float | None = None
-
-
-class Source(Protocol):
-    """What criteria are proposed from and measured on: people's labels, or the rollouts of a run."""
-
-    def propose(self, rounds: Sequence[Round]) -> None:
-        """Add proposed criteria to the buffer of each round, and set its ``done``, or add a failure."""
-
-    def measure(self, rounds: Sequence[Round]) -> None:
-        """Measure what is due in each round, and replace its entries."""
-
-    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
-        """Return which criteria are kept (None) or why they are retired, by key, and the rubric with those in use."""
-
-
-def hold_rounds(
-    db: Database, step: int, ids: Sequence[int], source: Source, *, approve: Approve = "human"
-) -> list[Round]:
-    """Hold the round of each evolution that follows a step: propose, measure, decide, and record each of them.
-
-    What another process has recorded is taken over: proposals are not asked for again, and a round that is decided
-    stays. A version is written in one transaction with its round, as a draft where a person approves.
-
-    Raises:
-        ConflictError: Another process has held the round of an evolution on labels meanwhile.
-    """
-    rounds: list[Round] = []
-    with db.write() as session:
-        for row in (evolutions.get(session, id_) for id_ in ids):
-            recorded = evolutions.begin_step(session, row, step)
-            used, entries = rubrics.get(session, recorded.rubric_id).value, evolutions.newest_entries(session, row)
-            labelled = generation.labelled(session, row.prompt_id) if row.prompt_id is not None else ()
-            rounds.append(Round(row.id, step, row.rubric.value, used, entries, labelled, recorded.round_value))
-    fresh = [one for one in rounds if one.done is None]
-    source.propose(fresh)
-    with db.write() as session:
-        for one in fresh:
-            one.done = (one.done or EvolutionRound()).model_copy(update={"decided": False})
-            recorded = evolutions.begin_step(session, evolutions.get(session, one.id), step)
-            if recorded.round is None:
-                evolutions.write_round(session, recorded, one.entries, one.done)
-    under_way = [one for one in rounds if one.done is not None and not one.done.decided]
-    source.measure(under_way)
-    for one in under_way:
-        moved, (decided, version) = defaultdict[str, list[str]](list), source.decide(one)
-        for place, entry in enumerate(one.entries):
-            if entry.key in decided:
-                reason, again = decided[entry.key], entry.state == "retired"
-                state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
-                if not reason and entry.state not in USED:
-                    moved["reactivated" if again else "activated"].append(entry.key)
-                elif reason and entry.state in USED:
-                    moved["retired"].append(entry.key)
-                update = {"state": state, "reason": reason, "reactivations": entry.reactivations + again * (not reason)}
-                one.entries[place] = entry.model_copy(update=update)
-        written = one.done or EvolutionRound()
-        done = {name: tuple(keys) for name, keys in moved.items()} | {"untested": tuple(one.untested), "decided": True}
-        failure = "; ".join(dict.fromkeys(filter(None, [written.failure, *one.failures]))) or None
-        more = {"failure": failure, "score": one.score, "active": sum(entry.state == "active" for entry in one.entries)}
-        one.done = written.model_copy(update=done | more)
-        with db.write() as session:
-            row = evolutions.get(session, one.id)
-            recorded = evolutions.begin_step(session, row, step)
-            if (known := recorded.round_value) is not None and known.decided:
-                if row.run is None:
-                    raise ConflictError(f"evolution {one.id} is continued by another process", hint="wait for it")
-                continue
-            parent, target_id = evolutions.newest_target(session, row.id) or row.rubric, None
-            if version.digest != parent.digest:
-                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
-                name, prompt_id = evolutions.lineage(row), row.prompt_id or row.rubric.prompt_id
-                edit = Edit(row.run or name, parent.id, force=True, draft=approve == "human", policy="none")
-                target = add_version(session, version, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
-                changes = {"added": "activated", "added again": "reactivated", "retired": "retired"}
-                changed = "; ".join(f"{what} {', '.join(moved[name])}" for what, name in changes.items() if moved[name])
-                comment = f"evolved after step {step + 1}: {changed or 'as the buffer is now'}"
-                rubrics.record_event(session, target, target.state, by=edit.by or name, comment=comment)
-                target_id = target.id
-            evolutions.write_round(session, recorded, one.entries, one.done, target_id)
-    return rounds
 
 
 @dataclass(eq=False)
@@ -204,7 +78,7 @@ class Evolutions:
             UnavailableError: A model cannot be asked, or the extra ``judging`` is not installed.
         """
         with needs_extra("judging"):
-            from rubricsvc.services.evolving import LabelSource
+            from rubricsvc.services.evolving import LabelSource, hold_rounds
         source, note = LabelSource(self.db, rubric, request, score_job, propose), ""
         if self.get(source.id).finished_at is None:
             for step in range(request.rounds):
@@ -229,65 +103,3 @@ def _summary(session: Session, row: EvolutionRow) -> dict[str, Any]:
         "planned": row.request.rounds if row.request is not None else None,
         "cost": evolutions.proposal_costs(session, evolution_id=row.id) + sum(job.spent for job in jobs),
     }
-
-
-class RunEvolutions:
-    """The evolutions of one training run, one for each prompt; ``run`` is its name, which no other run has.
-
-    What a step used and what its round did is recorded once: a step that is repeated after a resume finds it, and so
-    uses the same versions. They are approved when they are written, or by a person (``approve``); ``approval`` says
-    which rubrics must be.
-
-    Raises:
-        InvalidError: All rubrics need the approval of a person, and ``approve`` is ``auto``.
-    """
-
-    def __init__(self, db: Database, run: str, approve: Approve, approval: ApprovalPolicy = "generated") -> None:
-        if approve == "auto" and approval == "all":
-            message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
-            raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
-        self.run, self.approve, self.db = run, approve, db
-        self._ids: dict[tuple[str, str], int] = {}
-
-    def begin_step(self, step: int, tasks: Sequence[Authored]) -> list[Rubric]:
-        """Return the rubric version that a step (from 0) uses for each task, and record it.
-
-        Raises:
-            ConflictError: The database does not know the earlier steps of the run.
-        """
-        with self.db.read() as session:
-            if step and not page_of(session, EvolutionRow, 0, 1, run=self.run):
-                message = f"the database does not have the rubric versions that run {self.run} has used"
-                raise ConflictError(message, hint="use the database of the run: set RUBRICSVC_DATABASE_URL")
-        ids, used = self.ids(tasks), dict[int, int]()
-        with self.db.write() as session:
-            for id_ in dict.fromkeys(ids):
-                used[id_] = evolutions.begin_step(session, evolutions.get(session, id_), step).rubric_id
-            rows = by_id(session, RubricRow, used.values())
-            return [rows[used[id_]].value for id_ in ids]
-
-    def ids(self, tasks: Sequence[Authored]) -> list[int]:
-        """Return the evolution of each task; the prompt and the rubric are stored if they are not yet."""
-        keys = [(prompt.digest, base.digest) for prompt, base in tasks]
-        with self.db.write() as session:
-            for key, (prompt, base) in zip(keys, tasks, strict=True):
-                if key not in self._ids:
-                    prompt_id = prompts.add(session, prompt).id
-                    row = evolutions.authored(session, base.digest, prompt_id)
-                    if row is None:
-                        edit, name = Edit(self.run, policy="none"), f"rubric-{base.digest[:12]}"
-                        row = add_version(session, base, edit, name=name).row
-                    columns = {"rubric_id": row.id, "run": self.run, "prompt_id": prompt_id}
-                    unique = {"key": digest("evolution", self.run, prompt_id, base.digest)}
-                    self._ids[key] = get_or_add(session, EvolutionRow, unique, **columns)[0].id
-        return [self._ids[key] for key in keys]
-
-    def spent(self) -> float:
-        """Return the US dollars that the proposals of this run have cost."""
-        with self.db.read() as session:
-            return evolutions.proposal_costs(session, run=self.run)
-
-    def waiting(self) -> list[str]:
-        """Return the versions of this run that wait for a person's approval, as name@version."""
-        with self.db.read() as session:
-            return [row.ref for row in evolutions.waiting(session, self.run, rubrics.NOT_APPROVED)]

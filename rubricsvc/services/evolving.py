@@ -1,19 +1,21 @@
-"""People's labels as what a rubric is evolved on. Needs the extra ``judging``.
+"""Rounds in which rubrics evolve, on labels or on the rollouts of a training run. Needs the extra ``judging``.
 
-What is new is asked of the judge on the search part alone. Prompts that take no part in it say at the end what the best
-rubric gains.
+`hold_rounds` proposes criteria, has them measured by a `Source`, and records the version that was decided on. A command
+calls it with people's labels (`LabelSource`), the trainer between its steps with rollouts (`RunEvolutions`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from rubricsvc.core.evolution import (
+    USED,
     BufferedCriterion,
     EvolutionRequest,
     EvolutionRound,
@@ -22,29 +24,191 @@ from rubricsvc.core.evolution import (
 )
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, cut
 from rubricsvc.services.analysing import read_matrices, scope_of
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.criteria import reward_vector
-from rubricsvc.stats.evolution import agreement, held_out_result, measured, ordered
+from rubricsvc.stats.evolution import agreement, held_out_result, measured
 from rubricsvc.stats.intervals import Floats
-from rubricsvc.stats.paired import preference_pairs
-from rubricsvc.store import budgets, evolutions, jobs, judges, labels, rubrics
+from rubricsvc.stats.paired import differences, ordered, preference_pairs
+from rubricsvc.store import budgets, evolutions, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import by_id, get_or_add, utcnow
-from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow
+from rubricsvc.store.session import by_id, get_or_add, page_of, utcnow
+from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow, RubricRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.services.evolutions import Round
+    from rubricsvc.core.states import ApprovalPolicy
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import RubricRow
+
+Approve = Literal["auto", "human"]
+Authored = tuple[Prompt, Rubric]
+"""A prompt with its authored rubric."""
+
+
+@dataclass
+class Round:
+    """The round of the evolution ``id`` of the rubric ``base`` that follows a ``step``, which ``used`` a version.
+
+    A source adds to the buffer (``entries``) what is proposed, replaces entries by what is measured, and says which are
+    ``untested``, by key, since their trial failed. ``done`` is what has been done so far.
+    """
+
+    id: int
+    step: int
+    base: Rubric
+    used: Rubric
+    entries: list[BufferedCriterion]
+    done: EvolutionRound | None = None
+    untested: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    score: float | None = None
+
+
+class Source(Protocol):
+    """What criteria are proposed from and measured on: people's labels, or the rollouts of a run."""
+
+    def propose(self, rounds: Sequence[Round]) -> None:
+        """Add proposed criteria to the buffer of each round, and set its ``done``, or add a failure."""
+
+    def measure(self, rounds: Sequence[Round]) -> None:
+        """Measure what is due in each round, and replace its entries."""
+
+    def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
+        """Return which criteria are kept (None) or why they are retired, by key, and the rubric with those in use."""
+
+
+def hold_rounds(
+    db: Database, step: int, ids: Sequence[int], source: Source, *, approve: Approve = "human"
+) -> list[Round]:
+    """Hold the round of each evolution that follows a step: propose, measure, decide, and record each of them.
+
+    What another process has recorded is taken over: proposals are not asked for again, and a round that is decided
+    stays. A version is written in one transaction with its round, as a draft where a person approves.
+
+    Raises:
+        ConflictError: Another process has held the round of an evolution on labels meanwhile.
+    """
+    rounds: list[Round] = []
+    with db.write() as session:
+        for row in (evolutions.get(session, id_) for id_ in ids):
+            recorded = evolutions.begin_step(session, row, step)
+            used, entries = rubrics.get(session, recorded.rubric_id).value, evolutions.newest_entries(session, row)
+            rounds.append(Round(row.id, step, row.rubric.value, used, entries, recorded.round_value))
+    fresh = [one for one in rounds if one.done is None]
+    source.propose(fresh)
+    with db.write() as session:
+        for one in fresh:
+            one.done = (one.done or EvolutionRound()).model_copy(update={"decided": False})
+            recorded = evolutions.begin_step(session, evolutions.get(session, one.id), step)
+            if recorded.round is None:
+                evolutions.write_round(session, recorded, one.entries, one.done)
+    under_way = [one for one in rounds if one.done is not None and not one.done.decided]
+    source.measure(under_way)
+    for one in under_way:
+        moved, (decided, version) = defaultdict[str, list[str]](list), source.decide(one)
+        for place, entry in enumerate(one.entries):
+            if entry.key in decided:
+                reason = decided[entry.key]
+                state = "retired" if reason else "frozen" if entry.key in one.base.by_key else "active"
+                if bool(reason) == (entry.state in USED):
+                    moved["retired" if reason else "activated"].append(entry.key)
+                one.entries[place] = entry.model_copy(update={"state": state, "reason": reason})
+        written = one.done or EvolutionRound()
+        fields: dict[str, object] = {name: tuple(keys) for name, keys in moved.items()}
+        fields |= {"decided": True, "untested": tuple(one.untested), "score": one.score}
+        fields["failure"] = "; ".join(filter(None, [written.failure, *one.failures])) or None
+        fields["active"] = sum(entry.state == "active" for entry in one.entries)
+        one.done = written.model_copy(update=fields)
+        with db.write() as session:
+            row = evolutions.get(session, one.id)
+            recorded = evolutions.begin_step(session, row, step)
+            if (known := recorded.round_value) is not None and known.decided:
+                if row.run is None:
+                    raise ConflictError(f"evolution {one.id} is continued by another process", hint="wait for it")
+                continue
+            parent, target_id = evolutions.newest_target(session, row.id) or row.rubric, None
+            if version.digest != parent.digest:
+                # forced: the newest version that a person has not seen yet has the same parent, and this replaces it
+                name, prompt_id = evolutions.lineage(row), row.prompt_id or row.rubric.prompt_id
+                edit = Edit(row.run or name, parent.id, force=True, draft=approve == "human", policy="none")
+                target = add_version(session, version, edit, name=name, prompt_id=prompt_id, origin=EVOLVED).row
+                changed = "; ".join(f"{what} {', '.join(keys)}" for what, keys in moved.items())
+                comment = f"evolved after step {step + 1}: {changed or 'as the buffer is now'}"
+                rubrics.record_event(session, target, target.state, by=edit.by or name, comment=comment)
+                target_id = target.id
+            evolutions.write_round(session, recorded, one.entries, one.done, target_id)
+    return rounds
+
+
+class RunEvolutions:
+    """The evolutions of one training run, one for each prompt; ``run`` is its name, which no other run has.
+
+    What a step used and what its round did is recorded once: a step that is repeated after a resume finds it, and so
+    uses the same versions. They are approved when they are written, or by a person (``approve``); ``approval`` says
+    which rubrics must be.
+
+    Raises:
+        InvalidError: All rubrics need the approval of a person, and ``approve`` is ``auto``.
+    """
+
+    def __init__(self, db: Database, run: str, approve: Approve, approval: ApprovalPolicy = "generated") -> None:
+        if approve == "auto" and approval == "all":
+            message, hint = "RUBRICSVC_REQUIRE_APPROVAL=all: rubrics are approved by people", 'set approve = "human"'
+            raise InvalidError(message, hint=f"{hint} in [evolve]", path="evolve.approve")
+        self.run, self.approve, self.db = run, approve, db
+        self._ids: dict[tuple[str, str], int] = {}
+
+    def begin_step(self, step: int, tasks: Sequence[Authored]) -> list[Rubric]:
+        """Return the rubric version that a step (from 0) uses for each task, and record it.
+
+        Raises:
+            ConflictError: The database does not know the earlier steps of the run.
+        """
+        with self.db.read() as session:
+            if step and not page_of(session, EvolutionRow, 0, 1, run=self.run):
+                message = f"the database does not have the rubric versions that run {self.run} has used"
+                raise ConflictError(message, hint="use the database of the run: set RUBRICSVC_DATABASE_URL")
+        ids, used = self.ids(tasks), dict[int, int]()
+        with self.db.write() as session:
+            for id_ in dict.fromkeys(ids):
+                used[id_] = evolutions.begin_step(session, evolutions.get(session, id_), step).rubric_id
+            rows = by_id(session, RubricRow, used.values())
+            return [rows[used[id_]].value for id_ in ids]
+
+    def ids(self, tasks: Sequence[Authored]) -> list[int]:
+        """Return the evolution of each task; the prompt and the rubric are stored if they are not yet."""
+        keys = [(prompt.digest, base.digest) for prompt, base in tasks]
+        with self.db.write() as session:
+            for key, (prompt, base) in zip(keys, tasks, strict=True):
+                if key not in self._ids:
+                    prompt_id = prompts.add(session, prompt).id
+                    row = evolutions.authored(session, base.digest, prompt_id)
+                    if row is None:
+                        edit, name = Edit(self.run, policy="none"), f"rubric-{base.digest[:12]}"
+                        row = add_version(session, base, edit, name=name).row
+                    columns = {"rubric_id": row.id, "run": self.run, "prompt_id": prompt_id}
+                    unique = {"key": digest("evolution", self.run, prompt_id, base.digest)}
+                    self._ids[key] = get_or_add(session, EvolutionRow, unique, **columns)[0].id
+        return [self._ids[key] for key in keys]
+
+    def spent(self) -> float:
+        """Return the US dollars that the proposals of this run have cost."""
+        with self.db.read() as session:
+            return evolutions.proposal_costs(session, run=self.run)
+
+    def waiting(self) -> list[str]:
+        """Return the versions of this run that wait for a person's approval, as name@version."""
+        with self.db.read() as session:
+            return [row.ref for row in evolutions.waiting(session, self.run, rubrics.NOT_APPROVED)]
+
 
 MIN_PAIRS = {"search": 20, "held-out": 10}
 MIN_PROMPTS = 5
@@ -53,6 +217,8 @@ SHOWN = 6
 """Completions that a proposer is shown, of the pairs that rubric and people order differently."""
 MAX_CHARS = 6000
 """Characters of such a completion and of its prompt."""
+WEIGHT = 0.1
+"""Weight of a new criterion, as a share of the sum of the start's."""
 _WRITING = frozenset({"written", "trajectory"})
 
 
@@ -159,7 +325,7 @@ class LabelSource:
             return
         for one in rounds:
             rewards, pairs, texts = self._rewards(one.used), self._pairs["search"], dict[str, str]()
-            worst = np.argsort(ordered(rewards, pairs), kind="stable")[: 4 * SHOWN]
+            worst = np.argsort(ordered(differences(rewards, pairs)), kind="stable")[: 4 * SHOWN]
             drawn = np.random.default_rng([self._request.seed, 2, one.step]).permutation(worst)
             with self._db.read() as session:
                 rows = list(dict.fromkeys(pairs[drawn].flatten().tolist()))[:SHOWN]
@@ -191,19 +357,19 @@ class LabelSource:
                 if not entry.trials:
                     known = self._values[entry.key][labelled].tolist()
                     values = [None if np.isnan(each) else each for each in known]
-                    scored = zip(values, self._scores[labelled].tolist(), strict=True)
-                    pairs = [(value, score) for value, score in scored if value is not None]
-                    one.entries[place] = measured(entry, one.step, values, labels=pairs) or entry
+                    sign = -1.0 if entry.criterion.weight < 0 else 1.0
+                    reference = (sign * self._scores[labelled]).tolist()
+                    one.entries[place] = measured(entry, one.step, values, reference) or entry
 
     def decide(self, one: Round) -> tuple[Mapping[str, RetirementReason | None], Rubric]:
         """Keep the best of the version and its changes: a criterion is left out, or one more is taken in."""
-        criteria, tried, weight = list(one.used.criteria), list[list[Criterion]](), self._request.weight
+        criteria, tried = list(one.used.criteria), list[list[Criterion]]()
         if len(criteria) > 1:
             tried += [criteria[:place] + criteria[place + 1 :] for place in range(len(criteria))]
         for entry in one.entries:
             if entry.key not in one.used.by_key:
                 active = entry.model_copy(update={"state": "active"})
-                added = self._start.by_key.get(entry.key) or evolved_rubric(self._start, [active], weight).criteria[-1]
+                added = self._start.by_key.get(entry.key) or evolved_rubric(self._start, [active], WEIGHT).criteria[-1]
                 tried.append([*criteria, added])
         best, one.score = one.used, agreement(self._rewards(one.used), self._pairs["search"])
         for changed in tried:

@@ -79,10 +79,10 @@ def preference_pairs(labels: Iterable[tuple[int, str, float]], prompts: NDArray[
 
 
 def differences(values: Floats, pairs: Ints) -> Floats:
-    """Return the values of the preferred completions less those of the others [P, C]."""
+    """Return the values [N] or [N, C] of the preferred completions less those of the others [P] or [P, C]."""
     return np.asarray(values[pairs[:, 0]] - values[pairs[:, 1]], float)
 
 
-def ordered_share(margins: Floats) -> float:
-    """Return the share of pairs in the right order: margins above 0, and half of those that are 0."""
-    return float(((margins > _SAME) + 0.5 * (np.abs(margins) <= _SAME)).mean())
+def ordered(margins: Floats) -> Floats:
+    """Return 1 for each difference of a pair above 0, whose order is right, 0.5 at 0, else 0; NaN where unknown."""
+    return np.where(np.isnan(margins), np.nan, (margins > _SAME) + 0.5 * (np.abs(margins) <= _SAME))

@@ -19,7 +19,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES, OnProgress
 from rubricsvc.stats.criteria import affine
 from rubricsvc.stats.intervals import Floats, Ints, bootstrap, cluster_draws, percentile_interval
-from rubricsvc.stats.paired import correlation, known, ordered_share
+from rubricsvc.stats.paired import correlation, known, ordered
 
 
 class Solution(NamedTuple):
@@ -87,7 +87,7 @@ class Problem:
     def measure(self, order: Floats, rows: Ints) -> dict[str, float]:
         """Return correlations with the scores, if both sides vary, or the share of pairs in the right order."""
         if self.scores is None:
-            return {"accuracy": ordered_share(order)}
+            return {"accuracy": float(ordered(order).mean())}
         scores = self.scores[rows]
         return known(pearson=correlation("pearson", order, scores), spearman=correlation("spearman", order, scores))
 

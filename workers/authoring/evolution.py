@@ -8,7 +8,7 @@ from functools import partial
 from rubricsvc.core.base import numbered_names
 from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, ProposalSource, RefusedProposal
 from rubricsvc.core.generation import Generation
-from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.lint import lint
@@ -22,6 +22,7 @@ from workers.engines.budget import SpendingLimit, current_budget
 
 TEMPLATE = "evolve"
 REPAIRS = 2
+MAX_PROPOSALS = 4
 Proposed = tuple[list[BufferedCriterion], EvolutionRound]
 """New entries of a buffer, and what the round has done so far."""
 
@@ -34,9 +35,8 @@ async def propose_criteria(
     *,
     step: int,
     texts: Mapping[str, str],
-    most: int,
     limit: SpendingLimit,
-    sampling: Sampling | None = None,
+    most: int = MAX_PROPOSALS,
     prompt: Prompt | None = None,
 ) -> Proposed:
     """Return the new criteria of one reply; where there is none, the round has a failure: its reason, then why.
@@ -48,9 +48,8 @@ async def propose_criteria(
         entries: Its buffer. The model is shown the frozen and the active criteria.
         step: The step, from 0.
         texts: Completions that differ, by SHA-256: answers to ``prompt``, or each with its prompt and people's scores.
-        most: Maximum of criteria that are taken from the reply.
         limit: What calls may cost.
-        sampling: How the reply is sampled, by default as the judge's.
+        most: Maximum of criteria that are taken from the reply.
         prompt: The prompt, where all have the same.
     """
     lines = [
@@ -69,7 +68,7 @@ async def propose_criteria(
     own = SpendingLimit(None, 0.0, within=limit)
     token = current_budget.set(own)
     try:
-        author = Author(engine, judge, Generation(sampling=sampling or judge.sampling, repairs=REPAIRS, redraws=0))
+        author = Author(engine, judge, Generation(sampling=judge.sampling, repairs=REPAIRS, redraws=0))
         draft = await author.write(TEMPLATE, values, reader=lambda text, truncated: parse(text, truncated=truncated))
     except GenerationError as error:
         return [], EvolutionRound(failure=f"{error.reason}: {error}"[:500], cost=own.spent)

@@ -159,7 +159,7 @@ def people_agreement(
 
     from rubricsvc.stats import MIN_PAIRS
     from rubricsvc.stats.intervals import bootstrap
-    from rubricsvc.stats.paired import differences, ordered_share, preference_pairs
+    from rubricsvc.stats.paired import differences, ordered, preference_pairs
 
     of = np.asarray(prompts)
     pairs = preference_pairs(labels, of)
@@ -167,7 +167,7 @@ def people_agreement(
     units = (of if len(of) and np.ptp(of) > 0 else np.arange(len(of)))[pairs[:, 0]]
 
     def measure(drawn: Ints) -> dict[str, float]:
-        a, b = (ordered_share(margins[drawn, side]) for side in (0, 1))
+        a, b = ordered(margins[drawn]).mean(0).tolist()
         return {"old": a, "new": b, "difference": b - a}
 
     if len(units) < MIN_PAIRS:

@@ -20,7 +20,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.formats import load
-from rubricsvc.services.evolutions import Evolutions, RunEvolutions
+from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.evolving import RunEvolutions
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, TASKS, share_of_a, tiny_config, tiny_policy
@@ -137,13 +138,13 @@ def test_retired_criteria_are_tried_again_when_the_policy_regresses(db: Database
         learned = ("sun fog", "sun", "fog", "rain fog")
         run.step(*learned)
         assert run.states()["hail"] == ("retired", "separation")
-        assert run.step(*GROUP)["reactivated"] == 0, "not due yet"
-        assert run.step(*learned)["reactivated"] == 0, "not due yet"
+        assert run.step(*GROUP)["activated"] == 0, "not due yet"
+        assert run.step(*learned)["activated"] == 0, "not due yet"
         regressed = run.step(*GROUP)
-        assert (regressed["reactivated"], regressed["retired"]) == (1, 0)
+        assert (regressed["activated"], regressed["retired"]) == (1, 0)
         assert run.in_use() == ["sun", "rain", "evolved-1", "evolved-2"]
         hail = run.entries()["evolved-2"]
-        assert (hail.reactivations, hail.trials, hail.tested_step) == (1, 3, 4)
+        assert (hail.trials, hail.tested_step) == (3, 4)
 
 
 def test_rounds_propose_nothing_where_the_budget_does_not_cover_a_call(db: Database) -> None:

@@ -12,7 +12,8 @@ from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, ev
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError
-from rubricsvc.services.evolutions import Approve, Evolutions, Round, RunEvolutions, hold_rounds
+from rubricsvc.services.evolutions import Evolutions
+from rubricsvc.services.evolving import Approve, Round, RunEvolutions, hold_rounds
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import Database, by_id, page_of

@@ -4,7 +4,8 @@ import numpy as np
 
 from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.stats.evolution import agreement, due, held_out_result, measured, ordered, selected
+from rubricsvc.stats.evolution import agreement, held_out_result, measured, selected
+from rubricsvc.stats.paired import differences, ordered
 
 
 def entry(key: str, state: str = "proposed", weight: float = 1.0, **fields: object) -> BufferedCriterion:
@@ -12,8 +13,8 @@ def entry(key: str, state: str = "proposed", weight: float = 1.0, **fields: obje
     return BufferedCriterion.model_validate({"criterion": criterion, "state": state, **fields})
 
 
-def select(entries: list[BufferedCriterion], *tested: str, referenced: bool = False) -> dict[str, str | None]:
-    return selected(entries, tested, max_active=2, min_separation=0.05, referenced=referenced)
+def select(entries: list[BufferedCriterion], *, referenced: bool = False) -> dict[str, str | None]:
+    return selected(entries, 3, max_active=2, min_separation=0.05, referenced=referenced)
 
 
 def test_measured_takes_the_deviation_within_the_group() -> None:
@@ -29,24 +30,25 @@ def test_measured_concludes_nothing_from_too_few_verdicts() -> None:
 
 
 def test_measured_counts_pairs_that_agree_with_the_trusted_judge() -> None:
-    after = measured(entry("a"), 0, [0.1, 0.2, 0.9, 0.5], trusted=[0.0, 1.0, 1.0, None])
+    after = measured(entry("a"), 0, [0.1, 0.2, 0.9, 0.5], [0.0, 1.0, 1.0, None])
     assert after is not None
     assert (after.agreeing, after.pairs) == (2, 2)
-    again = measured(after, 1, [0.9, 0.1], trusted=[0.0, 1.0])
+    again = measured(after, 1, [0.9, 0.1], [0.0, 1.0])
     assert again is not None
     assert (again.agreeing, again.pairs, again.trials) == (2, 3, 2)
 
 
 def test_selected_keeps_the_limit_and_never_moves_frozen_criteria() -> None:
     entries = [
-        entry("frozen", "frozen", separation=0.0),
+        entry("frozen", "frozen", separation=0.0, tested_step=3),
         entry("old", "active", separation=0.1),
         entry("kept", "active", separation=0.3),
-        entry("best", separation=0.5),
-        entry("flat", separation=0.01),
-        entry("asleep", "retired", separation=0.5),
+        entry("best", separation=0.5, tested_step=3),
+        entry("flat", separation=0.01, tested_step=3),
+        entry("asleep", "retired", separation=0.5, tested_step=2),
+        entry("untried"),
     ]
-    after = select(entries, "frozen", "old", "kept", "best", "flat")
+    after = select(entries)
     assert after == {"old": "limit", "kept": None, "best": None, "flat": "separation"}
 
 
@@ -54,34 +56,21 @@ def test_selected_retires_what_does_not_agree() -> None:
     entries = [
         entry("agrees", "active", separation=0.2, agreeing=3, pairs=4),
         entry("opposes", "active", separation=0.5, agreeing=1, pairs=4),
-        entry("unknown", separation=0.5),
+        entry("unknown", separation=0.5, tested_step=3),
     ]
-    after = select(entries, "agrees", "opposes", "unknown", referenced=True)
+    after = select(entries, referenced=True)
     assert after == {"agrees": None, "opposes": "agreement", "unknown": "agreement"}
 
 
 def test_selected_keeps_a_retired_criterion_again_and_an_active_one_whose_trial_failed() -> None:
-    assert select([entry("a", "retired", reason="separation", separation=0.5)], "a") == {"a": None}
+    assert select([entry("a", "retired", reason="separation", separation=0.5, tested_step=3)]) == {"a": None}
     assert select([entry("a", "active", separation=0.5)]) == {"a": None}
-
-
-def test_due_tests_retired_criteria_every_so_many_steps_the_oldest_first() -> None:
-    entries = [
-        entry("frozen", "frozen"),
-        entry("new"),
-        entry("active", "active", tested_step=19),
-        entry("late", "retired", tested_step=10),
-        entry("first", "retired", tested_step=2),
-        entry("second", "retired", tested_step=5),
-    ]
-    assert due(entries, 20, retest_every=15, max_retests=9) == ["new", "active", "first", "second"]
-    assert due(entries, 20, retest_every=10, max_retests=1) == ["new", "active", "first"]
 
 
 def test_agreement_of_rewards_counts_ties_half_and_needs_most_pairs() -> None:
     pairs = np.array([(0, 1), (3, 2), (4, 5)])
     rewards = np.array([1, 0, 0.5, 0.5, 0, 1])
-    assert ordered(rewards, pairs).tolist() == [1.0, 0.5, 0.0]
+    assert ordered(differences(rewards, pairs)).tolist() == [1.0, 0.5, 0.0]
     assert agreement(rewards, pairs) == 0.5
     assert agreement(np.array([1, np.nan, 0.5, 0.5, 0, 1]), pairs) is None
 

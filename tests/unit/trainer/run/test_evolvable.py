@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.errors import InvalidError
-from trainer.evolution import check_evolvable
+from trainer.data.tasks import Task
+from trainer.evolution import OnlineEvolution
 
 BASE = Rubric(
     criteria=[
@@ -16,9 +18,13 @@ BASE = Rubric(
 )
 
 
-def test_check_evolvable_takes_what_sums_weights() -> None:
+def check(**fields: object) -> None:
+    OnlineEvolution.check([Task(Prompt.of("Why?"), BASE.model_copy(update=fields))])
+
+
+def test_check_takes_what_sums_weights() -> None:
     for formula in ("weighted_mean", "healthbench", "rar_explicit", "ldc_raw"):
-        check_evolvable(BASE.model_copy(update={"formula": formula}))
+        check(formula=formula)
     refused: list[dict[str, object]] = [
         {"formula": "verifiers", "criteria": BASE.criteria[:1]},
         {"formula": "min", "criteria": BASE.criteria[:1]},
@@ -27,5 +33,5 @@ def test_check_evolvable_takes_what_sums_weights() -> None:
     ]
     for fields in refused:
         with pytest.raises(InvalidError) as caught:
-            check_evolvable(BASE.model_copy(update=fields))
+            check(**fields)
         assert caught.value.path == "evolve", fields
