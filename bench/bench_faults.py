@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -45,9 +44,8 @@ def rubric_of(name: str) -> Rubric:
     return record.rubric
 
 
-@contextmanager
-def progress(_what: str, _total: int) -> Iterator[Callable[[], None]]:
-    yield lambda: print(".", end="", file=sys.stderr, flush=True)
+def progress(_total: int, _what: str) -> Callable[[], None]:
+    return lambda: print(".", end="", file=sys.stderr, flush=True)
 
 
 async def measure(judge: Judge, rubric: Rubric, engine: Engine) -> Measured:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
@@ -14,11 +13,11 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import local_service
-from rubricsvc.cli.importing import By, Format, OfSeveral, Target, find_stored, input_file, print_notes, targets_of
+from rubricsvc.cli.importing import By, Format, find_stored, input_file, print_problems, targets_of
 from rubricsvc.cli.jobs import Wait, end
-from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
+from rubricsvc.cli.models import ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
-from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, text_of
+from rubricsvc.cli.score import JudgeOption, file_or_text, judge_of, no_judge, text_of
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Research, Specification
 from rubricsvc.core.judge import Sampling
@@ -106,11 +105,7 @@ def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool,
     if as_json:
         show([*map(asdict, errors.errors), *(asdict(one) | {"note": True} for one in errors.notes)], True)
         return bool(errors.count), records
-    print_notes(errors)
-    for one in errors.errors:
-        echo(f"error: {one}")
-    if errors.count > len(errors.errors):
-        echo(f"… and {errors.count - len(errors.errors)} more errors")
+    print_problems(errors)
     invalid = f"{errors.invalid} invalid: {counted(errors.count, 'error')}" if errors.count else "no errors"
     echo(f"{counted(len(records), 'valid record')}, {invalid}")
     if hint:
@@ -125,15 +120,14 @@ _MIN_CATCH = "Least catch rate of each criterion that passes."
 
 
 def test(
-    target: Target,
+    target: Annotated[
+        str, typer.Argument(metavar="FILE|NAME", help="File with a rubric, or a stored rubric.", show_default=False)
+    ],
     *,
     judge: JudgeOption = None,
     faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
     min_catch: Annotated[float | None, typer.Option(min=0, max=1, help=_MIN_CATCH, show_default=False)] = None,
-    name: OfSeveral = None,
-    model: Model = None,
-    mode: Annotated[str, typer.Option(help="readout or written.")] = "readout",
-    api_key_env: ApiKeyEnv = None,
+    name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
     by: By = None,
     as_json: Json = False,
 ) -> None:
@@ -146,20 +140,17 @@ def test(
     targets = [one for one in targets_of(target, name) if one.rubric.examples]
     if not targets:
         raise InvalidError(f"{target} has no examples", hint="add some: docs/testing-rubrics.md", path="examples")
-    given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
+    given = judge_of(judge) if judge is not None else None
     judges = [(given or no_judge(found.rubric)).map_leaves(without_outage) for found in targets]
     from workers.authoring.planted_faults import run_tests
-
-    @contextmanager
-    def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-        with progress_bar(what) as bar:
-            yield bar.counter(total)
 
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
         for found, asked in zip(targets, judges, strict=True):
             subject: dict[str, Any] = {"judge": asked, "rubric": found.rubric, "prompt": found.prompt}
-            result = ask(asked, partial(run_tests, **subject, progress=progress, faults=faults, min_catch=min_catch))
+            with progress_bar("testing") as bar:
+                subject |= {"progress": bar.counter, "faults": faults, "min_catch": min_catch}
+                result = ask(asked, partial(run_tests, **subject))
             outcomes.add(result.outcome)
             stored = None
             if found.stored is not None:
@@ -253,8 +244,6 @@ def propose(
     choose: Annotated[int | None, typer.Option(min=1, help="Candidate to write to --out.", show_default="none")] = None,
     out: Annotated[Path, typer.Option(help="YAML file to write.")] = Path("rubric.yaml"),
     force: output.Force = False,
-    model: Model = None,
-    api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
     """Propose rubrics for one prompt: lint each, and show what it gives to a good, a bad and an empty completion.
@@ -270,8 +259,8 @@ def propose(
         raise InvalidError(f"unknown method {method!r}", hint=hint, path="method")
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens, seed=seed)
     generation = Generation.model_validate({"method": method or default, "sampling": sampling})
-    author = judge_of(judge, model, "readout", api_key_env).map_leaves(without_outage)
-    given = judge_of(gate_judge, None, "readout", api_key_env) if gate_judge is not None else author
+    author = judge_of(judge).map_leaves(without_outage)
+    given = judge_of(gate_judge) if gate_judge is not None else author
     tried_by = judge_of_gate(given).map_leaves(without_outage)
     if choose is not None and out.exists() and not force:
         raise ConflictError(f"{out} exists", hint="name another file with --out, or overwrite it with --force")

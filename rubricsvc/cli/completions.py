@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rubricsvc.cli.commands import command, local_service, service
-from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report, input_file
-from rubricsvc.cli.models import ApiKeyEnv, ask, judge_from_options, served_judge, served_models
+from rubricsvc.cli.importing import File, Format, import_and_report, input_file
+from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import (
     MAX_SEED,
     WITH_FAILURES,
@@ -26,30 +26,25 @@ from rubricsvc.cli.output import (
     shorten,
     show,
 )
+from rubricsvc.cli.score import Model, judge_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
+from rubricsvc.core.judge import Sampling
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.queries import CompletionFilters, ImportQuery
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from workers.authoring.completions import CompletionSampler, SamplingResult
-from workers.engines.local.embedded_model import EMBEDDED
 
 app = group("Completions of prompts.")
 
 _COLUMNS = ("id", "prompt_id", "completion.policy", "completion.step")
 
 
-@app.command("import")
-def import_(
-    file: File,
-    format: CompletionFormat = None,
-    skip_invalid: SkipInvalid = False,
-    as_json: Json = False,
-) -> None:
+@command(app, "import", without=ImportQuery.model_fields.keys() - {"format", "skip_invalid"})
+def import_(query: ImportQuery, file: File, format: Format = None, as_json: Json = False) -> None:
     """Import completions and prompts, without rubrics.
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    query = ImportQuery(format=format, skip_invalid=skip_invalid)
     import_and_report(file, query, as_json, kinds=(RECORDS, COMPLETIONS), with_rubrics=False)
 
 
@@ -75,26 +70,21 @@ _PROMPTS = "File with prompts, in any format; - is stdin."
 _SEED = "Seed of the first sample of each prompt; the next samples have the next seeds."
 
 
-@app.command()
+@command(app)
 def generate(
+    sampling: Sampling,
     *,
-    url: Annotated[str | None, typer.Option(help="Server, like http://host/v1.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
-    embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
+    judge: Annotated[str, typer.Option(help="Judge whose model is sampled: embedded, a server's URL, or a name.")],
     prompts: Annotated[str | None, typer.Option(help=_PROMPTS, show_default="all stored")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
     samples: Annotated[int, typer.Option("--samples", "-n", min=1, max=10_000, help="Completions of each prompt.")] = 4,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 1.0,
-    top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum completion tokens.")] = 1024,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help=_SEED)] = 0,
     policy: Annotated[str | None, typer.Option(help="Policy of the completions.", show_default="the model")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent requests.")] = 64,
-    timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds for one completion.")] = 600.0,
-    api_key_env: ApiKeyEnv = None,
+    model: Model = None,
     as_json: Json = False,
 ) -> None:
-    """Sample completions of prompts from a model, and store them.
+    """Sample completions of prompts from the model of a judge, and store them.
 
     Each completion is stored when it arrives. The same command continues after an interrupt: it asks only for samples
     that are not stored with the same policy, model and sampling options. Exits with 1 if a sample failed, and with 3 if
@@ -102,23 +92,16 @@ def generate(
     """
     import httpx2
 
-    if embedded == (url is not None) or (embedded and model):
-        raise InvalidError("expected --url or --embedded", hint="--model and --api-key-env are for --url")
-    fields: dict[str, Any] = {"engine": "transformers_local", "model": EMBEDDED}
-    endpoint: dict[str, Any] = {"concurrency": concurrency, "timeout_s": timeout}
-    if url is not None:
-        served = served_judge("policy", url, model, "written", api_key_env)
-        fields = {"engine": served.engine, "model": served.model}
-        endpoint |= {"base_url": url, "api_key_env": api_key_env}
-    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
-    asked = judge_from_options(name="policy", mode="written", sampling=sampling, endpoint=endpoint, **fields)
+    asked = judge_of(judge, model, "written").model_copy(update={"sampling": sampling})
+    if asked.members:
+        raise InvalidError(f"judge {judge!r} has members, and no model of its own", hint="name one of them")
     name = policy or asked.model[:MAX_NAME_LENGTH]
     with local_service() as s:
         sampler = CompletionSampler(s.db, asked, policy=name, n=samples)
         ids = s.prompts.ids(limit) if prompts is None else s.imports.prompts(input_file(prompts))[:limit]
         if not ids:
             raise InvalidError("no prompts", hint="name a file with --prompts, or import it: rubricsvc rubrics import")
-        if url is not None:
+        if asked.engine == "openai_http":
             try:
                 served_models(asked.endpoint)
             except UnavailableError as error:  # a server that lists no models is reachable

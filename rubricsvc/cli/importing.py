@@ -1,16 +1,16 @@
-"""What the commands that read files share: options, the input file, a rubric in a file or stored, and imports."""
+"""What the commands that read files share: options, the input file, imports, and a rubric in a file or stored."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from rubricsvc.cli.commands import local_service
-from rubricsvc.cli.output import Json, counted, echo, shorten, show
+from rubricsvc.cli.output import counted, echo, shorten, show
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
@@ -18,14 +18,10 @@ from rubricsvc.formats import FORMATS, InputFile, stream
 from rubricsvc.formats.record import FileErrors
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile, StoredRubric
-from rubricsvc.services.importing import RECORDS
 
-_FORMATS = ", ".join(FORMATS)
 By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
-Format = Annotated[str | None, typer.Option(help=f"auto, {_FORMATS}.", show_default="auto")]
-CompletionFormat = Annotated[str | None, typer.Option(help=f"completions, {_FORMATS}.", show_default="detected")]
-LabelFormat = Annotated[str | None, typer.Option(help=f"labels, {_FORMATS}.", show_default="detected")]
+Format = Annotated[str | None, typer.Option(help=f"labels, completions, {', '.join(FORMATS)}.", show_default="auto")]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
 
 MOST_NAMES = 5
@@ -50,24 +46,6 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
 
 
-def import_rubrics(
-    query: ImportQuery,
-    file: File,
-    *,
-    format: Format = None,
-    rubric_name: Annotated[str | None, typer.Option("--name", help="Name of the only rubric in the file.")] = None,
-    mapping: Annotated[Path | None, typer.Option(help="Mapping file of the format (docs/formats.md).")] = None,
-    by: By = None,
-    as_json: Json = False,
-) -> None:
-    """Import rubrics, prompts and completions.
-
-    A file is imported whole or not at all. Importing it again changes nothing. If the --parent has been edited already,
-    the rubric is kept as a draft, and the error says what both edits change.
-    """
-    import_and_report(file, query, as_json, kinds=(RECORDS,), by=by, mapping=mapping)
-
-
 def import_and_report(
     file: str, query: ImportQuery, as_json: bool, *, kinds: Collection[str], by: str | None = None, **options: Any
 ) -> None:
@@ -75,8 +53,7 @@ def import_and_report(
     source = input_file(file)
     with local_service(by) as local:
         done = local.imports.read(source, query, kinds=kinds, **options)
-    print_notes(source.errors)
-    report(done)
+    report(done, source.errors)
     if as_json:
         show(done, as_json)
         return
@@ -85,21 +62,19 @@ def import_and_report(
     show(data | ({"skipped_records": done.skipped_records} if done.skipped_records else {}))
 
 
-def print_notes(errors: FileErrors) -> None:
-    """Print the notes on the records of a file, to stderr."""
-    for one in errors.notes[:MOST_NOTES]:
-        echo(f"note: {one}")
-    if errors.note_count > MOST_NOTES:
-        echo(f"… and {counted(errors.note_count - MOST_NOTES, 'more note')}")
+def print_problems(errors: FileErrors, what: str = "error:") -> None:
+    """Print the notes on the records of a file, and its errors, to stderr."""
+    notes = ("note:", "more note", errors.notes[:MOST_NOTES], errors.note_count)
+    for word, noun, listed, count in (notes, (what, "more error", errors.errors, errors.count)):
+        for one in listed:
+            echo(f"{word} {one}")
+        if count > len(listed):
+            echo(f"… and {counted(count - len(listed), noun)}")
 
 
-def report(done: ImportedFile) -> None:
-    """Print what was not imported, to stderr."""
-    for error in done.skipped:
-        place = ":".join(str(one) for one in (done.file, error.line, error.column) if one is not None)
-        echo(f"skipped {': '.join(filter(None, (place, error.path, error.message)))}")
-    if done.skipped_count > len(done.skipped):
-        echo(f"… and {done.skipped_count - len(done.skipped)} more errors")
+def report(done: ImportedFile, errors: FileErrors) -> None:
+    """Print the problems of the file, and what was not imported, to stderr."""
+    print_problems(errors, "skipped")
     if done.omitted_labels:
         echo(f"{done.omitted_labels} labels left out; import them with their rubrics: `rubricsvc labels import`")
     for ref, newest in done.superseded.items():
@@ -112,12 +87,6 @@ def report(done: ImportedFile) -> None:
     if not any(done.new.values()):
         nouns = [counted(n, noun.removesuffix("s")) for noun, n in done.existing.items() if n]
         echo(f"{done.file}: {', '.join(nouns) or 'nothing'}, all stored before")
-
-
-Target = Annotated[
-    str, typer.Argument(metavar="FILE|NAME", help="File with a rubric, or a stored rubric.", show_default=False)
-]
-OfSeveral = Annotated[str | None, typer.Option("--name", help="Name of the rubric in a file with several.")]
 
 
 class RubricTarget(NamedTuple):
@@ -142,17 +111,12 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | Non
     return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, record.prompt, None, stored)
 
 
-def target_of(
-    target: str, name: str | None = None, *, of_several: str | None = None, allow_drafts: bool = True
-) -> RubricTarget:
-    """Return the one rubric that is meant; ``name`` chooses one of a file, ``of_several`` only if it has more."""
-    found = targets_of(target, name, allow_drafts=allow_drafts)
-    named = [one for one in found if one.name == of_several]
-    only = named if len(found) > 1 and len(named) == 1 else found
-    if len(only) > 1:
+def only_one(target: str, found: Sequence[RubricTarget]) -> RubricTarget:
+    """Return the only rubric of a target."""
+    if len(found) > 1:
         names = shorten(", ".join(one.name for one in found), 200)
         raise InvalidError(f"{target} has {len(found)} rubrics, expected one", hint=f"choose one with --name: {names}")
-    return only[0]
+    return found[0]
 
 
 def targets_of(target: str, name: str | None = None, *, allow_drafts: bool = True) -> list[RubricTarget]:

@@ -66,7 +66,7 @@ def submit(
             first = f"import the file first (`rubricsvc rubrics import {file}`)"
             error.hint = f"use --allow-drafts, or {first}; then {error.hint}"
             raise
-        report(imported)
+        report(imported, source.errors)
         end(local, local.jobs.submitted(submitted), wait, as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -14,14 +13,15 @@ from rubricsvc import presets
 from rubricsvc.cli import output
 from rubricsvc.cli.authoring import generate, lint_, propose, test
 from rubricsvc.cli.commands import command, local_service, service
-from rubricsvc.cli.importing import By, find_stored, import_rubrics, target_of
+from rubricsvc.cli.importing import By, File, Format, import_and_report, only_one, targets_of
 from rubricsvc.cli.output import Json, Out, counted, echo, print_data, print_json, progress_bar, show
 from rubricsvc.core.rubric import Source
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.formats import Record, writing
-from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, RubricFilters
+from rubricsvc.formats import writing
+from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
+from rubricsvc.services.importing import RECORDS
 from rubricsvc.services.rubrics import changes, stored_records
 
 app = output.group("Rubrics: weighted criteria for completions.")
@@ -30,7 +30,24 @@ MOST_ROWS = 20
 
 RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest approved version), name@version, digest, or a file.")]
 
-command(app, "import", without=("name", "replace_labels"))(import_rubrics)
+
+@command(app, "import", without=("name", "replace_labels"))
+def import_(
+    query: ImportQuery,
+    file: File,
+    *,
+    format: Format = None,
+    rubric_name: Annotated[str | None, typer.Option("--name", help="Name of the only rubric in the file.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="Mapping file of the format (docs/formats.md).")] = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Import rubrics, prompts and completions.
+
+    A file is imported whole or not at all. Importing it again changes nothing. If the --parent has been edited already,
+    the rubric is kept as a draft, and the error says what both edits change.
+    """
+    import_and_report(file, query, as_json, kinds=(RECORDS,), by=by, mapping=mapping)
 
 
 @command(app, "show")
@@ -41,7 +58,6 @@ def show_(
         str | None,
         typer.Argument(help="Id, name (newest approved version), name@version or digest.", show_default="list rubrics"),
     ] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the native format, to edit it.")] = False,
     provenance: Annotated[bool, typer.Option("--provenance", help="Show how it was generated, as JSON.")] = False,
     history: Annotated[bool, typer.Option("--history", help="Show its tests and the steps of its review.")] = False,
     as_json: Json = False,
@@ -65,11 +81,6 @@ def show_(
             show(s.rubrics.provenance(ref), as_json=True)
             return
         found = s.rubrics.get(ref)
-        if as_yaml:
-            prompt = s.prompts.get(found.prompt_id) if found.prompt_id is not None else None
-            text, id_ = (prompt.prompt, prompt.external_id) if prompt is not None else (None, None)
-            writing.write_text([writing.plain(Record(text, found.rubric, id=id_, name=found.name))], sys.stdout, "yaml")
-            return
     criteria = [
         output.fields_of(one, "key", "weight")
         | {"kind": (f"check {one.check.name}" if one.check else one.scale.kind) + " (required)" * one.required}
@@ -105,21 +116,22 @@ def diff(
     """
     from workers.scoring.reward_changes import RubricVersion, reward_changes
 
-    sides, reviews = [], list[dict[str, str]]()
+    sides, reviews = list[RubricVersion](), list[dict[str, str]]()
+    both = [targets_of(ref, allow_drafts=False) for ref in (a, b)]
     with local_service() as local:
-        for ref, other in ((a, b), (b, a)):
-            beside = find_stored(other, allow_drafts=False)
-            stored = beside.stored if beside is not None else None
-            found = target_of(ref, of_several=stored.name if stored else None, allow_drafts=False)
-            if (own := found.stored) is None:
-                prompt_id = stored.prompt_id if stored else None
-                sides.append(RubricVersion(ref, stored.name if stored else ref, found.rubric, prompt_id))
-                reviews.append({})
-                continue
-            sides.append(RubricVersion(found.name, own.name, own.rubric, own.prompt_id))
-            parent = local.rubrics.get(own.parent_id) if own.parent_id else None
-            above = {"parent": f"{parent.name}@{parent.version}"} if parent else {}
-            reviews.append({"state": own.state, **above, **({"added_by": own.added_by} if own.added_by else {})})
+        for ref, found, beside in zip((a, b), both, both[::-1], strict=True):
+            other = beside[0].stored
+            same = [one for one in found if other is not None and one.name == other.name]  # of a file with several
+            only = only_one(ref, same if len(same) == 1 else found)
+            own = only.stored
+            name, prompt_id = (known.name, known.prompt_id) if (known := own or other) is not None else (ref, None)
+            sides.append(RubricVersion(only.name if own else ref, name, only.rubric, prompt_id))
+            reviews.append({})
+            if own is not None:
+                parent = local.rubrics.get(own.parent_id) if own.parent_id else None
+                above = f"{parent.name}@{parent.version}" if parent else None
+                fields = {"state": own.state, "parent": above, "added_by": own.added_by}
+                reviews[-1] |= {key: value for key, value in fields.items() if value}
         if on is not None:
             with local.db.read() as session:
                 compared = reward_changes(session, on, *sides)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rubricsvc.cli.commands import local_service
-from rubricsvc.cli.importing import input_file, target_of
+from rubricsvc.cli.importing import input_file, only_one, targets_of
 from rubricsvc.cli.models import ApiKeyEnv, ask, embedded_judge, served_judge, without_outage
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, print_data, shorten, show
 from rubricsvc.core import strict_json
@@ -59,7 +59,7 @@ def score(
         if any(value is not None and not value.strip() for value in values):
             raise InvalidError(f"--{option} is empty", hint="name a text file")
     check_min_coverage(min_coverage)
-    target = target_of(rubric, name)
+    target = only_one(rubric, targets_of(rubric, name))
     chosen = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(target.rubric)
     given = target.prompt if prompt is None else Prompt.of(file_or_text(prompt))
     if item is not None:
@@ -182,7 +182,7 @@ def text_of(file: str) -> str:
     return text.removesuffix("\n")
 
 
-def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
+def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_key_env: str | None = None) -> Judge:
     """Return the embedded judge, a judge at a URL, or a stored one."""
     if judge == EMBEDDED:
         return embedded_judge(EMBEDDED, mode)

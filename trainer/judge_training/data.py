@@ -243,7 +243,7 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
             rubric_refs=rubrics, annotators=entry.annotators, job_id=entry.job, left_out=left_out
         )
         found = _examples(records, entry.name, left_out)
-        missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels list`"
+        missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels export`"
     elif isinstance(entry, VerdictData):
         if (teacher := (store := open_store()).value(entry.judge)).mode == "comparative":
             message = f"judge {teacher.name!r} compares completions: its verdicts are true of their group only"

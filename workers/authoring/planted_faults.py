@@ -10,7 +10,6 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,8 +224,8 @@ def _planted(rubric: Rubric, base: GoodExample) -> Iterator[tuple[str, str]]:
         yield "stated", f"{before}{statement[:1].upper()}{statement[1:]}."
 
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
-"""Shows the progress of so many texts; what it gives is called after each."""
+Progress = Callable[[int, str], Callable[[], None]]
+"""Begins to show the progress of so many texts of a kind; what it returns is called after each."""
 
 NO_BASE = "no example says that a completion is good by it"
 NO_RULE = "no rule makes a fault: add `evidence` to an example"
@@ -298,16 +297,15 @@ async def run_tests(
         test = FaultTest(example=base.example.key, criterion=key, kind=fault.kind, text=fault.text, caught=caught)
         return test.model_copy(update={"found": found.value, "reason": _reason_of(found)})
 
-    with progress("examples", len(examples)) as on_done:
-        tests = tuple(await asyncio.gather(*map(test_example, examples)))
+    on_done = progress(len(examples), "examples")
+    tests = tuple(await asyncio.gather(*map(test_example, examples)))
     report = None
     if faults or min_catch is not None:
         bases = good_examples(rubric)
         planted = [fault for base in bases for fault in faults_by_rule(rubric, base)]
-        caught = list[FaultTest]()
         if planted:
-            with progress("faults", len(planted)) as on_done:
-                caught += await asyncio.gather(*map(test_fault, planted))
+            on_done = progress(len(planted), "faults")
+        caught = await asyncio.gather(*map(test_fault, planted))
         report = fault_report(rubric, bases, caught, tests, min_catch=min_catch)
     digests = {"judge_digest": judge.digest, "rubric_digest": rubric.digest}
     return RubricTest(judge=judge.name, examples=tests, faults=report, **digests)

@@ -29,7 +29,7 @@ def test_generate_then_score(cli: Cli, rubric_file: Path) -> None:
     assert cli("rubrics", "import", rubric_file).code == 0
     add_judge(cli)
     with scripted_server(text_reply("One.")) as server:
-        args = ("completions", "generate", "--url", server.url, "-n", 2, "--policy", "mine")
+        args = ("completions", "generate", "--judge", server.url, "--model", "m", "-n", 2, "--policy", "mine")
         first = cli(*args, "--json")
         again = cli(*args, "--json")
     assert (first.code, first.json["stored"], first.json["prompts"]) == (0, 4, 2), first.err
@@ -44,7 +44,8 @@ def test_generate_continues_after_a_kill(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(f'{{"id": "q{n}", "prompt": "What is {n}?"}}\n' for n in range(30)))
     with scripted_server(text_reply("It is a number.", delay_s=0.05)) as server:
-        args = ["completions", "generate", "--url", server.url, "--prompts", str(file), "-n", "4", "--concurrency", "4"]
+        add_writer(cli, server.url, concurrency=4)
+        args = ["completions", "generate", "--judge", "writer", "--prompts", str(file), "-n", "4"]
         process = subprocess.Popen([sys.executable, "-m", "rubricsvc", *args], env=dict(os.environ))
         while not 20 <= server.count < 100:
             assert process.poll() is None

@@ -77,8 +77,8 @@ def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path) -> 
         ran = cli("rubrics", "import", tmp_path / name, "--json")
         assert ran.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
     assert len(cli("rubrics", "export", "first").lines) == 1
-    shown = cli("rubrics", "show", "first", "--yaml").out
-    assert shown.startswith("---\nid: one\nname: first\nprompt: What is one?\n")
+    assert cli("rubrics", "export", "first", "--out", tmp_path / "first.yaml").code == 0
+    assert (tmp_path / "first.yaml").read_text().startswith("---\nid: one\nname: first\nprompt: What is one?\n")
 
 
 def test_show_prints_sources_and_yaml_reads_them_back(cli: Cli, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_show_prints_sources_and_yaml_reads_them_back(cli: Cli, tmp_path: Path) 
     assert cli("rubrics", "import", file).code == 0
     shown = cli("rubrics", "show", "sourced")
     assert 'minutes, 2.1, "on 3 May", as of 2024-05-03' in shown.out
-    file.write_text(cli("rubrics", "show", "sourced", "--yaml").out)
+    assert cli("rubrics", "export", "sourced", "--out", file).code == 0
     assert cli("rubrics", "import", file, "--json").json["new"]["rubrics"] == 0
     assert cli("rubrics", "show", "sourced", "--provenance").code != 0
 
