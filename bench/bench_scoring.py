@@ -72,9 +72,8 @@ class Stages:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         timed = [
-            (drain.leases, "claim"),
-            (drain.WorkLoader, "load"),
-            (drain.WorkLoader, "record"),
+            (drain.Drainer, "claim"),
+            (drain.leases, "record"),
             (drain.leases, "finish"),
         ]
         with contextlib.ExitStack() as stack:

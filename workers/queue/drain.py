@@ -42,7 +42,7 @@ from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import budgets, generation, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.generation import GeneratedItem
-from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, Recorded, ScoringLease
+from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, ReplyRow
 from workers.authoring.author import Author, GenerationError
@@ -303,26 +303,111 @@ Result = ItemResult | GeneratedItem
 """What the work on an item returns. An error of a model is a result too."""
 
 
-class WorkLoader:
-    """Loads the work of leases and records its results; keeps rubrics and prompts, which never change."""
+def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork]) -> None:
+    """Give each lease its whole group: the completions of its job with the same prompt and rubric, leased or not."""
+    leased = Counter(one.group_key for one in work)
+    ids = leases.groups(session, leased)
+    rows = by_id(session, CompletionRow, {id_ for members in ids.values() for id_ in members})
+    groups: dict[leases.GroupKey, tuple[QuestionSet, GroupWork]] = {}
+    for one in work:
+        key = one.group_key
+        if key not in groups:
+            members = {id_: rows[id_].value for id_ in ids[key]}
+            questions = group_questions(one.rubric, judge, [*members.values()])
+            known = verdicts.known(session, [(id_, questions) for id_ in members])
+            by_member = dict(zip(members, known, strict=True))
+            groups[key] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased[key])
+        one.questions, one.group = groups[key]
+        one.known = one.group.known[one.lease.completion_id]
 
-    def __init__(self, db: Database, settings: Settings) -> None:
-        self._settings = settings
 
-        @lru_cache(maxsize=4096)
-        def rubric(rubric_id: int) -> Rubric:
+FLUSH_SECONDS = 0.2
+GRACE_SECONDS = 5.0
+
+
+class Drainer:
+    """Works on the items of a judge, whatever their kind; keeps rubrics and prompts, which never change.
+
+    Args:
+        stopping: When set, nothing more is claimed, and unfinished items are released after a short grace.
+        engines: The process's engines; without it each drain makes its own.
+
+    Attributes:
+        worker: Names the leases and reservations of this drain: the name of the worker, and a part of its own, since
+            reservations of two drains of one job are apart.
+        engines: Of the judge, and of other judges that its items ask. Used in one event loop.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        settings: Settings,
+        stopping: threading.Event | Event | None = None,
+        engines: EnginePool | None = None,
+    ) -> None:
+        self.db, self.settings, self.pool = db, settings, engines
+        self.stopping = stopping or threading.Event()
+        self.worker = f"{NAME}/{uuid.uuid4().hex[:6]}"
+        self.engines: list[tuple[Judge, Engine]] = []
+        self.in_flight: dict[asyncio.Task[Result], Lease] = {}
+        self.finished: list[Result] = []
+        self.budgets: dict[tuple[int, bool], JobBudget] = {}
+        self.flushed_at = time.monotonic()
+
+        @lru_cache(maxsize=8192)
+        def stored(noun: Any, id_: int) -> Any:
             with db.read() as session:
-                return rubrics.get(session, rubric_id).value
+                return noun.get(session, id_).value
 
-        @lru_cache(maxsize=4096)
-        def prompt(prompt_id: int) -> Prompt:
-            with db.read() as session:
-                return prompts.get(session, prompt_id).value
+        self._stored = stored
 
-        self._rubric, self._prompt = rubric, prompt
+    def run(self, judge_id: int) -> bool:
+        """Score until no item is pending; return False if the time was up or a stop was requested first.
 
-    def load(self, session: Session, judge: Judge, taken: Sequence[Lease]) -> list[ItemWork]:
-        """Return the work of the leases. One whose inputs cannot be read fails at once."""
+        If what is stored of the judge is not valid any more, its items fail.
+        """
+        with self.db.read() as session:
+            row = judges.get(session, judge_id)
+        if (judge := row.valid) is None:
+            return self._fail_items(judge_id, f"its judge cannot be read: {row.error}")
+        with bound_contextvars(worker=self.worker, judge=judge.name):
+            pool = self.pool or EnginePool()
+            try:
+                return pool.run(judge, lambda engine: self._work(judge_id, judge, engine))
+            finally:
+                if pool is not self.pool:
+                    pool.close()
+
+    def _fail_items(self, judge_id: int, reason: str) -> bool:
+        log.error("items fail", worker=self.worker, judge_id=judge_id, reason=reason)
+        claim = partial(leases.claim, limit=self.settings.claim_size, seconds=self.settings.lease_seconds)
+        while not self.stopping.is_set():
+            with self.db.write() as session:
+                taken = claim(session, judge_id, worker=self.worker)
+                leases.release(session, taken, failed=reason)
+            if not taken:
+                return True
+            with self.db.write() as session:
+                leases.finish(session, {lease.job_id for lease in taken})
+        return False
+
+    def claim(
+        self, session: Session, judge_id: int, judge: Judge, limit: int, *, job_id: int | None = None, after: int = 0
+    ) -> tuple[list[Lease], list[ItemWork]]:
+        """Claim items, of a job and above an id if they are given, and return the leases with their work.
+
+        An item whose inputs cannot be read fails at once.
+        """
+        taken = leases.claim(
+            session,
+            judge_id,
+            limit=limit,
+            worker=self.worker,
+            seconds=self.settings.lease_seconds,
+            whole_groups=judge.mode == "comparative",
+            job_id=job_id,
+            after=after,
+        )
         scoring: list[ScoringWork] = []
         generating: list[GenerationWork] = []
         of_scoring = [lease.completion_id for lease in taken if isinstance(lease, ScoringLease)]
@@ -332,11 +417,11 @@ class WorkLoader:
                 if isinstance(lease, ScoringLease):
                     row = rows[lease.completion_id]
                     key = (lease.job_id, lease.rubric_id, row.prompt_id)
-                    about = self._rubric(lease.rubric_id), self._prompt(row.prompt_id), row.value
+                    about = self._stored(rubrics, lease.rubric_id), self._stored(prompts, row.prompt_id), row.value
                     scoring.append(ScoringWork(lease, judge, key, *about))
                 elif isinstance(lease, GenerationLease):
                     how = Generation.model_validate(jobs.get(session, lease.job_id).settings)
-                    folder, policy = self._settings.collections_dir, self._settings.require_approval
+                    folder, policy = self.settings.collections_dir, self.settings.require_approval
                     of_job = partial(generation.inputs_of_prompt, job_id=lease.job_id, collections_dir=folder)
                     task = of_job(session, lease.prompt_id, how)
                     gate_judge = judge if how.gate_judge is None else judges.get(session, how.gate_judge).value
@@ -358,170 +443,18 @@ class WorkLoader:
             found = verdicts.known(session, [(one.lease.completion_id, one.questions) for one in scoring])
             for one, answered in zip(scoring, found, strict=True):
                 one.known = answered
-        return [*scoring, *generating]
+        return taken, [*scoring, *generating]
 
-    def record(self, session: Session, results: Sequence[Result]) -> Recorded:
-        """Record results of any kind, of the items whose leases are valid."""
-        recorded = leases.record(session, [one for one in results if isinstance(one, ItemResult)])
-        if made := [one for one in results if isinstance(one, GeneratedItem)]:
-            return Recorded(recorded.items + generation.record(session, made), recorded.repaired_jobs)
-        return recorded
-
-
-def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork]) -> None:
-    """Give each lease its whole group: the completions of its job with the same prompt and rubric, leased or not."""
-    leased = Counter(one.group_key for one in work)
-    ids = leases.groups(session, leased)
-    rows = by_id(session, CompletionRow, {id_ for members in ids.values() for id_ in members})
-    groups: dict[leases.GroupKey, tuple[QuestionSet, GroupWork]] = {}
-    for one in work:
-        key = one.group_key
-        if key not in groups:
-            members = {id_: rows[id_].value for id_ in ids[key]}
-            questions = group_questions(one.rubric, judge, [*members.values()])
-            known = verdicts.known(session, [(id_, questions) for id_ in members])
-            by_member = dict(zip(members, known, strict=True))
-            groups[key] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased[key])
-        one.questions, one.group = groups[key]
-        one.known = one.group.known[one.lease.completion_id]
-
-
-class Rescored(NamedTuple):
-    """How many completions were ``completed``, and of all, how many verdicts are ``stored`` and how many ``to_ask``."""
-
-    completed: int
-    stored: int
-    to_ask: int
-
-
-def complete_answered(db: Database, job_id: int) -> Rescored:
-    """Complete the pending items of a job whose questions are all answered.
-
-    No judge is asked and no engine is made. The other items stay pending. A page is claimed, recorded and released in
-    one transaction, so that a killed process holds no lease.
-    """
-    loader, completed, after = WorkLoader(db, get_settings()), 0, 0
-    asked: dict[int, tuple[int, int]] = {}  # verdicts stored and in all, by item: a group's may be claimed twice
-    with db.read() as session:
-        job = jobs.get(session, job_id)
-        judge_id, judge = job.judge_id, job.judge.value
-    while True:
-        with db.write() as session:
-            taken = leases.claim(
-                session,
-                judge_id,
-                limit=_PAGE,
-                worker="rescore",
-                seconds=60.0,
-                whole_groups=judge.mode == "comparative",
-                job_id=job_id,
-                after=after,
-            )
-            if not taken:
-                break
-            results, unanswered = [], list[Lease]()
-            for one in loader.load(session, judge, taken):
-                if not isinstance(one, ScoringWork):
-                    continue
-                keys, known = list(one.rubric.by_key), one.known
-                asked[one.lease.item_id] = len(known), len(keys)
-                if known.keys() >= set(keys):
-                    in_order = [known[key] for key in keys]
-                    results.append(ItemResult(one.lease, one.rubric, one.questions, in_order, frozenset(known)))
-                else:
-                    unanswered.append(one.lease)
-            completed += len(leases.record(session, results).items)
-            leases.release(session, unanswered)
-        after = [lease.item_id for lease in taken if lease.item_id > after][:_PAGE][-1]  # the rest is of their groups
-    with db.write() as session:
-        leases.finish(session, [job_id])
-    stored, questions = (sum(counts) for counts in zip((0, 0), *asked.values(), strict=True))
-    return Rescored(completed, stored, questions - stored)
-
-
-FLUSH_SECONDS = 0.2
-GRACE_SECONDS = 5.0
-
-
-class Drainer:
-    """Scores the items of judges.
-
-    Args:
-        stopping: When set, nothing more is claimed, and unfinished items are released after a short grace.
-        engines: The process's engines; without it each drain makes its own.
-
-    Attributes:
-        worker: Names the leases and reservations of this drain: the name of the worker, and a part of its own, since
-            reservations of two drains of one job are apart.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        settings: Settings,
-        stopping: threading.Event | Event | None = None,
-        engines: EnginePool | None = None,
-    ) -> None:
-        self.db = db
-        self.settings = settings
-        self.stopping = stopping or threading.Event()
-        self.engines = engines
-        self.worker = f"{NAME}/{uuid.uuid4().hex[:6]}"
-        self.loader = WorkLoader(db, settings)
-
-    def run(self, judge_id: int) -> bool:
-        """Score until no item is pending; return False if the time was up or a stop was requested first.
-
-        If what is stored of the judge is not valid any more, its items fail.
-        """
-        with self.db.read() as session:
-            row = judges.get(session, judge_id)
-        if (judge := row.valid) is None:
-            return self._fail_items(judge_id, f"its judge cannot be read: {row.error}")
-        with bound_contextvars(worker=self.worker, judge=judge.name):
-            engines = self.engines or EnginePool()
-            try:
-                return engines.run(judge, lambda engine: _Drain(self, judge_id, judge, engine).work())
-            finally:
-                if engines is not self.engines:
-                    engines.close()
-
-    def _fail_items(self, judge_id: int, reason: str) -> bool:
-        log.error("items fail", worker=self.worker, judge_id=judge_id, reason=reason)
-        claim = partial(leases.claim, limit=self.settings.claim_size, seconds=self.settings.lease_seconds)
-        while not self.stopping.is_set():
-            with self.db.write() as session:
-                taken = claim(session, judge_id, worker=self.worker)
-                leases.release(session, taken, failed=reason)
-            if not taken:
-                return True
-            with self.db.write() as session:
-                leases.finish(session, {lease.job_id for lease in taken})
-        return False
-
-
-class _Drain:
-    """One drain and its leases in flight."""
-
-    def __init__(self, drainer: Drainer, judge_id: int, judge: Judge, engine: Engine) -> None:
-        self.drainer, self.judge_id, self.judge = drainer, judge_id, judge
+    async def _work(self, judge_id: int, judge: Judge, engine: Engine) -> bool:
         self.engines = [(judge, engine)]
-        """Of the judge, and of other judges that its items ask. Used in one event loop."""
-        self.db, self.settings = drainer.db, drainer.settings
-        self.in_flight: dict[asyncio.Task[Result], Lease] = {}
-        self.finished: list[Result] = []
-        self.budgets: dict[tuple[int, bool], JobBudget] = {}
-        self.flushed_at = time.monotonic()
-        self.capacity = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
-
-    async def work(self) -> bool:
+        capacity = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
         until = time.monotonic() + self.settings.drain_seconds
         heartbeat = asyncio.create_task(self._heartbeat())
         none_left = False
         try:
-            while not (stopping := self.drainer.stopping.is_set()):
+            while not (stopping := self.stopping.is_set()):
                 in_time = time.monotonic() < until  # then nothing new is started
-                none_left = in_time and await self._fill()
+                none_left = in_time and await self._fill(judge_id, judge, capacity)
                 if not self.in_flight:
                     break
                 await self._collect(timeout=self.settings.heartbeat_seconds)
@@ -534,8 +467,8 @@ class _Drain:
             heartbeat.cancel()
             await asyncio.gather(heartbeat, return_exceptions=True)
             await self._release_unfinished()
-            for _, engine in self.engines[1:]:
-                await engine.aclose()
+            for _, other in self.engines[1:]:
+                await other.aclose()
 
     def engine_of(self, judge: Judge) -> Engine:
         """Return the engine of a judge, made at first use; judges of the same model and endpoint share one."""
@@ -545,36 +478,19 @@ class _Drain:
         self.engines.append((judge, _engine_of(judge)))
         return self.engines[-1][1]
 
-    async def _fill(self) -> bool:
-        """Claim items while there is room for half a claim; return whether none is pending.
+    async def _fill(self, judge_id: int, judge: Judge, capacity: int) -> bool:
+        """Claim items while there is room for half a claim, and start work on them; return whether none is pending.
 
         After a share that is smaller than the room, other workers have time for theirs until the next result.
         """
         size = self.settings.claim_size
-        while (room := self.capacity - len(self.in_flight)) >= max(1, size // 2):
-            wanted = min(size, room)
-            claimed = await self._claim(wanted)
-            if claimed < wanted and (self.in_flight or not claimed):
-                return not claimed
-        return False
 
-    async def _claim(self, limit: int) -> int:
-        """Claim up to ``limit`` items and start work on them; return how many were claimed."""
-
-        def take(session: Session) -> tuple[int, list[ItemWork], dict[int, bool]]:
-            """Return also whether each job has a budget, where its work has a price."""
+        def take(session: Session, limit: int) -> tuple[int, list[ItemWork], dict[int, bool]]:
+            """Return how many were claimed, the work, and whether each job has a budget, where its work has a price."""
             share = limit
             if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
-                share = leases.fair_share(session, self.judge_id, limit=limit, held=len(self.in_flight))
-            taken = leases.claim(
-                session,
-                self.judge_id,
-                limit=share,
-                worker=self.drainer.worker,
-                seconds=self.settings.lease_seconds,
-                whole_groups=self.judge.mode == "comparative",
-            )
-            work = self.drainer.loader.load(session, self.judge, taken)
+                share = leases.fair_share(session, judge_id, limit=limit, held=len(self.in_flight))
+            taken, work = self.claim(session, judge_id, judge, share)
             asked = ((one, one.judge, one.gate_judge if isinstance(one, GenerationWork) else one.judge) for one in work)
             priced = {one.lease.job_id for one, judge, gate in asked if judge.priced or gate.priced}
             return len(taken), work, budgets.capped(session, priced) if priced else {}
@@ -584,15 +500,19 @@ class _Drain:
             with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
                 return await work.run(self.engine_of, self._write)
 
-        claimed, work, capped = await self._write(take)
-        for one in work:
-            budget = None
-            if (has_limit := capped.get(one.lease.job_id)) is not None:
-                fresh = JobBudget(one.lease.job_id, self._write, worker=self.drainer.worker, capped=has_limit)
-                budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
-                budget.over = False  # perhaps after a retry with a larger budget
-            self.in_flight[asyncio.create_task(run(one, budget))] = one.lease
-        return claimed
+        while (room := capacity - len(self.in_flight)) >= max(1, size // 2):
+            wanted = min(size, room)
+            claimed, work, capped = await self._write(partial(take, limit=wanted))
+            for one in work:
+                budget = None
+                if (has_limit := capped.get(one.lease.job_id)) is not None:
+                    fresh = JobBudget(one.lease.job_id, self._write, worker=self.worker, capped=has_limit)
+                    budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
+                    budget.over = False  # perhaps after a retry with a larger budget
+                self.in_flight[asyncio.create_task(run(one, budget))] = one.lease
+            if claimed < wanted and (self.in_flight or not claimed):
+                return not claimed
+        return False
 
     async def _collect(self, timeout: float) -> None:
         """Wait for results; record them when there are enough or `FLUSH_SECONDS` have passed."""
@@ -622,8 +542,14 @@ class _Drain:
 
     async def _record_all(self, results: Sequence[Result]) -> list[int]:
         """Record results together, or one by one if that fails; return the items that were recorded or failed."""
+
+        def record(session: Session) -> tuple[list[int], set[int]]:
+            scored = leases.record(session, [one for one in results if isinstance(one, ItemResult)])
+            made = generation.record(session, [one for one in results if isinstance(one, GeneratedItem)])
+            return scored.items + made, scored.repaired_jobs
+
         try:
-            written, repaired = await self._write(lambda session: self.drainer.loader.record(session, results))
+            written, repaired = await self._write(record)
             job_ids = {result.lease.job_id for result in results} | repaired
             await self._write(lambda session: leases.finish(session, job_ids))
             return written
@@ -690,9 +616,53 @@ class _Drain:
             try:
                 return await asyncio.to_thread(whole)
             except AWAY as error:
-                limit = GRACE_SECONDS if self.drainer.stopping.is_set() else self.settings.lease_seconds
+                limit = GRACE_SECONDS if self.stopping.is_set() else self.settings.lease_seconds
                 if time.monotonic() + pause > began + limit:
                     raise
                 log.warning("database unavailable, trying again", error=str(error), in_seconds=pause)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
+
+
+class Rescored(NamedTuple):
+    """How many completions were ``completed``, and of all, how many verdicts are ``stored`` and how many ``to_ask``."""
+
+    completed: int
+    stored: int
+    to_ask: int
+
+
+def complete_answered(db: Database, job_id: int) -> Rescored:
+    """Complete the pending items of a job whose questions are all answered.
+
+    No judge is asked and no engine is made. The other items stay pending. A page is claimed, recorded and released in
+    one transaction, so that a killed process holds no lease.
+    """
+    drainer, completed, after = Drainer(db, get_settings()), 0, 0
+    asked: dict[int, tuple[int, int]] = {}  # verdicts stored and in all, by item: a group's may be claimed twice
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        judge_id, judge = job.judge_id, job.judge.value
+    while True:
+        with db.write() as session:
+            taken, work = drainer.claim(session, judge_id, judge, _PAGE, job_id=job_id, after=after)
+            if not taken:
+                break
+            results, unanswered = [], list[Lease]()
+            for one in work:
+                if not isinstance(one, ScoringWork):
+                    continue
+                keys, known = list(one.rubric.by_key), one.known
+                asked[one.lease.item_id] = len(known), len(keys)
+                if known.keys() >= set(keys):
+                    in_order = [known[key] for key in keys]
+                    results.append(ItemResult(one.lease, one.rubric, one.questions, in_order, frozenset(known)))
+                else:
+                    unanswered.append(one.lease)
+            completed += len(leases.record(session, results).items)
+            leases.release(session, unanswered)
+        after = [lease.item_id for lease in taken if lease.item_id > after][:_PAGE][-1]  # the rest is of their groups
+    with db.write() as session:
+        leases.finish(session, [job_id])
+    stored, questions = (sum(counts) for counts in zip((0, 0), *asked.values(), strict=True))
+    return Rescored(completed, stored, questions - stored)
