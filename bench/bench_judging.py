@@ -110,7 +110,7 @@ class Work:
 
     def __init__(self, judge: Judge, case: Case, conversation: Conversation) -> None:
         plan = judges.plan(judge, case.rubric)
-        ask = plan.request(plan.template.shared(case.prompt, case.completion))
+        ask = plan.request(plan.template.shared(case.prompt, case.completion.text))
         rows = sorted(conversation.encode(ask))
         before = [0, *(shared_length(list(pair)) for pair in pairwise(rows))]
         self.new = [(len(row) - known, known) for row, known in zip(rows, before, strict=True)]

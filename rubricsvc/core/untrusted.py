@@ -1,4 +1,4 @@
-"""Untrusted text, cleaned of invisible characters and role tokens; `workers.fences` fences it.
+"""Untrusted text, cleaned of invisible characters and role tokens; `workers.judges.calls` fences it.
 
 Removed: control, format, bidirectional, tag and variation characters, which can carry words that a model reads and a
 person does not see. Kept, because scripts need them: a joiner (U+200C, U+200D) between two characters of a script that

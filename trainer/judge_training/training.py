@@ -92,7 +92,7 @@ class Encoder:
             calls = [readout.build_call([one], template) for one in asked]
         except InvalidError:
             return "not_askable"
-        shown = template.shared(example.prompt, example.completion)
+        shown = template.shared(example.prompt, example.completion.text)
         questions = tuple(call.question for call in calls)
         ids = conversation.encode(EngineRequest(template.system, shown.text, questions))
         for question, own in zip(questions, ids, strict=True):

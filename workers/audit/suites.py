@@ -39,7 +39,7 @@ from rubricsvc.core.trajectory import steps_of
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase, attackable
-from workers.fences import fence
+from workers.judges.calls import fence
 
 _FOLDER = Path(__file__).with_name("suites")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")

@@ -20,7 +20,7 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, cut
 from workers import checks
 from workers.checks import CHECKS
-from workers.fences import QuoteIndex
+from workers.judges.calls import QuoteIndex
 
 MIN_CRITERIA, MAX_CRITERIA = 2, 20
 MAX_LISTED = 10

@@ -22,8 +22,7 @@ from pathlib import Path
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.untrusted import clean
-from workers.fences import fence, fence_all
-from workers.judges.calls import TextTemplate, sections
+from workers.judges.calls import TextTemplate, fence, fence_all, sections
 
 _FOLDER = Path(__file__).parent / "prompts"
 _INCLUDED = re.compile(r"\{(format|checks)\}")

@@ -25,12 +25,12 @@ from workers.judges.calls import (
     JudgeTemplate,
     ParsedReply,
     SharedPrompt,
+    composition,
     join_notes,
     load,
     parse_reply,
     repair_question,
     with_repaired_reply,
-    writes,
 )
 from workers.judges.voting import aggregate
 
@@ -178,13 +178,6 @@ def plan(judge: Judge, rubric: Rubric, answered: frozenset[str] = frozenset()) -
             asked = [AskedCriterion(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
             calls.append(mode.build_call(asked, template))
     return JudgePlan(judge, mode, template, tuple(calls), judge.voting or Voting(), answered)
-
-
-def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
-    """Return which judged criteria share a call, in the rubric's order; those that are asked alone are left out."""
-    criteria = [c for c in rubric.criteria if c.check is None and not c.asked_alone]
-    size = (judge.criteria_per_call or max(len(criteria), 1)) if writes(judge) else 1
-    return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 
 
 def custom_prompt_plan(

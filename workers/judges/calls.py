@@ -1,16 +1,21 @@
-"""Calls to a judge: which criteria they ask about, and what the verdicts of all modes share."""
+"""Calls to a judge: which criteria they ask about, in which words, and what the verdicts of all modes share.
+
+Untrusted text stands between fences that do not occur in it, and quotes are found in it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from itertools import accumulate, chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,13 +24,77 @@ from pydantic import BaseModel, ConfigDict
 from rubricsvc.core import strict_json
 from rubricsvc.core.judge import Judge, Thinking
 from rubricsvc.core.panel import total_usage
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal
-from rubricsvc.core.untrusted import CleanText, clean
-from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
+from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean
+from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
-from workers.fences import QuoteIndex, fence, fence_in
+
+
+def fence(name: str, text: str) -> str:
+    """Return ``text`` between two marks with a number that is derived from it and does not occur in it.
+
+    The number depends on this text alone, so that all questions about a completion, and all completions of a prompt,
+    share the same bytes. A writer cannot know it, since writing it down would change it.
+    """
+    seeds = chain([text], (f"{attempt}\n{text}" for attempt in count(1)))
+    number = next(number for seed in seeds if (number := sha256(seed.encode()).hexdigest()[:8]) not in text)
+    return f"<{name}-{number}>\n{text}\n</{name}-{number}>"
+
+
+def fence_in(mark: str, text: str) -> str:
+    """Return ``text`` between two marks, each longer than any run of the mark's character in it, as in CommonMark.
+
+    A mark of one character repeated: two or three tokens instead of twenty, and the same ones around most texts.
+    """
+    longest = max(map(len, re.findall(f"{re.escape(mark[0])}+", text)), default=0)
+    mark = mark[0] * max(len(mark), longest + 1)
+    return f"{mark}\n{text}\n{mark}"
+
+
+def fence_all(name: str, texts: Sequence[str]) -> list[str]:
+    """Return the texts, each fenced as by `fence`, so that none contains a mark of any other.
+
+    The numbers are derived from all texts in any order: the writer of one cannot know the marks.
+    """
+    everything = "\n".join(sorted(texts))
+    for attempt in count():
+        seeds = [f"{place} {attempt}\n{everything}" for place in range(len(texts))]
+        numbers = [sha256(seed.encode()).hexdigest()[:8] for seed in seeds]
+        if len(set(numbers)) == len(texts) and not any(number in everything for number in numbers):
+            break
+    marked = zip(numbers, texts, strict=True)
+    return [f"<{name}-{number}>\n{text}\n</{name}-{number}>" for number, text in marked]
+
+
+class QuoteIndex:
+    """A text in which quotes are located, ignoring whitespace; each quote is one search.
+
+    ``shown`` is the cleaned text; offsets are in ``original``.
+    """
+
+    def __init__(self, shown: str, original: str) -> None:
+        words = [word.span() for word in re.finditer(r"\S+", shown)]
+        self._text = " ".join(shown[start:end] for start, end in words)
+        self._starts = [start for start, _ in words]  # of each word in shown, and in the joined text
+        self._joined = list(accumulate((end - start + 1 for start, end in words), initial=0))
+        # the number of shown characters before each hidden one
+        self._hidden = [match.start() - i for i, match in enumerate(INVISIBLE.finditer(original))]
+
+    def locate(self, quote: str) -> Evidence:
+        """Return the quote with the offsets of its first occurrence, if any."""
+        words = " ".join(quote.split())
+        at = self._text.find(words) if words else -1
+        if at < 0:
+            return Evidence(quote=quote)
+        ends = []
+        for place in (at, at + len(words) - 1):  # of the first and the last character
+            word = bisect_right(self._joined, place) - 1
+            shown = self._starts[word] + place - self._joined[word]
+            ends.append(shown + bisect_right(self._hidden, shown))
+        return Evidence(quote=quote, start=ends[0], end=ends[1] + 1)
+
 
 _MIN_RUN = 4
 """Words of a text that may not all stand together in the instructions."""
@@ -133,14 +202,16 @@ class JudgeTemplate:
     texts: dict[str, TextTemplate]
     mark: str = ""
 
-    def shared(self, prompt: Prompt, completion: Completion) -> SharedPrompt:
-        """Return the shared prompt about a completion."""
-        text = clean(completion.text)
-        answer = CleanText(self.fenced("completion", text.text, answer=True), text.note)
-        return self.render(prompt, answer, text.text, completion.text)
+    def shared(self, prompt: Prompt, completion: str, answer: CleanText | None = None) -> SharedPrompt:
+        """Return the shared prompt about a completion.
 
-    def render(self, prompt: Prompt, answer: CleanText, completion: str, original: str) -> SharedPrompt:
-        """Return the shared prompt with ``answer``, cleaned and fenced already, in the completion's place."""
+        Where there is an ``answer``, cleaned and fenced already, it stands in the completion's place.
+        """
+        shown = completion
+        if answer is None:
+            cleaned_answer = clean(completion)
+            shown = cleaned_answer.text
+            answer = CleanText(self.fenced("completion", shown, answer=True), cleaned_answer.note)
         cleaned = {"prompt": clean(prompt.text), "completion": answer}
         if prompt.reference is not None:
             cleaned["reference"] = clean(prompt.reference)
@@ -152,7 +223,7 @@ class JudgeTemplate:
         used = {name for paragraph in paragraphs for name in paragraph.names}
         notes = [f"{name}: {text.note}" for name, text in cleaned.items() if text.note and name in used]
         text = "".join(paragraph.fill(values) + "\n\n" for paragraph in paragraphs)
-        return SharedPrompt(text, "; ".join(notes), completion, original)
+        return SharedPrompt(text, "; ".join(notes), shown, completion)
 
     @cached_property
     def words(self) -> TemplateWords:
@@ -290,6 +361,13 @@ class JudgeCall:
             "usage": reply.usage,
             "latency_s": reply.latency_s,
         }
+
+
+def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
+    """Return which judged criteria share a call, in the rubric's order; those that are asked alone are left out."""
+    criteria = [c for c in rubric.criteria if c.check is None and not c.asked_alone]
+    size = (judge.criteria_per_call or max(len(criteria), 1)) if writes(judge) else 1
+    return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 
 
 def join_notes(*notes: str | None) -> str | None:

@@ -46,4 +46,4 @@ class TrajectoryPrompt:
         note = join_notes(*notes)
         so_far = "\n\n".join(self._texts)
         answer = CleanText("\n\n".join(self._entries), f"{name}: {note}" if note else "")
-        return self._template.render(self._prompt, answer, so_far, so_far)
+        return self._template.shared(self._prompt, so_far, answer)

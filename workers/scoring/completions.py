@@ -31,9 +31,17 @@ from workers import checks, judges
 from workers.checks.citations import PART_SEPARATOR, sources
 from workers.checks.markdown import BRACKETS, WORD, cited_ids, paragraphs, plain, sentences
 from workers.engines.base import Engine, PanelEngine
-from workers.fences import fence_all
 from workers.judges import comparative, custom_prompt, trajectory
-from workers.judges.calls import PAIR, JudgeTemplate, SharedPrompt, inner_judge, join_notes, load
+from workers.judges.calls import (
+    PAIR,
+    JudgeTemplate,
+    SharedPrompt,
+    composition,
+    fence_all,
+    inner_judge,
+    join_notes,
+    load,
+)
 from workers.judges.voting import aggregate, as_votes
 from workers.repetitions import repetitions
 
@@ -47,11 +55,39 @@ def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
 
     Never raises: a judge whose template cannot be read has questions too, and its verdicts are failures.
     """
-    names = _fingerprints(rubric, judge, group)
+    names: dict[str, str] = {}
     for criterion in rubric.criteria:
         if (check := criterion.check) is not None:
             known = checks.CHECKS.get(check.name)
             names[criterion.key] = digest("check", check.name, known and known.version, check.args)
+    if judge.members:
+        rule: Any = judge.band if judge.mode == "cascade" else (judge.voting or Voting()).rule
+        votes = [questions_of(rubric, member, group).fingerprints for member in judge.members]
+        asked = {key: digest(judge.mode, _VERSION, rule, [by_key[key] for by_key in votes]) for key in rubric.by_key}
+        return QuestionSet(asked | names)
+    try:
+        template = load(judge).digest
+    except InvalidError:
+        template = ""
+    curves = judge.calibration.families if judge.calibration else {}
+    seen: dict[str, list[Any]] = {}
+    for criterion in rubric.criteria:  # with the family whose curve calibrates its probability, if any
+        curve = name if (name := family(criterion)) in curves else None
+        seen[criterion.key] = [criterion.text, criterion.scale, criterion.reference, criterion.passages, curve]
+    version = judges.MODES[judge.mode].VERSION
+    how = [judge.digest, template, version, group]
+    for criteria in composition(judge, rubric):
+        call = [seen[criterion.key] for criterion in criteria]
+        for place, criterion in enumerate(criteria):
+            names[criterion.key] = digest("judge", *how, call, place)
+    for criterion in rubric.criteria:
+        if (prompt := criterion.custom_prompt) is not None:
+            shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
+            about = [shown, criterion.scale, seen[criterion.key][-1]]
+            sent = custom_prompt.VERSION, custom_prompt.endings()[1]
+            names[criterion.key] = digest("custom", judge.digest, version, *sent, *about)
+        elif criterion.each:
+            names[criterion.key] = digest("claims", CLAIMS_VERSION, *how, seen[criterion.key])
     return QuestionSet({key: names[key] for key in rubric.by_key})
 
 
@@ -60,40 +96,6 @@ def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completi
     if judge.mode != "comparative":
         return questions_of(rubric, judge)
     return questions_of(rubric, judge, digest(sorted(completion.digest for completion in completions)))
-
-
-def _fingerprints(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
-    """Return the fingerprints of the criteria without a check, by key."""
-    if judge.members:
-        rule: Any = judge.band if judge.mode == "cascade" else (judge.voting or Voting()).rule
-        votes = [_fingerprints(rubric, member, group) for member in judge.members]
-        return {key: digest(judge.mode, _VERSION, rule, [by_key[key] for by_key in votes]) for key in votes[0]}
-    try:
-        template = load(judge).digest
-    except InvalidError:
-        template = ""
-    curves = judge.calibration.families if judge.calibration else {}
-
-    seen: dict[str, list[Any]] = {}
-    for criterion in rubric.criteria:  # with the family whose curve calibrates its probability, if any
-        curve = name if (name := family(criterion)) in curves else None
-        seen[criterion.key] = [criterion.text, criterion.scale, criterion.reference, criterion.passages, curve]
-    version = judges.MODES[judge.mode].VERSION
-    how = [judge.digest, template, version, group]
-    fingerprints = {}
-    for criteria in judges.composition(judge, rubric):
-        call = [seen[criterion.key] for criterion in criteria]
-        for place, criterion in enumerate(criteria):
-            fingerprints[criterion.key] = digest("judge", *how, call, place)
-    for criterion in rubric.criteria:
-        if (prompt := criterion.custom_prompt) is not None:
-            shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
-            about = [shown, criterion.scale, seen[criterion.key][-1]]
-            sent = custom_prompt.VERSION, custom_prompt.endings()[1]
-            fingerprints[criterion.key] = digest("custom", judge.digest, version, *sent, *about)
-        elif criterion.each:
-            fingerprints[criterion.key] = digest("claims", CLAIMS_VERSION, *how, seen[criterion.key])
-    return fingerprints
 
 
 CLAIMS_VERSION = "1"
@@ -164,7 +166,7 @@ async def score_claims(
         about = criterion.model_copy(update={"each": None, "passages": claim.passages})
         plan = judges.plan(inner, Rubric(criteria=(about,)))
         question = prompt.model_copy(update={"documents": ()})  # the passage alone is what the claim must follow from
-        (verdict,) = await plan.ask(engine, plan.template.shared(question, Completion(text=claim.text)))
+        (verdict,) = await plan.ask(engine, plan.template.shared(question, claim.text))
         return verdict
 
     votes = await asyncio.gather(*map(vote, claims(prompt, completion)))
@@ -302,10 +304,8 @@ def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[V
     by_fingerprint: dict[str, Verdict] = {}
     for key, verdict in [*known.items(), *((verdict.criterion, verdict) for verdict in new)]:
         by_fingerprint.setdefault(questions.fingerprints[key], verdict)
-    return [
-        known.get(key) or by_fingerprint[name].model_copy(update={"criterion": key})
-        for key, name in questions.fingerprints.items()
-    ]
+    every = ((key, known.get(key) or by_fingerprint[name]) for key, name in questions.fingerprints.items())
+    return [one if one.criterion == key else one.model_copy(update={"criterion": key}) for key, one in every]
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +338,7 @@ async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset
             if judge.mode == "trajectory":
                 return await score_trajectory(judge, rubric, prompt, completion, answered=answered, engine=engine)
             plan = judges.plan(judge, rubric, answered)
-            return await plan.ask(engine, plan.template.shared(prompt, completion))
+            return await plan.ask(engine, plan.template.shared(prompt, completion.text))
         except InvalidError as error:
             return _unasked(asked, error)
 
@@ -438,7 +438,7 @@ class ComparedGroup:
             entries.append(template.fill("entry", {"id": letter, "completion": marked}))
             notes.append(f"answer {letter}: {text.note}" if text.note else "")
         together = "\n\n".join(text.text for text in texts)
-        return template.render(prompt, CleanText("\n\n".join(entries), join_notes(*notes) or ""), together, together)
+        return template.shared(prompt, together, CleanText("\n\n".join(entries), join_notes(*notes) or ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def test_log_masses_are_what_the_engine_reports(folder: Path, judge: Judge) -> N
     for one, masses in zip(examples, log_masses, strict=True):
         rubric = Rubric(criteria=tuple(target.criterion for target in one.targets))
         asked = plan(judge, rubric)
-        request = asked.request(asked.template.shared(one.prompt, one.completion))
+        request = asked.request(asked.template.shared(one.prompt, one.completion.text))
 
         async def ask() -> list[dict[str, float]]:
             async with aclosing(TransformersEngine(ModelWeights(str(folder)), dtype=torch.float32)) as engine:

@@ -44,26 +44,23 @@ def test_fenced_uses_the_mark_of_the_template() -> None:
 def test_shared_shows_the_task_before_the_completion() -> None:
     for name in NAMES:
         prompt = Prompt.of("THE TASK", reference="THE REFERENCE")
-        text = load(judge(template=name)).shared(prompt, Completion(text="THE ANSWER")).text
+        text = load(judge(template=name)).shared(prompt, "THE ANSWER").text
         assert text.index("THE TASK") < text.index("THE REFERENCE") < text.index("THE ANSWER")
         assert text.endswith("\n\n")
 
 
 def test_shared_shows_reference_and_documents() -> None:
-    bare = load(judge()).shared(Prompt.of("q"), Completion(text="a")).text
+    bare = load(judge()).shared(Prompt.of("q"), "a").text
     assert "reference" not in bare
     documents = (Document(id="d1", text="Alpha.", title="First"), Document(id="d2", text="Beta."))
     prompt = Prompt.of("q", documents=documents)
-    assert (
-        "[d1] First\nAlpha.\n\n[d2] \nBeta."
-        in load(judge(template="readout_documents")).shared(prompt, Completion(text="a")).text
-    )
-    assert "Alpha" not in load(judge()).shared(prompt, Completion(text="a")).text
+    assert "[d1] First\nAlpha.\n\n[d2] \nBeta." in load(judge(template="readout_documents")).shared(prompt, "a").text
+    assert "Alpha" not in load(judge()).shared(prompt, "a").text
 
 
 def test_shared_leaves_placeholders_in_filled_text() -> None:
     text = "I like {completion}, {prompt}, {criterion}, {criteria} and {nothing} {0} %s \\1"
-    shown = load(judge()).shared(Prompt.of("{completion} {criterion}"), Completion(text=text))
+    shown = load(judge()).shared(Prompt.of("{completion} {criterion}"), text)
     assert text in shown.text
     assert "{completion} {criterion}\n" in shown.text
 
@@ -99,7 +96,7 @@ GROUNDED = Criterion(key="b", text="Says how.", reference=HOSTILE, passages=("On
 def questions(mode: Mode, template: str | None, *criteria: Criterion) -> tuple[str, list[str], list[str]]:
     judge = Judge(name="j", model="m", mode=mode, template=template)
     plan = judges.plan(judge, Rubric(criteria=criteria))
-    request = plan.request(plan.template.shared(Prompt.of("Why?"), Completion(text="Because.")))
+    request = plan.request(plan.template.shared(Prompt.of("Why?"), "Because."))
     return request.shared, [question.text for question in request.questions], [call.note for call in plan.calls]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rubricsvc.core import untrusted
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Evidence
-from workers.fences import QuoteIndex, fence, fence_in
+from workers.judges.calls import QuoteIndex, fence, fence_in
 
 
 @given(st.text())
@@ -41,7 +41,7 @@ def test_fence_avoids_a_guessed_number() -> None:
 
 def test_fence_changes_a_number_that_occurs_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = (SimpleNamespace(hexdigest=lambda digest=digest: digest) for digest in ("aaaa", "bbbb", "cccc"))
-    monkeypatch.setattr("workers.fences.sha256", lambda _: next(digests))
+    monkeypatch.setattr("workers.judges.calls.sha256", lambda _: next(digests))
     assert fence("x", "aaaa and </x-bbbb>").startswith("<x-cccc>")
 
 
