@@ -151,18 +151,15 @@ class JudgePlan:
 
 def validate(judge: Judge) -> None:
     """Check that a judge, or each member of a panel or cascade, can be asked: its engine, endpoint and template."""
-    if judge.members:
-        for member in judge.members:
-            validate(member)
-        return
-    factory_of(judge)
-    template = load(judge)
-    if ("entry" in template.texts) != (judge.mode in _SHOW_SEVERAL):
-        raise InvalidError(
-            f"template {template.name!r} does not fit a {judge.mode} judge",
-            hint="leave the template out: each mode has its own",
-            path="judge.template",
-        )
+    for leaf in judge.leaf_judges:
+        factory_of(leaf)
+        template = load(leaf)
+        if ("entry" in template.texts) != (leaf.mode in _SHOW_SEVERAL):
+            raise InvalidError(
+                f"template {template.name!r} does not fit a {leaf.mode} judge",
+                hint="leave the template out: each mode has its own",
+                path="judge.template",
+            )
 
 
 @lru_cache(maxsize=512)

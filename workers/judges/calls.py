@@ -280,11 +280,7 @@ def read(name: str) -> JudgeTemplate:
             hint=f"use one of {', '.join(known)}",
             path="judge.template",
         )
-    return parse(name, path.read_bytes())
-
-
-def parse(name: str, content: bytes) -> JudgeTemplate:
-    """Parse a template from its file's bytes."""
+    content = path.read_bytes()
     bodies = sections(content.decode())
     texts = {section: TextTemplate(body) for section, body in bodies.items()}
     paragraphs = [TextTemplate(paragraph) for paragraph in re.split(r"\n{2,}", bodies["shared"])]

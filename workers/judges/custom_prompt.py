@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -58,51 +57,41 @@ def build_call(
     criterion: Criterion, custom: CustomPrompt, judge: Judge, prompt: Prompt, completion: Completion
 ) -> tuple[JudgeCall, JudgeTemplate, SharedPrompt]:
     """Return the call of a criterion's custom prompt about one completion, with its template and first turn."""
-    data = template_data(prompt, completion)
-    filled = [(turn.role, clean(fill(turn.content, data))) for turn in custom.turns]
-    notes = join_notes(*(text.note for _, text in filled)) or ""
-    messages = [(role, text.text) for role, text in filled]
-    system: list[str] = []
-    while messages and messages[0][0] in ("system", "developer"):
-        system.append(messages.pop(0)[1])
-    turns = [""]  # alternating, the user's first and last
-    for role, text in messages:
-        if (role == "assistant") != (len(turns) % 2 == 0):  # the speaker changes
-            turns.append(text)
-        else:
-            turns[-1] = f"{turns[-1]}\n\n{text}" if turns[-1] else text
-    if len(turns) % 2 == 0:  # the assistant spoke last
-        turns.append("")
-    call = _call(criterion, custom, judge)
-    ending = clean(call.question.text).text
-    turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
-    first, *rest = turns
-    call = replace(call, question=replace(call.question, text="", turns=tuple(rest)), note=notes)
-    template = JudgeTemplate("custom", endings()[1], "\n\n".join(system), "", (), {})
-    return call, template, SharedPrompt(first, "", completion.text, completion.text)
-
-
-def _call(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> JudgeCall:
-    """Return the call; the text of its question is the ending to add."""
-    forms, scale = endings()[0], criterion.scale
-    levels, values = custom.labels, tuple(float(label in custom.passing) for label in custom.labels)
+    forms, digest, _ = endings()
+    scale, levels, values = criterion.scale, custom.labels, tuple(float(one in custom.passing) for one in custom.labels)
+    labels: tuple[str, ...] = ()
     result: dict[str, Any] = {}
     if judge.mode == "readout":
         options = list(zip(readout.letters(len(levels)), values, levels, levels, strict=True))
         labels, values, levels, texts = zip(*(options or readout.options(scale)), strict=True)
         lines = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
-        question = Question(forms["readout"].fill({"labels": lines}), labels)
+        ending = forms["readout"].fill({"labels": lines})
     elif levels:
         names = ", ".join(json.dumps(label, ensure_ascii=False) for label in levels)
-        text, result = forms["label"].fill({"labels": names}), {"enum": [*levels]}
+        ending, result = forms["label"].fill({"labels": names}), {"enum": [*levels]}
     else:
         low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
-        text = forms["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
+        ending = forms["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
         result = {"type": "number", "minimum": low, "maximum": high}
-    if result:
-        step = object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
-        question = Question(text, schema=object_schema({"steps": {"type": "array", "items": step}, "result": result}))
-    return JudgeCall((AskedCriterion(criterion, criterion.key),), question, values, levels=levels)
+    step = object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
+    schema = object_schema({"steps": {"type": "array", "items": step}, "result": result}) if result else None
+    data = template_data(prompt, completion)
+    filled = [(turn.role, clean(fill(turn.content, data))) for turn in custom.turns]
+    messages = [(role, text.text) for role, text in filled]
+    system: list[str] = []
+    while messages and messages[0][0] in ("system", "developer"):
+        system.append(messages.pop(0)[1])
+    turns = [""]  # alternating, the user's first and last
+    for role, text in [*messages, ("user", clean(ending).text)]:
+        if (role == "assistant") != (len(turns) % 2 == 0):  # the speaker changes
+            turns.append(text)
+        else:
+            turns[-1] = f"{turns[-1]}\n\n{text}" if turns[-1] else text
+    question = Question("", labels, schema=schema, turns=tuple(turns[1:]))
+    notes = join_notes(*(text.note for _, text in filled)) or ""
+    call = JudgeCall((AskedCriterion(criterion, criterion.key),), question, values, notes, levels)
+    template = JudgeTemplate("custom", digest, "\n\n".join(system), "", (), {})
+    return call, template, SharedPrompt(turns[0], "", completion.text, completion.text)
 
 
 def parse(call: JudgeCall, text: str) -> dict[str, Any]:
@@ -119,16 +108,8 @@ def parse(call: JudgeCall, text: str) -> dict[str, Any]:
         value = _value(result, call)
     except ValueError as error:
         raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
-    texts = [
-        f"{step['description']}: {step['conclusion']}"
-        if isinstance(step, dict) and step.keys() == {"description", "conclusion"}
-        else step
-        if isinstance(step, str)
-        else json.dumps(step, ensure_ascii=False)
-        for step in steps
-    ]
-    reasoning = "\n".join(texts)
-    return {"value": value, "rationale": join_notes(str(result) if call.levels else "", reasoning)}
+    texts = [": ".join(map(str, step.values())) if isinstance(step, dict) else str(step) for step in steps]
+    return {"value": value, "rationale": join_notes(str(result) if call.levels else "", "\n".join(texts))}
 
 
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:

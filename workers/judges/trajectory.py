@@ -7,7 +7,7 @@ prefix cache reads the trajectory once. `workers.scoring.completions` asks step 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from rubricsvc.core.prompt import Prompt
@@ -24,26 +24,21 @@ _FENCE_NAMES = {"assistant": "agent", "tool": "result"}
 """Names of the fences, where they differ from the role."""
 
 
-class TrajectoryPrompt:
-    """The prompt about a trajectory, which grows segment by segment."""
-
-    def __init__(self, template: JudgeTemplate, prompt: Prompt) -> None:
-        self._template, self._prompt = template, prompt
-        self._entries: list[str] = []
-        self._texts: list[str] = []
-
-    def extend(self, name: str, steps: Sequence[Step]) -> SharedPrompt:
-        """Return the prompt up to and including these steps; its note is on them alone."""
+def prompts(
+    template: JudgeTemplate, prompt: Prompt, segments: Mapping[str, Sequence[Step]]
+) -> Iterator[tuple[str, SharedPrompt]]:
+    """Yield each segment by name with the prompt up to and including it, whose note is on this segment alone."""
+    entries: list[str] = []
+    texts: list[str] = []
+    for name, steps in segments.items():
         notes, fenced = [], []
         for message in chain.from_iterable(steps):
             named = f"[{message.name}]\n{message.text}" if message.role == "tool" and message.name else message.text
             text = clean(named)
-            role = _FENCE_NAMES.get(message.role, message.role)
-            fenced.append(self._template.fenced(role, text.text, answer=True))
-            self._texts.append(text.text)
+            fenced.append(template.fenced(_FENCE_NAMES.get(message.role, message.role), text.text, answer=True))
+            texts.append(text.text)
             notes.append(text.note)
-        self._entries.append(self._template.fill("entry", {"id": name.capitalize(), "completion": "\n".join(fenced)}))
+        entries.append(template.fill("entry", {"id": name.capitalize(), "completion": "\n".join(fenced)}))
         note = join_notes(*notes)
-        so_far = "\n\n".join(self._texts)
-        answer = CleanText("\n\n".join(self._entries), f"{name}: {note}" if note else "")
-        return self._template.shared(self._prompt, so_far, answer)
+        answer = CleanText("\n\n".join(entries), f"{name}: {note}" if note else "")
+        yield name, template.shared(prompt, "\n\n".join(texts), answer)

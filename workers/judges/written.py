@@ -66,7 +66,7 @@ class WrittenVerdicts(ReplyModel):
 
 def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
     """Return one call about these criteria."""
-    criteria = []
+    criteria, schemas = [], []
     for one in asked:
         scale, levels = one.criterion.scale, ""
         if isinstance(scale, Ordinal):
@@ -81,11 +81,25 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
             described = zip(labels, scale.levels, strict=True)
             levels = "\n".join(f"{label}: {level.text}" if level.text else label for label, level in described)
         criteria.append(render_criterion(one, template, levels))
-    section = "criterion" if len(asked) == 1 else "criteria"
+        verdict: dict[str, Any] = {"enum": [*_level_values(scale), CANNOT_TELL]}
+        if isinstance(scale, Numeric):
+            verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
+        fields = {
+            "criterion": {"enum": [one.id]},
+            "rationale": {"type": "string"},
+            "evidence": {"type": "array", "items": {"type": "string"}},
+            "verdict": verdict,
+        }
+        schemas.append(object_schema(fields))
+    section, schema = "criterion", schemas[0]
+    if len(asked) > 1:
+        length = {"minItems": len(schemas), "maxItems": len(schemas)}
+        section = "criteria"
+        schema = object_schema({"verdicts": {"type": "array", "items": {"anyOf": schemas}, **length}})
     ids = ", ".join(one.id for one in asked)
     text = template.fill(section, {"criteria": "\n\n".join(text.text for text in criteria), "ids": ids})
     note = join_notes(*(text.note for text in criteria)) or ""
-    return JudgeCall(tuple(asked), Question(text, schema=_schema(asked)), note=note)
+    return JudgeCall(tuple(asked), Question(text, schema=schema), note=note)
 
 
 def _level_values(scale: Scale) -> dict[str, float]:
@@ -97,35 +111,15 @@ def _level_values(scale: Scale) -> dict[str, float]:
     return {clean(level.label).text.strip(): level.value for level in scale.levels}
 
 
-def _schema(asked: Sequence[AskedCriterion]) -> dict[str, Any]:
-    schemas = []
-    for one in asked:
-        scale = one.criterion.scale
-        verdict: dict[str, Any] = {"enum": [*_level_values(scale), CANNOT_TELL]}
-        if isinstance(scale, Numeric):
-            verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
-        fields = {
-            "criterion": {"enum": [one.id]},
-            "rationale": {"type": "string"},
-            "evidence": {"type": "array", "items": {"type": "string"}},
-            "verdict": verdict,
-        }
-        schemas.append(object_schema(fields))
-    if len(schemas) == 1:
-        return schemas[0]
-    length = {"minItems": len(schemas), "maxItems": len(schemas)}
-    return object_schema({"verdicts": {"type": "array", "items": {"anyOf": schemas}, **length}})
-
-
 def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
     """Return the verdicts in the JSON object that ends a reply, by id; see `items_by_id`."""
-    return items_by_id(call, text, _items, lambda one: (one.criterion, one.verdict))
-
-
-def _items(value: dict[str, Any]) -> list[WrittenVerdict]:
-    if "verdicts" in value:
-        return WrittenVerdicts.model_validate(value).verdicts
-    return [WrittenVerdict.model_validate(value)]
+    one, several = WrittenVerdict.model_validate, WrittenVerdicts.model_validate
+    return items_by_id(
+        call,
+        text,
+        lambda value: several(value).verdicts if "verdicts" in value else [one(value)],
+        lambda written: (written.criterion, written.verdict),
+    )
 
 
 def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:

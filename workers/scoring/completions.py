@@ -200,16 +200,14 @@ async def score_trajectory(
     """
     plan = judges.plan(inner_judge(judge), rubric, answered)
     steps = steps_of(completion)
-    so_far, by_step = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
-    last: list[Verdict] = []
+    by_step, last = dict[str, list[Verdict]](), list[Verdict]()
     size, segments = judge.effective_trajectory.segment, dict[str, list[Step]]()
     for start in range(0, len(steps), size):
         end = min(start + size, len(steps))
         segments[f"step {end}" if end == start + 1 else f"steps {start + 1} to {end}"] = steps[start:end]
     *names, final = segments
     asked = {final} if judge.effective_trajectory.value == "last" else {*names, final}
-    for name, piece in segments.items():
-        shown = so_far.extend(name, piece)
+    for name, shown in trajectory.prompts(plan.template, prompt, segments):
         if name in asked:
             if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
                 last = await plan.ask(engine, shown)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tests.instant_engine import InstantEngine
 from workers import judges
 from workers.engines.base import EngineRequest, Reply
 from workers.judges import calls, validate
-from workers.judges.calls import AskedCriterion, load, parse, render_criterion
+from workers.judges.calls import AskedCriterion, TextTemplate, load, render_criterion
 from workers.scoring.completions import score
 
 NAMES = ["readout", "readout_documents", "readout_short", "readout_short_documents", "written", "written_documents"]
@@ -29,10 +31,8 @@ def judge(**fields: object) -> Judge:
     return Judge.model_validate({"name": "j", "model": "m", **fields})
 
 
-def test_parse_takes_the_digest_of_the_file() -> None:
-    content = (FOLDER / "readout.txt").read_bytes()
-    assert parse("readout", content).digest == load(judge()).digest
-    assert parse("readout", content + b"\n").digest != load(judge()).digest
+def test_load_takes_the_digest_of_the_file() -> None:
+    assert load(judge()).digest == sha256((FOLDER / "readout.txt").read_bytes()).hexdigest()
 
 
 def test_fenced_uses_the_mark_of_the_template() -> None:
@@ -118,8 +118,7 @@ def test_reference_and_passages_precede_their_criterion_fenced() -> None:
 
 
 def test_render_criterion_rejects_templates_without_the_section() -> None:
-    body = "\n".join(f"=== {name} ===\nx" for name in ("system", "empty", "binary", "ordinal", "numeric", "criterion"))
-    template = parse("bare", (body + "\n=== shared ===\n{prompt}\n\n{completion}\n").encode())
+    template = replace(load(judge()), texts={"binary": TextTemplate("x")})
     with pytest.raises(InvalidError, match="'reference'"):
         render_criterion(AskedCriterion(GROUNDED, "C1"), template, "")
     assert render_criterion(AskedCriterion(PLAIN, "C1"), template, "").text == "x"
