@@ -24,7 +24,7 @@ from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import differences, preference_pairs
 from rubricsvc.stats.rubric_statistics import analysis
 from rubricsvc.stats.weight_fit import FOLDS, Problem, check_weights_decide, fit_weights
-from rubricsvc.store import items, jobs, judges, labels, rubrics
+from rubricsvc.store import jobs, judges, labels, rubrics
 from rubricsvc.store.labels import (
     ABSTAINED,
     FAILED,
@@ -67,7 +67,7 @@ def scope_of(
         return Selection(chosen.id, job_id, row.id if row else None), chosen
     what = f"rubric {row.ref}" if row else f"job {job_id}"
     if row is not None and job_id is not None:
-        scored = sorted({one.rubric for one in items.rewards(session, job_id)})
+        scored = sorted({one.rubric for one in jobs.rewards(session, job_id)})
         own = [ref for ref in scored if ref.rpartition("@")[0] == row.name]
         if row.ref not in scored:
             hint = f"name the version that it scored: {own[-1]}" if own else "name a rubric that it scored"

@@ -11,7 +11,7 @@ from rubricsvc.core.estimate import Estimate, ratio_estimate
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import completions, items, jobs, labels
+from rubricsvc.store import completions, jobs, labels
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import RubricRow
 
@@ -126,7 +126,7 @@ def _rewards(session: Session, job_id: int) -> tuple[set[int], Scores]:
 
     A completion has none where one is missing: scales may differ.
     """
-    rows, found = items.rewards(session, job_id), defaultdict[int, list[float | None]](list)
+    rows, found = jobs.rewards(session, job_id), defaultdict[int, list[float | None]](list)
     for row in rows:
         found[row.completion_id].append(row.reward)
     known = {id_: [one for one in several if one is not None] for id_, several in found.items()}

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rubricsvc.core.estimate import mean_estimate
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.jobs import ComparedJob, CriterionComparison, Difference, JobComparison, Moved, PairedBy
-from rubricsvc.store import items, jobs, verdicts
+from rubricsvc.store import jobs, verdicts
 from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import RubricRow
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.rubric import Criterion, Rubric
-    from rubricsvc.store.items import ItemReward
 
 T = TypeVar("T")
 
@@ -34,7 +33,8 @@ class ScoredUnit(NamedTuple):
     entity: int
     rubric_id: int
     rubric: str
-    items: list[ItemReward]
+    items: list[Any]
+    """Rows with the fields of `schemas.Item`."""
     reward: float | None
     """The mean over the items; None where none has a reward."""
 
@@ -55,12 +55,12 @@ def compare(session: Session, a_id: int, b_id: int, *, by: PairedBy | None = Non
         from rubricsvc.stats.paired import rank_correlation, tau_within
 
     a, b = jobs.scoring(session, a_id), jobs.scoring(session, b_id)
-    scored = items.rewards(session, a.id), items.rewards(session, b.id)
+    scored = jobs.rewards(session, a.id), jobs.rewards(session, b.id)
     if by is None:
         by = "completion" if set.intersection(*({item.completion_id for item in one} for one in scored)) else "prompt"
 
-    def units(rewards: Iterable[ItemReward]) -> list[ScoredUnit]:
-        found: defaultdict[tuple[int, int], list[ItemReward]] = defaultdict(list)
+    def units(rewards: Iterable[Any]) -> list[ScoredUnit]:
+        found: defaultdict[tuple[int, int], list[Any]] = defaultdict(list)
         for item in rewards:
             found[item.completion_id if by == "completion" else item.prompt_id, item.rubric_id].append(item)
         known = {key: [one.reward for one in each if one.reward is not None] for key, each in found.items()}

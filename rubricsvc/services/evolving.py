@@ -37,7 +37,7 @@ from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import differences, ordered, preference_pairs
-from rubricsvc.store import budgets, evolutions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import evolutions, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import by_id, get_or_add, page_of, utcnow
 from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow, RubricRow
@@ -263,7 +263,7 @@ class LabelSource:
                     message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
                     raise InvalidError(message, hint="name one of its members", path="proposer")
                 for one in (proposer, judge.value):
-                    budgets.check(one, request.budget)
+                    jobs.check_budget(one, request.budget)
             self._start_id, self._start, self._prompt_id = row.id, row.value, row.prompt_id
             self._judge_id = judge.id
             found = self._read_labels(session, row, Selection(judge.id, request.job_id, row.id))

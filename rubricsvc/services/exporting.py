@@ -26,7 +26,7 @@ from rubricsvc.core.verdict import OVERALL
 from rubricsvc.formats.input_file import neutralized
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery
 from rubricsvc.services import job_results
-from rubricsvc.store import items, jobs, labels
+from rubricsvc.store import jobs, labels
 
 if TYPE_CHECKING:
     from rubricsvc.core.verdict import Verdict
@@ -50,7 +50,7 @@ def pages(db: Database, job_id: int, query: ExportQuery, counts: ExportCounts) -
         job = jobs.scoring(session, job_id)
         measured = job.judge.measured
         counts.noise = query.noise if query.noise is not None else (measured and measured.reward.value) or 0.0
-        counts.without_reward = sum(items.unrewarded(session, job_id)[0].values())
+        counts.without_reward = sum(jobs.unrewarded(session, job_id)[0].values())
     if query.kind != "completion":
         for page in _example_pages(db, job, query, counts):
             counts.rows += len(page)

@@ -17,7 +17,7 @@ from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
-from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def result(db: Database, run: PendingRun, seconds: float) -> GraderRun | Literal
         progress = [jobs.progress(session, job_id) for job_id in run.job_ids]
         if any(one.pending + one.leased for one in progress):
             return "scoring" if leases.running_workers(session) else "no worker"
-        rows = [row for job_id in run.job_ids for row in items.page(session, job_id)]
+        rows = [row for job_id in run.job_ids for row in jobs.items(session, job_id)]
         by_item = verdicts.for_items(session, [row.id for row in rows])
     unanswered = next((row.null_reason or row.state for row in rows if row.id not in by_item), "")
     answers = [verdict for row in rows for verdict in by_item.get(row.id, [])]

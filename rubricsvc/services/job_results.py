@@ -16,7 +16,7 @@ from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Contribution, contributions
 from rubricsvc.core.verdict import Usage
-from rubricsvc.store import items, jobs, verdicts
+from rubricsvc.store import jobs, verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -164,7 +164,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
     with db.read() as session:
 
         def listed(**selection: Any) -> list[ItemDetail]:
-            return _details(session, job, items.page(session, job_id, limit=extremes, **selection))
+            return _details(session, job, jobs.items(session, job_id, limit=extremes, **selection))
 
         worst = listed(sort="reward", rewarded=True)
         known = {one.row.id for one in worst}
@@ -184,7 +184,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             worst=worst,
             best=[one for one in listed(sort="-reward", rewarded=True) if one.row.id not in known],
             without_reward=listed(rewarded=False),
-            null_reasons=items.unrewarded(session, job_id)[0],
+            null_reasons=jobs.unrewarded(session, job_id)[0],
         )
 
 
@@ -198,7 +198,7 @@ def pages(db: Database, job_id: int) -> Iterator[list[ItemDetail]]:
     while True:
         with db.read() as session:
             job = jobs.scoring(session, job_id)
-            found = _details(session, job, items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE))
+            found = _details(session, job, jobs.items(session, job_id, after=after, limit=ITEMS_PER_PAGE))
         if not found:
             return
         yield found

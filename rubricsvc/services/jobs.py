@@ -24,7 +24,7 @@ from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgre
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services import comparing
 from rubricsvc.settings import get_settings
-from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
 from rubricsvc.store.verdicts import for_items
@@ -266,7 +266,7 @@ def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSumm
     if judge is None:
         yield f"{job.judge.error}"
     elif progress.failed_verdicts and not exhausted:
-        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=items.unrewarded(session, job.id)[1])
+        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=jobs.unrewarded(session, job.id)[1])
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:
@@ -412,7 +412,7 @@ class Jobs:
         selection = query.model_dump(exclude={"verdicts"}) | {"limit": query.limit + 1}
         with self.db.read() as session:
             jobs.get(session, job_id)
-            rows = items.rewards(session, job_id, **selection)
+            rows = jobs.rewards(session, job_id, **selection)
             by_item = for_items(session, [row.id for row in rows]) if query.verdicts else {}
         found = [Item.model_validate({**row._asdict(), "verdicts": by_item.get(row.id, ())}) for row in rows]
         return Page.cut(found, query.limit)

@@ -21,7 +21,7 @@ from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
-from rubricsvc.store import items, jobs, judges, labels, rubrics, verdicts
+from rubricsvc.store import jobs, judges, labels, rubrics, verdicts
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
 from rubricsvc.store.session import by_id, page_of
 from rubricsvc.store.tables import AuditRow, CompletionRow, JudgeRow, PromptRow, RubricRow
@@ -173,7 +173,7 @@ class Judges:
     ) -> list[tuple[Rubric, Prompt, Completion]]:
         """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
         with self.db.read() as session:
-            rows = items.rewards(session, jobs.scoring(session, job_id).id)
+            rows = jobs.rewards(session, jobs.scoring(session, job_id).id)
             places = sorted((row.prompt_id, row.rubric_id, row.completion_id) for row in rows)
             groups = [list(g) for _, g in groupby(places, lambda p: p[:2])] if whole_groups else [[p] for p in places]
             random.Random(seed).shuffle(groups)
@@ -311,7 +311,7 @@ class Judges:
             if job_id is not None and (job := jobs.scoring(session, job_id)).judge_id != row.id:
                 message = f"job {job_id} was scored by the judge {job.judge.name!r}, not by {row.name!r}"
                 raise InvalidError(message, hint=f"name the judge {job.judge.name!r}, or another job", path="job")
-        for rows in items.newest_pages(self.db, row.id, job_id, size=PAGE):
+        for rows in jobs.newest_item_pages(self.db, row.id, job_id, size=PAGE):
             with self.db.read() as session:
                 found = verdicts.for_items(session, [one.id for one in rows])
             values = {one.rubric_id: one.rubric.value for one in rows}

@@ -15,7 +15,7 @@ from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.jobs import Jobs, no_rubric
 from rubricsvc.services.rubrics import Edit, add_version
-from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -86,7 +86,7 @@ class Rewards:
                 Jobs(self.db).wait(job_id, query.timeout)
         with self.db.read() as session:
             job = jobs.scoring(session, job_id)
-            rewards = tuple(map(Item.model_validate, (row._asdict() for row in items.rewards(session, job_id))))
+            rewards = tuple(map(Item.model_validate, (row._asdict() for row in jobs.rewards(session, job_id))))
             running = None if job.finished_at else leases.running_workers(session)
             return schemas.Rewards.of(job, job_id=job_id, judge=job.judge.name, workers=running, rewards=rewards)
 

@@ -42,7 +42,7 @@ from rubricsvc.schemas.runs import (
 )
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
-from rubricsvc.store import completions, items, judges, labels, prompts, rubrics, runs
+from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics, runs
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.session import by_id, database_time, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.stats.agreement import CriterionAgreement
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow
+    from rubricsvc.store.tables import EvaluationCompletionRow, ItemRow, RolloutRow
 
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
@@ -301,7 +301,7 @@ class Runs:
         session: Session,
         run: RunRow,
         sampled: Sequence[tuple[Prompt, Rubric, Completion, int | None]],
-        scored: Mapping[int, items.ScoredItem],
+        scored: Mapping[int, ItemRow],
     ) -> list[dict[str, int]]:
         """Return the ids of prompt, completion and rubric of what a policy sampled; what is new is stored.
 
@@ -331,20 +331,20 @@ class Runs:
         return joined
 
 
-def _scored_items(session: Session, rewarded: Iterable[tuple[Completion, Rewarded]]) -> Mapping[int, items.ScoredItem]:
+def _scored_items(session: Session, rewarded: Iterable[tuple[Completion, Rewarded]]) -> Mapping[int, ItemRow]:
     """Return the items of rewards, which have scored these completions."""
     given = [(one, each.item_id) for one, each in rewarded if each.item_id is not None]
-    found = items.scored(session, {item_id for _, item_id in given})
+    found = jobs.scored_items(session, {item_id for _, item_id in given})
     for completion, item_id in given:
         if item_id not in found:
             raise NotFoundError(f"no item {item_id} has scored a completion")
-        if found[item_id].digest != completion.digest:
+        if found[item_id].completion.digest != completion.digest:
             message = f"item {item_id} has scored another completion than the one recorded"
             raise InvalidError(message, hint="give each completion the item of its own", path="item_id")
     return found
 
 
-def _reward_columns(one: Rewarded, scored: Mapping[int, items.ScoredItem], judge_id: int | None) -> dict[str, Any]:
+def _reward_columns(one: Rewarded, scored: Mapping[int, ItemRow], judge_id: int | None) -> dict[str, Any]:
     """Return the columns of a reward: a job's item has its verdicts and its judge, another one is by ``judge_id``."""
     item = scored[one.item_id] if one.item_id is not None else None
     judged_by = judge_id if item is None or item.judge_id is None else item.judge_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import GENERATED, RubricState
 from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import budgets, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.leases import GenerationLease, LeaseResult
+from rubricsvc.store.session import insert
 from rubricsvc.store.tables import (
     DONE,
     FAILED,
@@ -37,6 +38,7 @@ from rubricsvc.store.tables import (
     JobRow,
     LabelRow,
     PromptRow,
+    ReplyRow,
     RubricRow,
 )
 
@@ -64,14 +66,23 @@ def submit(
         raise InvalidError(
             f"judge {judge.name!r} ({judge.mode}) has no model of its own", hint="name one of its members"
         )
-    budgets.check(judge, budget)
+    jobs.check_budget(judge, budget)
     if generation.gate_judge is not None:
-        budgets.check(judges.get(session, generation.gate_judge).value, budget)
+        jobs.check_budget(judges.get(session, generation.gate_judge).value, budget)
     settings = generation.model_dump(mode="json", exclude_none=True)
     content_key = digest(GENERATE, judge_id, ids, settings)
     options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "kind": GENERATE, "settings": settings}
     rows = [{"prompt_id": id_} for id_ in ids]
     return jobs.add(session, rows, judge_id=judge_id, content_key=content_key, **options)[0]
+
+
+def add_replies(session: Session, item_id: int, replies: Mapping[str, dict[str, Any]]) -> None:
+    """Store replies by the digest of their questions. Of several to one question the first is kept."""
+    for question in sorted(replies):  # one order for all writers: two cannot block each other
+        row = {"item_id": item_id, "digest": question, "reply": replies[question]}
+        statement = insert(session, ReplyRow).values(row)
+        again = {"answered": ReplyRow.answered + 1}
+        session.execute(statement.on_conflict_do_update(index_elements=["item_id", "digest"], set_=again))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,37 @@
-"""Jobs: submit, read, rescore, cancel, retry. Their items are scored through `leases`."""
+"""Jobs: submit, read, rescore, cancel, retry; their items with their rewards; their budgets in US dollars.
+
+Items are scored through `leases`.
+
+Before its calls a worker reserves their maximum cost under the lock of the job's row; afterwards it writes their actual
+cost. So spent and reserved money together never exceed the budget, however many workers share a job. All that a killed
+worker had reserved counts as spent, because its calls under way are unknown. If the worker was only silent, its next
+write corrects the sum.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeVarTuple
 
-from sqlalchemy import case, func, select, update
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy import Row, Select, String, case, cast, func, or_, select, update
+from sqlalchemy.orm import Session, aliased, joinedload
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC
-from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary
+from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary, ReservedBudget
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.rubric import check_min_coverage
-from rubricsvc.core.states import APPROVED
+from rubricsvc.core.states import APPROVED, ItemSort
 from rubricsvc.core.verdict import Reason, Vote
-from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, items, judges, leases, rubrics, verdicts
-from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, utcnow
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
+from rubricsvc.store import judges, leases, rubrics, verdicts
+from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, rows_with, utcnow
 from rubricsvc.store.tables import (
     CANCELLED,
     DONE,
@@ -34,10 +45,14 @@ from rubricsvc.store.tables import (
     CompletionRow,
     ItemRow,
     JobRow,
+    PromptRow,
     ReplyRow,
+    ReservationRow,
     RubricRow,
     VerdictRow,
 )
+
+Ts = TypeVarTuple("Ts")
 
 
 def submit(
@@ -61,7 +76,7 @@ def submit(
         raise InvalidError("nothing to score: no completion has a rubric", hint="import completions and rubrics first")
     check_min_coverage(min_coverage)
     if budget is not None:
-        budgets.check(judges.get(session, judge_id).value, budget)
+        check_budget(judges.get(session, judge_id).value, budget)
     content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage) + 0.0]))
     rows = [{"completion_id": completion_id, "rubric_id": rubric_id} for completion_id, rubric_id in pairs]
     options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "min_coverage": min_coverage}
@@ -158,7 +173,7 @@ def rescore(
     options: dict[str, Any] = {"name": job.name, "budget": budget, "min_coverage": least}
     new = submit(session, judge_id=job.judge_id, items=wanted, allow_drafts=True, **options)
     if least != job.min_coverage and PUBLISHED in session.info:  # only a new job publishes
-        items.copy_rewards(session, job_id, new.id)
+        _copy_rewards(session, job_id, new.id)
         leases.finish(session, [new.id])
         session.expire_all()
     return get(session, new.id)
@@ -235,6 +250,10 @@ def cancel(session: Session, job_id: int) -> JobRow:
     return get(session, job_id)
 
 
+_SCORED = ("reward", "coverage", "vetoed_by", "null_reason", "question_set")
+"""Columns that are null until an item is scored."""
+
+
 def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     """Reopen the failed and cancelled items; return how many. Only missing and failed verdicts are asked for.
 
@@ -242,9 +261,9 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     """
     job = existing(session, JobRow, "job", job_id, lock=True)  # before its items, as in `cancel`
     if (gate_judge := (job.settings or {}).get("gate_judge")) is not None:
-        budgets.check(judges.get(session, gate_judge).value, budget)
-    budgets.write_off(session, job_id)
-    budgets.check(job.judge.value, budget, least=job.spent + budgets.reserved_totals(session, job_id).held)
+        check_budget(judges.get(session, gate_judge).value, budget)
+    write_off(session, job_id)
+    check_budget(job.judge.value, budget, least=job.spent + reserved_totals(session, job_id).held)
     if job.exhausted and budget is None:
         raise InvalidError(
             f"job {job_id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}",
@@ -261,24 +280,13 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     reopened = session.execute(
         update(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.state.in_((FAILED, CANCELLED)))
-        .values(state=PENDING, lost=0, **_UNSCORED)
+        .values({"state": PENDING, "lost": 0, "verdicts": 0, "failed_verdicts": 0, **dict.fromkeys(_SCORED)})
         .returning(ItemRow.id)
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
         leases.publish(session, job.judge_id, len(reopened))
     return len(reopened)
-
-
-_UNSCORED: dict[str, Any] = {
-    "reward": None,
-    "coverage": None,
-    "vetoed_by": None,
-    "null_reason": None,
-    "verdicts": 0,
-    "failed_verdicts": 0,
-    "question_set": None,
-}
 
 
 def summary(session: Session, job_id: int) -> JobSummary:
@@ -308,7 +316,7 @@ def summary(session: Session, job_id: int) -> JobSummary:
         mean_reward=mean,
         reasons={reason: number for reason, number, *_ in rows if reason is not None},
         vetoed={str(key): number for key, number in session.execute(vetoed)},
-        reserved=budgets.reserved_totals(session, job_id),
+        reserved=reserved_totals(session, job_id),
         cached_share=round(from_cache / prompts, 4) if prompts else None,
         quotes=int(quotes) or None,
         quotes_not_found=int(quotes - found) if quotes else None,
@@ -380,4 +388,263 @@ def _generation_summary(session: Session, job: JobRow) -> GenerationSummary | No
         reasons=dict(reasons.most_common()),
         cost=None if judge is None or (judge.unpriced and not job.spent) else round(job.spent, 6),
         asked_again=int(session.scalar(asked_again) or 0),
+    )
+
+
+_TEXTS = (
+    joinedload(ItemRow.completion).selectinload(CompletionRow.prompt),
+    joinedload(ItemRow.rubric),
+    joinedload(ItemRow.prompt),
+)
+"""Loads the completion, prompt and rubric of an item with it."""
+
+
+def items(
+    session: Session,
+    job_id: int,
+    *,
+    sort: ItemSort = "id",
+    after: int = 0,
+    limit: int = 100,
+    policy: str | None = None,
+    rewarded: bool | None = None,
+) -> list[ItemRow]:
+    """Return up to ``limit`` items that follow the item ``after``, with their completion, prompt and rubric.
+
+    ``rewarded`` selects those with or without a reward.
+    """
+    query = _in_order(session, select(ItemRow).options(*_TEXTS), job_id, sort, after)
+    if policy is not None:
+        query = query.where(ItemRow.completion.has(policy=policy))
+    if rewarded is not None:
+        query = query.where(ItemRow.reward.is_not(None) if rewarded else ItemRow.reward.is_(None))
+    return list(session.scalars(query.limit(limit)))
+
+
+def newest_items(judge_id: int, job_id: int | None = None) -> Select[int]:
+    """Return a query of the judge's newest scored item on each completion under each rubric version; of one job."""
+    query = select(func.max(ItemRow.id)).where(ItemRow.judge_id == judge_id, ItemRow.question_set.is_not(None))
+    if job_id is not None:
+        query = query.where(ItemRow.job_id == job_id)
+    return query.group_by(ItemRow.completion_id, ItemRow.rubric_id)
+
+
+def newest_item_pages(db: Database, judge_id: int, job_id: int | None = None, *, size: int) -> Iterator[list[ItemRow]]:
+    """Yield the judge's newest scored items by id, with their texts, each page in a transaction; see `newest_items`."""
+    with db.read() as session:
+        ids = sorted(session.scalars(newest_items(judge_id, job_id)))
+    for chunk in batched(ids, size):
+        with db.read() as session:
+            query = select(ItemRow).options(*_TEXTS).where(ItemRow.id.in_(chunk)).order_by(ItemRow.id)
+            yield list(session.scalars(query))
+
+
+def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:
+    """Restrict a query of items to those of the job that follow the item ``after`` (0: all) in this order.
+
+    Items without a reward are last, whether rewards rise or fall; ties are in the order of ids.
+    """
+    query = query.where(ItemRow.job_id == job_id)
+    if sort == "id":
+        return query.where(ItemRow.id > after).order_by(ItemRow.id)
+    missing, falling = ItemRow.reward.is_(None), sort == "-reward"
+    query = query.order_by(missing, ItemRow.reward.desc() if falling else ItemRow.reward, ItemRow.id)
+    if not after:
+        return query
+    last = session.execute(select(ItemRow.reward).where(ItemRow.id == after, ItemRow.job_id == job_id)).first()
+    if last is None:
+        raise NotFoundError(f"job {job_id} has no item {after}", hint="continue after the id of an item of the job")
+    (reward,) = last
+    if reward is None:
+        return query.where(missing, ItemRow.id > after)
+    further = ItemRow.reward < reward if falling else ItemRow.reward > reward
+    return query.where(missing | further | (ItemRow.reward == reward) & (ItemRow.id > after))
+
+
+def unrewarded(session: Session, job_id: int) -> tuple[dict[str, int], float | None]:
+    """Count the items without a reward by reason, the most common first, and find their highest coverage.
+
+    Where no reason is stored it is the state. The coverage is in [0, 1], or None where nothing was scored.
+    """
+    reason = func.coalesce(ItemRow.null_reason, ItemRow.state)
+    query = select(reason, func.count(), func.max(ItemRow.coverage)).group_by(reason)
+    query = query.where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
+    rows = session.execute(query.order_by(func.count().desc(), reason)).all()
+    coverages = [coverage for *_, coverage in rows if coverage is not None]
+    return {str(text): count for text, count, _ in rows}, max(coverages, default=None)
+
+
+def scored_items(session: Session, ids: Iterable[int]) -> dict[int, ItemRow]:
+    """Return those of these items that score a completion, with its digest, by id."""
+    digest = joinedload(ItemRow.completion, innerjoin=True).load_only(CompletionRow.digest)
+    query = select(ItemRow).where(ItemRow.completion_id.is_not(None)).options(digest)
+    return {row.id: row for (row,) in rows_with(session, query, ItemRow.id, ids)}
+
+
+def rewards(
+    session: Session,
+    job_id: int,
+    *,
+    sort: ItemSort = "id",
+    after: int = 0,
+    limit: int | None = None,
+    policy: str | None = None,
+) -> Sequence[Row[Any]]:
+    """Return the items of a job with the fields of `schemas.Item`, without verdicts; by default all, by id."""
+    without_reason = ItemRow.reward.is_(None) & ItemRow.state.in_((CANCELLED, FAILED))
+    columns = {
+        "id": ItemRow.id,
+        "prompt_id": PromptRow.id,
+        "prompt_external_id": PromptRow.external_id,
+        "completion_id": ItemRow.completion_id,
+        "completion_external_id": CompletionRow.content["id"].as_string(),
+        "policy": func.coalesce(CompletionRow.policy, ""),
+        "rubric_id": ItemRow.rubric_id,
+        "rubric": RubricRow.name + "@" + cast(RubricRow.version, String),
+        "state": ItemRow.state,
+        "reward": ItemRow.reward,
+        "null_reason": func.coalesce(ItemRow.null_reason, case((without_reason, ItemRow.state))),
+        "coverage": ItemRow.coverage,
+        "formula": ItemRow.formula,
+        "vetoed_by": ItemRow.vetoed_by,
+    }
+    query = (
+        select(*(column.label(name) for name, column in columns.items()))
+        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id, isouter=True)
+        .join(PromptRow, PromptRow.id == func.coalesce(ItemRow.prompt_id, CompletionRow.prompt_id))
+        .join(RubricRow, RubricRow.id == ItemRow.rubric_id, isouter=True)
+    )
+    query = _in_order(session, query, job_id, sort, after)
+    if policy is not None:
+        query = query.where(CompletionRow.policy == policy)
+    return session.execute(query.limit(limit)).all()
+
+
+def _copy_rewards(session: Session, from_job: int, to_job: int) -> None:
+    """Compute the rewards of a new job's items from the verdicts of another job on the same completions and rubrics.
+
+    Failed verdicts are taken over too, so that no judge is asked. What the other job has not scored stays pending.
+    """
+    source = aliased(ItemRow)
+    same = (source.completion_id == ItemRow.completion_id) & (source.rubric_id == ItemRow.rubric_id)
+    pairs = (
+        select(ItemRow.id, ItemRow.rubric_id, source.id.label("source_id"), source.question_set)
+        .join(source, same)
+        .where(ItemRow.job_id == to_job, source.job_id == from_job, source.question_set.is_not(None))
+    )
+    least = session.get_one(JobRow, to_job).min_coverage
+    for chunk in batched(session.execute(pairs).all()):
+        rubrics = {id_: session.get_one(RubricRow, id_).value for id_ in {row.rubric_id for row in chunk}}
+        found = verdicts.for_items(session, [row.source_id for row in chunk])
+        rows = [
+            {
+                "id": row.id,
+                "question_set": row.question_set,
+                **leases.reward_columns(rubrics[row.rubric_id], found[row.source_id], least),
+            }
+            for row in chunk
+        ]
+        session.execute(update(ItemRow), rows)
+
+
+_ROUNDING = 1e-9
+"""Dollars below which a sum is a rounding error."""
+
+_SHARE = 0.25
+"""Maximum share of the free money that one worker reserves ahead, so that other workers find some."""
+
+_EXHAUSTED = "budget: used up before this item was started; continue with `rubricsvc jobs retry ID --budget USD`"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to a request for money.
+
+    Attributes:
+        granted: Dollars that are reserved now.
+        may_return: Whether calls under way may still release some.
+        exhausted: Whether the job is over its budget.
+    """
+
+    granted: float = 0.0
+    may_return: bool = False
+    exhausted: bool = False
+
+
+def check_budget(judge: Judge, budget: float | None, *, least: float = 0.0) -> None:
+    """Check that a job of this judge can be held to ``budget``."""
+    if budget is None:
+        return
+    if not least < budget < 1e9:
+        committed = f"; ${least:.4g} are spent or reserved" if least else ""
+        raise InvalidError(
+            f"budget {budget:g} is not above {least:.4g} US dollars{committed}", hint="give a larger one"
+        )
+    if judge.unpriced:
+        names = ", ".join(judge.unpriced)
+        hint = "set endpoint.price in a judge file and add it: `judges show NAME --yaml`, then `judges add -f`"
+        raise InvalidError(f"unknown price: {names}", hint=hint)
+
+
+def reserve(
+    session: Session, job_id: int, worker: str, *, spent: float, held: float, least: float = 0.0, most: float = 0.0
+) -> Grant:
+    """Write what a worker has spent and holds, and reserve money for its next calls.
+
+    ``spent`` is since the worker last wrote, and ``held`` what its calls under way need. On top, ``least`` is reserved
+    or nothing, and up to ``most`` if that leaves enough for other workers. All in US dollars.
+    """
+    job = existing(session, JobRow, "job", job_id, lock=True)
+    query = select(ReservationRow).where(ReservationRow.job_id == job_id)
+    rows = session.scalars(query.where(or_(~ReservationRow.lost, ReservationRow.worker == worker)))
+    others = {row.worker: row for row in rows}
+    mine = others.pop(worker, None)
+    job.spent += spent - (mine.dollars if mine is not None and mine.lost else 0.0)
+    theirs = sum(row.dollars for row in others.values())
+    free = math.inf if job.budget is None else job.budget - job.spent - theirs - held
+    granted = max(least, min(most, _SHARE * free)) if free >= least and not job.exhausted else 0.0
+    mine = mine or ReservationRow(job_id=job_id, worker=worker)
+    mine.dollars, mine.lost = held + granted, False
+    if mine.dollars > _ROUNDING:
+        session.add(mine)
+    elif mine in session:
+        session.delete(mine)
+    return Grant(granted, theirs + held > _ROUNDING, job.exhausted)
+
+
+_LEASE = (ItemRow.job_id == ReservationRow.job_id, ItemRow.worker == ReservationRow.worker, ItemRow.state == LEASED)
+_ORPHANED = ~ReservationRow.lost & ~select(ItemRow.id).where(*_LEASE).exists()
+"""Matches reservations whose worker holds no lease of the job, so that it has no call under way: it was killed."""
+
+
+def orphaned_jobs(session: Session) -> list[int]:
+    """Return the jobs with reservations of workers that hold no lease of them, because they were killed."""
+    return list(session.scalars(select(ReservationRow.job_id).where(_ORPHANED).distinct()))
+
+
+def write_off(session: Session, job_id: int) -> float:
+    """Count the reservations of workers that hold no lease of this job as spent; return the dollars."""
+    job = existing(session, JobRow, "job", job_id, lock=True)
+    orphaned = update(ReservationRow).where(ReservationRow.job_id == job_id, _ORPHANED).values(lost=True)
+    without_sync = {"synchronize_session": False}
+    lost = sum(session.scalars(orphaned.returning(ReservationRow.dollars), execution_options=without_sync))
+    job.spent += lost
+    return lost
+
+
+def reserved_totals(session: Session, job_id: int) -> ReservedBudget:
+    """Return what workers hold of the job's budget, and what was lost with killed ones."""
+    total = func.sum(ReservationRow.dollars)
+    query = select(ReservationRow.lost, total).where(ReservationRow.job_id == job_id).group_by(ReservationRow.lost)
+    sums: dict[bool, float] = dict(session.execute(query).all())
+    return ReservedBudget(held=sums.get(False, 0.0), lost=sums.get(True, 0.0))
+
+
+def exhaust(session: Session, job_id: int) -> None:
+    """Start nothing more of this job: pending items are cancelled, items under way end."""
+    session.execute(update(JobRow).where(JobRow.id == job_id).values(exhausted=True))  # locks it before its items
+    session.execute(
+        update(ItemRow)
+        .where(ItemRow.job_id == job_id, ItemRow.state == PENDING)
+        .values(state=CANCELLED, null_reason=_EXHAUSTED, fence=ItemRow.fence + 1)
     )

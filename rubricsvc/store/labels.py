@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import OVERALL, JudgedLabel, Label
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import completions, items, verdicts
+from rubricsvc.store import completions, jobs, verdicts
 from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of, utcnow
 from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
 from rubricsvc.store.verdicts import with_verdicts
@@ -163,7 +163,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     versions = {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(known)}
     # Older items may have asked other questions. Only the item names the judge: verdicts are shared by all judges and
     # rubrics that ask the same question. The reward is the same item's, null too: an older one is of other verdicts.
-    newest = items.newest(judge_id, job_id).where(ItemRow.completion_id.in_(labelled))
+    newest = jobs.newest_items(judge_id, job_id).where(ItemRow.completion_id.in_(labelled))
     of_items = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward)
     newest_first = of_items.where(ItemRow.id.in_(newest)).order_by(ItemRow.id.desc())
     judged: dict[int, list[_Judged]] = defaultdict(list)
@@ -243,7 +243,7 @@ class Selection:
     @property
     def newest(self) -> Select[int]:
         """The query of the ids of the items."""
-        query = items.newest(self.judge_id, self.job_id)
+        query = jobs.newest_items(self.judge_id, self.job_id)
         return query if self.rubric_id is None else query.where(ItemRow.rubric_id == self.rubric_id)
 
 

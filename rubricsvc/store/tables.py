@@ -201,7 +201,7 @@ class JobRow(DatedRow):
 
     ``key`` makes submission idempotent. ``settings`` are those of a generation (`core.generation.Generation`).
 
-    ``budget`` (US dollars) limits what is ``spent`` and reserved, see `budgets`. Once a job is ``exhausted``, no
+    ``budget`` (US dollars) limits what is ``spent`` and reserved, see `jobs`. Once a job is ``exhausted``, no
     item of it is started. ``min_coverage`` is used instead of the rubrics' own.
     """
 

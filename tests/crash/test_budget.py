@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.judge import Endpoint, Judge, Price
-from rubricsvc.store import budgets, jobs
+from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
@@ -51,7 +51,7 @@ def test_budget_holds_when_workers_are_killed(each_db: Database, tmp_path: Path)
         assert start().process.wait(120) == 0, (tmp_path / "log").read_text()[-4000:]
         with each_db.read() as session:
             row, progress = jobs.get(session, job), jobs.progress(session, job)
-            reserved = budgets.reserved_totals(session, job)
+            reserved = jobs.reserved_totals(session, job)
     assert (row.status, progress.done, progress.verdicts) == ("completed", ITEMS, ITEMS * len(RUBRIC.criteria))
     assert server.count * COST <= row.spent + 1e-9 <= BUDGET
     assert reserved.held == 0

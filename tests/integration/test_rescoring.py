@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Comparison, Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue import drain
@@ -87,7 +87,7 @@ class Shop:
 
     def rewards(self, job_id: int) -> list[float | None]:
         with self.db.read() as session:
-            return [row.reward for row in items.page(session, job_id, limit=1000)]
+            return [row.reward for row in jobs.items(session, job_id, limit=1000)]
 
 
 def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: ScriptedServer) -> None:
@@ -157,7 +157,7 @@ def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_
     with scripted_server(unreadable_while_down) as running:
         shop = Shop(each_db, running, size=1, criteria=CRITERIA[:2])
         with each_db.read() as session:
-            (item,) = items.page(session, shop.job_id)
+            (item,) = jobs.items(session, shop.job_id)
             assert (item.state, item.reward, jobs.get(session, shop.job_id).status) == (
                 "failed",
                 None,
@@ -169,7 +169,7 @@ def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_
             jobs.submit(session, judge_id=shop.judge_id, items=[(shop.completion_ids[0], other)])
         assert shop.work() == 1
     with each_db.read() as session:
-        (item,) = items.page(session, shop.job_id)
+        (item,) = jobs.items(session, shop.job_id)
         assert (item.state, item.reward, item.coverage, item.failed_verdicts) == ("done", pytest.approx(0.75), 1.0, 0)
         assert jobs.get(session, shop.job_id).status == "completed"
 
@@ -190,7 +190,7 @@ def test_rescore_with_min_coverage_takes_failed_verdicts_over_and_asks_nobody(ea
         assert (shop.rewards(lenient), shop.work()) == ([pytest.approx(0.75)] * 3, 0)
         with each_db.read() as session:
             assert jobs.get(session, lenient).status == "completed_with_failures"
-            assert [row.coverage for row in items.page(session, lenient)] == [pytest.approx(44 / 45)] * 3
+            assert [row.coverage for row in jobs.items(session, lenient)] == [pytest.approx(44 / 45)] * 3
             rubric = rubrics.get(session, shop.rubric_id)
             version = RubricVersion(rubric.ref, rubric.name, rubric.value, rubric.prompt_id)
             changes = reward_changes(session, lenient, version, version)

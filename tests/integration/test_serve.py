@@ -18,7 +18,7 @@ from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs
+from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from tests.rows import submit_job
@@ -112,7 +112,7 @@ def test_worker_releases_its_leases_when_stopped(tmp_path: Path, db: Database, p
     ended = state(db, job)
     assert (ended.done, ended.verdicts, ended.failed_verdicts) == (40, 120, 0)
     with db.read() as session:
-        assert {row.lost for row in items.page(session, job)} == {0}, "a stop is no loss"
+        assert {row.lost for row in jobs.items(session, job)} == {0}, "a stop is no loss"
 
 
 def state(db: Database, job: int) -> JobProgress:

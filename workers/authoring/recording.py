@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from rubricsvc.core.base import storable
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import LOCAL, Judge
-from rubricsvc.store import items
+from rubricsvc.store import generation
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Replies, Reply
 from workers.queue.costs import Write
 
@@ -55,7 +55,7 @@ class RecordingEngine:
                     answered[key] = replace(reply, **texts)
             if answered:
                 data = REPLIES.dump_python(answered, mode="json", exclude_none=True)
-                await self._write(partial(items.add_reply, item_id=self._item_id, replies=data))
+                await self._write(partial(generation.add_replies, item_id=self._item_id, replies=data))
                 self._replies.update(answered)
 
         together = bool(missing) and self._judge.engine in LOCAL

@@ -22,7 +22,7 @@ from structlog import get_logger
 from rubricsvc.broker import MEMORY, attach, make_celery, send_outbox
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import budgets, leases
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database, open_database
 from workers.queue.drain import NAME, Drainer, EnginePool
 
@@ -101,10 +101,10 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
         returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
     send_outbox(db, app)
     with db.read() as session:
-        job_ids = budgets.orphaned_jobs(session)
+        job_ids = jobs.orphaned_jobs(session)
     for job_id in job_ids:  # one by one and after the leases: a job's row is locked before its items
         with db.write() as session:
-            lost = budgets.write_off(session, job_id)
+            lost = jobs.write_off(session, job_id)
         log.info("reservations of killed workers counted as spent", job_id=job_id, dollars=lost)
     if returned:
         log.info("leases released", count=returned)

@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rubricsvc.store import budgets
-from rubricsvc.store.budgets import Grant
+from rubricsvc.store import jobs
+from rubricsvc.store.jobs import Grant
 
 Write = Callable[[Callable[[Session], Any]], Awaitable[Any]]
 """Runs a step in a transaction of its own, and waits while the database is unreachable."""
@@ -37,8 +37,8 @@ class JobBudget:
 
     def __init__(self, job_id: int, write: Write, *, worker: str, capped: bool) -> None:
         self._write = write
-        self._reserve = partial(budgets.reserve, job_id=job_id, worker=worker)
-        self._exhaust = partial(budgets.exhaust, job_id=job_id)
+        self._reserve = partial(jobs.reserve, job_id=job_id, worker=worker)
+        self._exhaust = partial(jobs.exhaust, job_id=job_id)
         self._capped = capped
         self.over = False
         self._spent = self._free = self._held = self._wanted = self._recent = 0.0

@@ -40,11 +40,11 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import budgets, generation, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import generation, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
-from rubricsvc.store.tables import CompletionRow, ReplyRow
+from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
 from workers.authoring.author import Author, GenerationError
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
@@ -493,7 +493,8 @@ class Drainer:
             taken, work = self.claim(session, judge_id, judge, share)
             asked = ((one, one.judge, one.gate_judge if isinstance(one, GenerationWork) else one.judge) for one in work)
             priced = {one.lease.job_id for one, judge, gate in asked if judge.priced or gate.priced}
-            return len(taken), work, budgets.capped(session, priced) if priced else {}
+            capped = {job.id: job.budget is not None for job in by_id(session, JobRow, priced).values()}
+            return len(taken), work, capped
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
             current_budget.set(budget)  # for this task and its children

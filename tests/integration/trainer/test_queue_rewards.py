@@ -16,7 +16,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs, judges
+from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JobRow
 from tests.databases import KINDS
@@ -78,7 +78,7 @@ def test_queue_rewards_equal_those_of_this_process_in_one_job(each_db: Database,
     assert [[v.outcome for v in r.verdicts] for r in scored] == [[v.outcome for v in r.verdicts] for r in local]
     assert stored_jobs(each_db) == [("first step 8", "completed_with_failures", 4)]
     with each_db.read() as session:
-        stored = {row.id: row.reward for row in items.page(session, 1)}
+        stored = {row.id: row.reward for row in jobs.items(session, 1)}
     assert [stored[result.item_id or 0] for result in scored] == values(scored)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
-from rubricsvc.store import budgets, items, jobs, judges, leases, verdicts
+from rubricsvc.store import jobs, judges, leases, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
@@ -55,15 +55,15 @@ def set_budget(db: Database, job: int, budget: float) -> None:
         jobs.get(session, job).budget = budget
 
 
-def take(session: Session, job: int, dollars: float, worker: str = "other") -> budgets.Grant:
+def take(session: Session, job: int, dollars: float, worker: str = "other") -> jobs.Grant:
     """What ``worker`` reserves, who had nothing."""
-    return budgets.reserve(session, job, worker, spent=0, held=0, least=dollars, most=dollars)
+    return jobs.reserve(session, job, worker, spent=0, held=0, least=dollars, most=dollars)
 
 
 def held(db: Database, job: int) -> float:
     """Dollars that are reserved."""
     with db.read() as session:
-        return budgets.reserved_totals(session, job).held
+        return jobs.reserved_totals(session, job).held
 
 
 def row(db: Database, job: int) -> JobRow:
@@ -91,7 +91,7 @@ def test_budget_stops_job_below_its_limit(each_db: Database, workers: int) -> No
         assert held(each_db, job) == 0
     with each_db.read() as session:
         progress = jobs.progress(session, job)
-        found = {item.null_reason for item in items.page(session, job) if item.state == "cancelled"}
+        found = {item.null_reason for item in jobs.items(session, job) if item.state == "cancelled"}
         failed = {str(verdict.reason) for verdict in verdicts.page(session, outcome="failed")}
     assert progress.done > 0 and progress.cancelled > 50 and not progress.pending and not progress.leased
     assert [str(reason).partition(":")[0] for reason in found] == ["budget"]
@@ -238,7 +238,7 @@ def test_workers_never_reserve_more_than_the_budget(each_db: Database) -> None:
         while True:
             with each_db.write() as session:
                 had = holds[number]
-                taken = budgets.reserve(session, job, f"w{number}", spent=0, held=had, least=0.003, most=0.01)
+                taken = jobs.reserve(session, job, f"w{number}", spent=0, held=had, least=0.003, most=0.01)
             if not taken.granted:
                 return
             holds[number] += taken.granted
@@ -256,14 +256,14 @@ def test_budget_rejects_invalid_amounts(db: Database) -> None:
     for budget in [0.0, -1.0, float("nan"), float("inf")]:
         judge = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
         with pytest.raises(InvalidError, match="0"):
-            budgets.check(judge, budget)
+            jobs.check_budget(judge, budget)
 
 
 def test_budget_requires_every_price(db: Database) -> None:
     paid = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
     unknown = Judge(name="unknown", model="m")
     local = [Judge(name=engine, engine=engine, model="m") for engine in FREE]
-    budgets.check(Judge(name="p", mode="panel", members=(paid, *local)), 1.0)
+    jobs.check_budget(Judge(name="p", mode="panel", members=(paid, *local)), 1.0)
     assert set(ENGINES) >= FREE
     with db.write() as session:
         row_ = judges.add(session, Judge(name="p", mode="panel", members=(paid, unknown)))

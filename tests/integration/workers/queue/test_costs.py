@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Endpoint, Judge, Price
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import budgets, jobs, leases
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.leases import Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ReservationRow
@@ -136,10 +136,10 @@ class Money(RuleBasedStateMachine):
         with self.db.write() as session:
             leases.reconcile(session, max_leases=1000)
         with self.db.read() as session:
-            orphaned = budgets.orphaned_jobs(session)
+            orphaned = jobs.orphaned_jobs(session)
         for job_id in orphaned:
             with self.db.write() as session:
-                budgets.write_off(session, job_id)
+                jobs.write_off(session, job_id)
         if silent:
             assert self._told()[1] == 0
 
@@ -169,7 +169,7 @@ class Money(RuleBasedStateMachine):
         """What is spent, what is reserved, and the budget."""
         with self.db.read() as session:
             job = jobs.get(session, self.job)
-            return job.spent, budgets.reserved_totals(session, self.job).held, job.budget or 0.0
+            return job.spent, jobs.reserved_totals(session, self.job).held, job.budget or 0.0
 
     @invariant()
     def cap_holds(self) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs, judges, verdicts
+from rubricsvc.store import jobs, judges, verdicts
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
@@ -56,7 +56,7 @@ def test_drain_scores_all_items(each_db: Database, use: object) -> None:
         assert jobs.get(session, job).status == "completed"
         progress = jobs.progress(session, job)
         assert (progress.done, progress.verdicts, progress.failed_verdicts) == (30, 90, 0)
-        assert all(row.reward == pytest.approx(0.9) for row in items.page(session, job))
+        assert all(row.reward == pytest.approx(0.9) for row in jobs.items(session, job))
 
 
 def test_drain_fails_the_items_of_a_judge_that_is_not_valid_any_more(each_db: Database, use: object) -> None:
@@ -67,8 +67,8 @@ def test_drain_fails_the_items_of_a_judge_that_is_not_valid_any_more(each_db: Da
     with each_db.read() as session:
         for job in submitted:
             assert jobs.get(session, job).status == "completed_with_failures"
-            assert {row.state for row in items.page(session, job)} == {"failed"}
-        (reason,), _ = items.unrewarded(session, job)
+            assert {row.state for row in jobs.items(session, job)} == {"failed"}
+        (reason,), _ = jobs.unrewarded(session, job)
     assert "base_url" in reason and "judges add test" in reason and "secret" not in reason
     with each_db.write() as session:
         judges.add(session, JUDGE)
@@ -87,7 +87,7 @@ def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object
     Drainer(each_db, settings(each_db)).run(1)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
-        assert {row.reward for row in items.page(session, job)} == {None}
+        assert {row.reward for row in jobs.items(session, job)} == {None}
         assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"timeout"}
     with each_db.write() as session:
         assert jobs.retry(session, job) == 5
@@ -162,7 +162,7 @@ def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
             with db.write() as session:
                 store.reconcile(session, max_leases=100)
         with db.read() as session:
-            assert items.page(session, job)[0].fence == 1
+            assert jobs.items(session, job)[0].fence == 1
         stopping.set()
         thread.join(20)
 
@@ -215,7 +215,7 @@ def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
         assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         assert jobs.progress(session, job).done == 5
-        [bad] = [row for row in items.page(session, job) if row.state == "failed"]
+        [bad] = [row for row in jobs.items(session, job) if row.state == "failed"]
         assert (bad.id, bad.reward) == (3, None)
         assert bad.null_reason == "the result cannot be recorded: ValueError: cannot be kept"
         assert jobs.get(session, job).status == "completed_with_failures"

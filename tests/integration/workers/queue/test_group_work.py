@@ -10,7 +10,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
 from tests.preference_engine import Tasteful, answers_in
 from workers.engines import ENGINES
@@ -59,7 +59,7 @@ def settings(db: Database, **changes: object) -> Settings:
 
 def rewards(db: Database, job: int) -> dict[tuple[int, str], float | None]:
     with db.read() as session:
-        return {(row.completion.prompt_id, row.completion.value.text): row.reward for row in items.page(session, job)}
+        return {(row.completion.prompt_id, row.completion.value.text): row.reward for row in jobs.items(session, job)}
 
 
 RIGHT = {(prompt, "x" * n): n / 10 for prompt in (1, 2, 3) for n in range(1, ANSWERS + 1)}

@@ -14,7 +14,7 @@ from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import BestOfN
 from rubricsvc.services.best_of_n import best_of_n
-from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.session import Database
 
 PROMPTS, SAMPLES = 6, 4
@@ -38,7 +38,7 @@ def submit(db: Database, name: str, rewards: Sequence[Sequence[float | None]], *
             texts = [f"words {number} {'x ' * sample}" for sample in range(len(row))]
             ids += completions.add_many(session, [(prompt, Completion(text=text)) for text in texts])
         job = jobs.submit(session, judge_id=judge.id, items=[(id_, rubric) for id_ in ids]).id
-        for row, reward in zip(items.page(session, job, limit=1000), np.concatenate(rewards), strict=True):
+        for row, reward in zip(jobs.items(session, job, limit=1000), np.concatenate(rewards), strict=True):
             row.reward = reward
         return job
 
@@ -106,7 +106,7 @@ def test_gold_by_labels_is_the_mean_of_overall_scores(db: Database) -> None:
         found(db, [job], "labels")
     assert raised.value.path == "gold"
     with db.write() as session:
-        rows = list(zip(items.page(session, job, limit=1000), GOLD.ravel().tolist(), strict=True))[SAMPLES:]
+        rows = list(zip(jobs.items(session, job, limit=1000), GOLD.ravel().tolist(), strict=True))[SAMPLES:]
         scores = [(row, who, value) for row, gold in rows for who, value in (("ann", gold), ("ben", 0.5))]
         given = [(row, Label(criterion=OVERALL, annotator=who, value=value)) for row, who, value in scores]
         labels.add_many(session, [(row.completion_id, row.rubric_id, one) for row, one in given])

@@ -16,7 +16,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotF
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.jobs import Jobs, select
 from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version
-from rubricsvc.store import items, jobs, judges, prompts, rubrics
+from rubricsvc.store import jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow
 from tests.rows import add_completion
@@ -212,7 +212,7 @@ def test_rescore_takes_newer_approved_versions_only(each_db: Database) -> None:
     with each_db.write() as session:
         new = jobs.rescore(session, job).id
         assert new != job
-        assert {one.rubric for one in items.rewards(session, new)} == {"r@3"}
+        assert {one.rubric for one in jobs.rewards(session, new)} == {"r@3"}
 
 
 def run_test(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -> None:

@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import NotFoundError
 from rubricsvc.schemas.jobs import ExportCounts, ExportKind, ExportQuery
 from rubricsvc.services import exporting
-from rubricsvc.store import completions, items, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.session import Database
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -37,7 +37,7 @@ def scored(db: Database, *scores: Scores) -> int:
                     made.append((id_, rubrics.add(session, rubric, name=f"r{version}").id))
                     given[made[-1]] = reward
         job = jobs.submit(session, judge_id=judge.id, items=made).id
-        for row in items.page(session, job, limit=1000):
+        for row in jobs.items(session, job, limit=1000):
             row.reward = given[row.completion_id, row.rubric_id]
         return job
 
@@ -82,7 +82,7 @@ def test_dpo_leaves_out_what_more_people_order_the_other_way(
 ) -> None:
     job = scored(db, {"a": [0.9], "b": [0.5]})
     with db.write() as session:
-        rows = items.page(session, job)
+        rows = jobs.items(session, job)
         labels.add_many(
             session,
             [
@@ -120,7 +120,7 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
         rubric = rubrics.add(session, Rubric(criteria=(Criterion(key="k", text="k"),)), name="r")
         judge = judges.add(session, Judge(name="j", model="m"))
         job = jobs.submit(session, judge_id=judge.id, items=[(ids[0], rubric.id)]).id
-        items.page(session, job)[0].reward = 1.0
+        jobs.items(session, job)[0].reward = 1.0
     (page,) = exporting.pages(db, job, ExportQuery(kind="sft"), ExportCounts())
     assert page[0]["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
     assert page[0]["completion"] == [{"role": "assistant", "content": "x"}]

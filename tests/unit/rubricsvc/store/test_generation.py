@@ -9,7 +9,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import generation, items, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import generation, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease
 from rubricsvc.store.session import Database, page_of
@@ -100,7 +100,7 @@ def test_record_stores_each_rubric_with_its_provenance(each_db: Database) -> Non
         ]
         written = rubrics.get(session, rows[0].name, allow_drafts=True).provenance
         assert written is not None and written["redraws"] == 1
-        assert [row.rubric_id for row in items.page(session, job)] == [row.id for row in rows]
+        assert [row.rubric_id for row in jobs.items(session, job)] == [row.id for row in rows]
         found = jobs.summary(session, job).generation
         assert jobs.get(session, job).status == "completed"
     assert found is not None
@@ -157,7 +157,7 @@ def test_replies_are_stored_once(each_db: Database) -> None:
     (lease,) = claim(each_db)
     for text in ("first", "second"):
         with each_db.write() as session:
-            items.add_reply(session, lease.item_id, {"d" * 64: {"text": text}})
+            generation.add_replies(session, lease.item_id, {"d" * 64: {"text": text}})
     with each_db.read() as session:
         (stored,) = page_of(session, ReplyRow, item_id=lease.item_id)
         assert (stored.digest, stored.reply) == ("d" * 64, {"text": "first"})

@@ -8,7 +8,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import ItemSort
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store import items, leases
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
 
@@ -40,25 +40,25 @@ def test_page_follows_each_order(each_db: Database, job: int, sort: ItemSort, or
     for limit in (1, 3, 100):
         seen: list[int] = []
         with each_db.read() as session:
-            while rows := items.page(session, job, sort=sort, after=seen[-1] if seen else 0, limit=limit):
+            while rows := jobs.items(session, job, sort=sort, after=seen[-1] if seen else 0, limit=limit):
                 seen += [row.id for row in rows]
         assert seen == order
 
 
 def test_page_filters_by_policy_and_reward(each_db: Database, job: int) -> None:
     with each_db.read() as session:
-        assert [row.id for row in items.page(session, job, rewarded=False)] == [2, 6, 7]
-        assert [row.id for row in items.page(session, job, rewarded=True, sort="-reward", limit=1)] == [5]
-        assert len(items.page(session, job, policy="")) == 7
-        assert items.page(session, job, policy="mine") == []
+        assert [row.id for row in jobs.items(session, job, rewarded=False)] == [2, 6, 7]
+        assert [row.id for row in jobs.items(session, job, rewarded=True, sort="-reward", limit=1)] == [5]
+        assert len(jobs.items(session, job, policy="")) == 7
+        assert jobs.items(session, job, policy="mine") == []
 
 
 def test_page_after_an_item_of_another_job_is_an_error(each_db: Database, job: int) -> None:
     with each_db.read() as session, pytest.raises(NotFoundError):
-        items.page(session, job, sort="reward", after=8)
+        jobs.items(session, job, sort="reward", after=8)
 
 
 def test_unrewarded_counts_items_without_a_reward(each_db: Database, job: int) -> None:
     with each_db.read() as session:
-        counted, _ = items.unrewarded(session, job)
+        counted, _ = jobs.unrewarded(session, job)
     assert list(counted.values()) == [2, 1] and list(counted)[1] == "pending"

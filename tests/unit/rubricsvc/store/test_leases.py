@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import items, jobs, leases, verdicts
+from rubricsvc.store import jobs, leases, verdicts
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, JobRow, OutboxRow, VerdictRow
@@ -168,7 +168,7 @@ def test_record_keeps_stored_verdict_of_another_job(each_db: Database) -> None:
     with each_db.write() as session:
         leases.record(session, [outcome(two, value=0.0)])
     with each_db.read() as session:
-        rewards = [items.page(session, job)[0].reward for job in (first, second)]
+        rewards = [jobs.items(session, job)[0].reward for job in (first, second)]
         assert rewards == [1.0, 1.0]
         assert len(verdicts.page(session)) == 3
 
@@ -185,7 +185,7 @@ def test_record_drops_the_result_of_a_lease_that_another_worker_took_over(each_d
     with each_db.write() as session:
         assert leases.record(session, [outcome(current)]).items == [current.item_id]
     with each_db.read() as session:
-        assert items.page(session, job)[0].reward == 1.0
+        assert jobs.items(session, job)[0].reward == 1.0
 
 
 def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
@@ -213,7 +213,7 @@ def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -
         leases.finish(session)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
-        assert items.page(session, job)[0].reward is None
+        assert jobs.items(session, job)[0].reward is None
     with each_db.write() as session:
         assert jobs.retry(session, job) == 1
     again = claim_all(each_db)
@@ -222,7 +222,7 @@ def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -
         leases.finish(session)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
-        assert items.page(session, job)[0].reward == 1.0
+        assert jobs.items(session, job)[0].reward == 1.0
         assert [row.attempts for row in verdicts.page(session) if row.criterion == "c1"] == [2]
 
 
@@ -233,7 +233,7 @@ def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
         with each_db.write() as session:
             assert leases.reconcile(session, max_leases=3) == 1
     with each_db.read() as session:
-        item = items.page(session, job)[0]
+        item = jobs.items(session, job)[0]
         assert (item.state, item.reward) == ("failed", None)
         assert "worker_lost" in str(item.null_reason)
         assert jobs.get(session, job).status == "completed_with_failures"
@@ -298,7 +298,7 @@ def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> Non
     with each_db.write() as session:
         assert len(leases.record(session, [outcome(one, fails=True), outcome(two)]).items) == 2
     with each_db.read() as session:
-        rows = [items.page(session, job)[0] for job in (first, second)]
+        rows = [jobs.items(session, job)[0] for job in (first, second)]
         assert [(row.state, row.reward) for row in rows] == [("done", 1.0), ("done", 1.0)]
         assert len(verdicts.page(session)) == 3
 
@@ -328,7 +328,7 @@ def test_record_recomputes_item_repaired_by_two_workers_at_once(each_db: Databas
         other.join(0.5)  # it waits for this transaction
     other.join()
     with each_db.read() as session:
-        row = items.page(session, job)[0]
+        row = jobs.items(session, job)[0]
         assert (row.state, row.reward, row.failed_verdicts) == ("done", 1.0, 0)
 
 
@@ -338,12 +338,12 @@ def test_retry_clears_the_reward_and_the_verdicts_shown_with_it(db: Database) ->
     part = RUBRIC.model_copy(update={"min_coverage": 0.5})
     with db.write() as session:
         leases.record(session, [replace(outcome(lease, fails=True), rubric=part)])
-        assert items.page(session, job)[0].reward == 1.0
+        assert jobs.items(session, job)[0].reward == 1.0
     with db.write() as session:
         jobs.retry(session, job)
         jobs.cancel(session, job)
     with db.read() as session:
-        (item,) = items.page(session, job)
+        (item,) = jobs.items(session, job)
         assert (item.reward, verdicts.for_items(session, [item.id])) == (None, {})
 
 

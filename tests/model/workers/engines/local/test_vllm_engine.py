@@ -22,7 +22,7 @@ from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs
+from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.rows import submit_job
 from workers.engines import make_engine
@@ -140,7 +140,7 @@ def test_job_is_scored(db: Database, embedded: Path) -> None:
     with db.read() as session:
         progress = jobs.progress(session, job)
         assert (progress.done, progress.verdicts, progress.failed_verdicts) == (6, 18, 0)
-        rewards = [row.reward for row in items.page(session, job)]
+        rewards = [row.reward for row in jobs.items(session, job)]
     assert all(reward is not None and 0 < reward < 1 for reward in rewards)
 
 
