@@ -50,6 +50,7 @@ from trainer.recording import replace_text
 from trainer.rewards import (
     NOT_SCORED,
     CheckRewards,
+    Rewards,
     RewardSource,
     ScoredRollout,
     require_scored,
@@ -346,7 +347,7 @@ class Preflight:
         tasks = [*self.run.tasks.train, *self.run.tasks.held_out]
         if all(criterion.check is not None for task in tasks for criterion in task.rubric.criteria):
             return []
-        judge, status, stored = self.run.judge.value, self.run.judge.audit, self.run.judge.stored
+        judge, status, stored = self.run.judge.value, self.run.judge, self.run.judge.stored
         audit = status.audit.audit if status.audit is not None and status.current is not False else None
         agreement, where, passport, scorer = None, "", None, TRAINED
         if isinstance(judge, Judge):
@@ -428,8 +429,9 @@ class Preflight:
         most = min(prompts, len(every))  # evenly: the domains of a mixture stand one after the other
         tasks = [every[len(every) * n // most] for n in range(most)]
         with ExitStack() as opened:
-            rewards = opened.enter_context(self.run.rewards.open())
-            gold = self._gold(rewards, opened)
+            sources = self.run.rewards(opened)
+            rewards = sources.open()
+            gold = self._gold(rewards, sources, opened)
             bar = opened.enter_context(self.run.progress.task("preflight"))
             policy = self.run.load_policy(None if warmed_up else run.policy.model)
             numbers = count(1)
@@ -451,7 +453,7 @@ class Preflight:
         yield from preview_checks(seen, self.noise, warmed_up=warmed_up, several=several)
         yield from self._costs(found)
 
-    def _gold(self, rewards: RewardSource, opened: ExitStack) -> RewardSource | None:
+    def _gold(self, rewards: RewardSource, sources: Rewards, opened: ExitStack) -> RewardSource | None:
         """Open the gold score of the run's evaluations; None where it is the reward."""
         from trainer.evaluation import check_gold
 
@@ -464,7 +466,7 @@ class Preflight:
         judge = self.run.config.gold_judge
         if settings is None or judge is None:
             return None
-        gold = opened.enter_context(self.run.rewards.open(judge))
+        gold = sources.open(judge)
         check_gold(settings.gold_name, self.run.tasks.train, {REWARD: rewards, settings.gold_name: gold})
         return gold
 

@@ -14,13 +14,13 @@ import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Real
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from rubricsvc.broker import MEMORY
 from rubricsvc.client import Client
@@ -32,7 +32,7 @@ from rubricsvc.core.reward import FormulaError, Reward, check_formula, reward_or
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
-from rubricsvc.schemas import Item, NewRewards, StoredJob, StoredJudge
+from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import OPEN, reachable
 from rubricsvc.services.local import LocalService
@@ -46,9 +46,6 @@ from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import fetch_embedded
 from workers.scoring.completions import score_group
-
-if TYPE_CHECKING:
-    from trainer.run import Progress, RunJudge
 
 log = logging.getLogger(__name__)
 
@@ -74,24 +71,19 @@ class JudgeInfo:
     repeatability: Repeatability | None = None
     digest: str | None = None
 
-    @classmethod
-    def of(cls, stored: StoredJudge) -> JudgeInfo:
-        """Return the properties of a stored judge."""
-        if stored.judge is None:
-            raise InvalidError(str(stored.error))
-        return cls(stored.judge.name, stored.judge.calibrated, stored.repeatability, stored.judge.digest)
-
 
 class RewardSource:
     """Scores completions: the base of everything that rewards come from.
 
     ``judge`` is the judge behind the rewards, whose properties the run records, if there is one. ``scored_by`` is
     `CELERY` where workers score; ``items_at`` is the address of the database or service that has the items of its jobs.
+    ``evaluated`` is the score of evaluations that it gives, None in training.
     """
 
     judge: JudgeInfo | None = None
     scored_by: str = IN_PROCESS
     items_at: str | None = None
+    evaluated: str | None = None
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Return one result for each completion, in order.
@@ -104,9 +96,11 @@ class RewardSource:
         """
         raise NotImplementedError
 
-    def of_evaluation(self, score: str) -> RewardSource:
+    def of_evaluation(self, score: str) -> Self:
         """Return the source of this score of evaluations, whose jobs are not named like those of training steps."""
-        return self
+        other = copy.copy(self)
+        other.evaluated = score
+        return other
 
 
 def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
@@ -305,13 +299,10 @@ def score_sound(rewards: RewardSource, tasks: Sequence[Task], completions: Seque
     return results
 
 
+FIRST_POLL_SECONDS, POLL_SECONDS = 0.02, 0.3
 RETRY_SECONDS = 1.0
 NO_WORKER_SECONDS = 60.0
 """How long a job without a running worker is waited for."""
-
-
-class _NoWorkerError(Exception):
-    pass
 
 
 class JobRewards(RewardSource):
@@ -346,13 +337,6 @@ class JobRewards(RewardSource):
         self._service, self.judge = service, judge
         self._run, self._timeout, self._allow_drafts = run, timeout, allow_drafts
         self.items_at = service.address
-        self._evaluated: str | None = None
-
-    def of_evaluation(self, score: str) -> JobRewards:
-        """Return a copy that names its jobs by this score of evaluations."""
-        other = copy.copy(self)
-        other._evaluated = score
-        return other
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score the step in one job."""
@@ -379,8 +363,8 @@ class JobRewards(RewardSource):
         """
         groups, step = places_by_task(tasks), completions[0].step
         name = self._run if step is None else f"{self._run} step {step + 1}"
-        if self._evaluated is not None and step is not None:
-            name = f"{self._run} eval step {step}, {self._evaluated}"
+        if self.evaluated is not None and step is not None:
+            name = f"{self._run} eval step {step}, {self.evaluated}"
         pairs = zip(tasks, completions, strict=True)
         asked = sorted({(task.prompt.digest, task.rubric.digest, one.digest) for task, one in pairs})
         new = NewRewards(
@@ -391,18 +375,11 @@ class JobRewards(RewardSource):
             rubrics=tuple(tasks[at[0]].rubric for at in groups),
             timeout=0.0,
             name=name,
-            key=digest(self._run, step, self.judge.digest or self.judge.name, asked, self._evaluated),
+            key=digest(self._run, step, self.judge.digest or self.judge.name, asked, self.evaluated),
             allow_drafts=self._allow_drafts,
         )
-        reason, served_at = None, time.monotonic()
-
-        def check(job: StoredJob) -> None:
-            nonlocal served_at
-            now = time.monotonic()
-            served_at = served_at if job.workers == 0 else now
-            if now - served_at > NO_WORKER_SECONDS:
-                raise _NoWorkerError
-
+        reason, served_at, delay = None, time.monotonic(), FIRST_POLL_SECONDS
+        end = served_at + timeout
         with reachable():
             job = self._service.rewards.submit(new)
             if len(job.rewards) != len(completions):
@@ -412,13 +389,18 @@ class JobRewards(RewardSource):
             if job.status not in (*OPEN, "completed") and not submitted:
                 self._service.jobs.retry(job.job_id)
             submitted.add(job.job_id)
-            try:
-                self._service.jobs.wait(job.job_id, timeout, check)
-            except _NoWorkerError:
-                reason = f"no worker is running; job {job.job_id} waits for one"
-            except TimeoutError as error:
-                self._service.jobs.cancel(job.job_id)
-                reason = f"cancelled: {error}"
+            while (polled := self._service.rewards.get(job.job_id)).status in OPEN:
+                now = time.monotonic()
+                served_at = served_at if polled.workers == 0 else now
+                if now - served_at > NO_WORKER_SECONDS:
+                    reason = f"no worker is running; job {job.job_id} waits for one"
+                    break
+                if now >= end:
+                    self._service.jobs.cancel(job.job_id)
+                    reason = f"cancelled: job {job.job_id} is not finished after {timeout:g} s"
+                    break
+                time.sleep(min(delay, end - now))
+                delay = min(1.5 * delay, POLL_SECONDS)
             found: dict[int, Item] = {}
             after: int | None = 0
             while after is not None:
@@ -536,61 +518,62 @@ class StepScorer:
 
 
 class Rewards:
-    """Opens the rewards of a run: the queue for all of its judges, a judge in this process, or a service."""
+    """Opens the rewards of a run: the queue for all of its judges, a judge in this process, or a service.
 
-    def __init__(self, run: RunConfig, judge: RunJudge, allow_drafts: bool, progress: Progress) -> None:
-        self._run, self._judge, self._allow_drafts, self._progress = run, judge, allow_drafts, progress
-        self._opened = ExitStack()
+    They are closed with ``opened``. ``measured`` is the repeatability of the run's judge, if it is stored.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        measured: Repeatability | None,
+        opened: ExitStack,
+        say: Callable[[str], None],
+        *,
+        allow_drafts: bool,
+    ) -> None:
+        self._run, self._measured, self._opened, self._say = run, measured, opened, say
+        self._options: dict[str, Any] = {"run": run.out.name, "allow_drafts": allow_drafts}
         self._service: LocalService | None = None
-        self._users, self._has_worker = 0, False
+        self._has_worker = False
 
-    @contextmanager
-    def open(self, other: Judge | ServiceJudge | None = None) -> Iterator[RewardSource]:
+    def open(self, other: Judge | ServiceJudge | None = None) -> RewardSource:
         """Open the reward of the run, or that of another judge of its evaluations.
 
-        The queue is opened for the first judge, and closed after its last user. A Celery worker runs in this process if
-        no other one can be woken; a judge's engine is then made and closed, so that its errors are raised before.
+        The queue is opened for the first judge. A Celery worker runs in this process if no other one can be woken; a
+        judge's engine is then made and closed, so that its errors are raised before.
         """
         from workers.queue.app import embedded_worker
 
-        run, judge, settings = self._run, other or self._judge.value, get_settings()
-        measured = self._judge.stored.repeatability if other is None and self._judge.stored is not None else None
-        options: dict[str, Any] = {"run": run.out.name, "allow_drafts": self._allow_drafts}
+        run, judge, settings = self._run, other or self._run.judge, get_settings()
+        measured = self._measured if other is None else None
+        assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
         if not isinstance(judge, Judge):
             outage = min(settings.outage_seconds, judge.timeout_s)
-            with Client(judge.service, outage_seconds=outage) as client:
-                info = JudgeInfo.of(client.judges.get(judge.name))
-                yield JobRewards(client, info, timeout=judge.timeout_s, **options)
-            return
+            client = self._opened.enter_context(Client(judge.service, outage_seconds=outage))
+            stored = client.judges.get(judge.name)
+            if (value := stored.judge) is None:
+                raise InvalidError(str(stored.error))
+            info = JudgeInfo(value.name, value.calibrated, stored.repeatability, value.digest)
+            return JobRewards(client, info, timeout=judge.timeout_s, **self._options)
         if run.scored_by == "in_process":
-            self._progress.message(f"completions are scored by {judge.name} in this process, not through the queue")
-            with JudgeRewards(judge, repeatability=measured) as in_process:
-                yield in_process
-            return
-        with ExitStack() as opened:
-            service = self._service or LocalService(opened.enter_context(open_database()), approval="none")
+            self._say(f"completions are scored by {judge.name} in this process, not through the queue")
+            return self._opened.enter_context(JudgeRewards(judge, repeatability=measured))
+        service = self._service or LocalService(self._opened.enter_context(open_database()), approval="none")
+        if self._service is None:
+            in_memory = settings.broker_url.startswith(MEMORY)
+            running = 0 if in_memory else service.workers.queue().workers
+            by = counted(running, "running worker")
+            if not running:
+                reason = "the broker is memory://" if in_memory else "no other worker is running"
+                by = f"a Celery worker in this process: {reason}"
+            self._say(f"completions are scored through the queue by {by}")
+            self._has_worker = not running
+        if self._has_worker:
+            fetch_embedded(self._say, judge)
+            asyncio.run(make_engine(judge).aclose())
             if self._service is None:
-                in_memory = settings.broker_url.startswith(MEMORY)
-                running = 0 if in_memory else service.workers.queue().workers
-                by = counted(running, "running worker")
-                if not running:
-                    reason = "the broker is memory://" if in_memory else "no other worker is running"
-                    by = f"a Celery worker in this process: {reason}"
-                self._progress.message(f"completions are scored through the queue by {by}")
-                self._has_worker = not running
-            if self._has_worker:
-                fetch_embedded(self._progress.message, judge)
-                asyncio.run(make_engine(judge).aclose())
-            if self._service is None:
-                if self._has_worker:
-                    opened.enter_context(embedded_worker(settings, service.db, keep_models=True))
-                self._opened, self._service = opened.pop_all(), service
-        self._users += 1
-        try:
-            info = JudgeInfo(judge.name, judge.calibrated, measured, judge.digest)
-            yield JobRewards(service, info, timeout=run.score_timeout_s, **options)
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._service = None
-                self._opened.close()
+                self._opened.enter_context(embedded_worker(settings, service.db, keep_models=True))
+        self._service = service
+        info = JudgeInfo(judge.name, judge.calibrated, measured, judge.digest)
+        return JobRewards(service, info, timeout=run.score_timeout_s, **self._options)

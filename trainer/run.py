@@ -18,14 +18,15 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from rubricsvc.client import Client
 from rubricsvc.core.audit import StoredAudit
@@ -43,7 +44,7 @@ from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import NO_SIGNAL, VETOED, alarms
 from trainer import checkpoint
-from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, judge_name, load_config
+from trainer.config import CHECKS, DataSource, RunConfig, ServiceJudge, load_config
 from trainer.data.tasks import RunTasks, Task, find_tasks
 from trainer.recording import METRICS, History, Metrics, RunRecorder, Tracking, read
 from trainer.rewards import CheckRewards, JudgeInfo, Rewards
@@ -54,7 +55,7 @@ from workers.engines.local.weights import with_adapter_fields
 from workers.judges import validate
 
 if TYPE_CHECKING:
-    from trainer.evaluation import Evaluator
+    from trainer.evaluation import Evaluator, OtherPrompts
     from trainer.evolution import OnlineEvolution
     from trainer.policies.policy import Policy
     from trainer.rewards import RewardSource
@@ -67,49 +68,23 @@ FORCED = "preflight_forced"
 """The entry of ``config.json`` with the checks that would have refused the run."""
 
 
-class ProgressTask(Protocol):
-    """A part of the work with a number of units."""
-
-    def update(self, done: int, total: int, note: str) -> None:
-        """Report that ``done`` of ``total`` units are finished."""
-
-    def note(self, note: str) -> None:
-        """Report what is done now, between two units."""
+def _logged(name: str) -> AbstractContextManager[Any]:
+    log.info("%s", name)
+    return nullcontext(SimpleNamespace(update=lambda *_: None, note=log.debug))
 
 
-class Progress(Protocol):
-    """Where a run reports to."""
+@dataclass(frozen=True)
+class Progress:
+    """Where a run reports to; by default it logs.
 
-    def message(self, text: str) -> None:
-        """Report something that a person should read."""
+    ``message`` is called with what a person should read. ``task(name)`` begins a part of the work, and yields an object
+    with ``update(done, total, note)`` and, for what is done between two units, ``note(note)``. ``stopping()`` yields
+    the event that is set when the run should stop after its current step.
+    """
 
-    def task(self, name: str) -> AbstractContextManager[ProgressTask]:
-        """Begin a part of the work."""
-
-    def stopping(self) -> AbstractContextManager[Event]:
-        """Yield the event that is set when the run should stop after its current step."""
-
-
-class Logged:
-    """Logs messages and the parts of the work, and shows nothing else."""
-
-    message = staticmethod(log.info)
-
-    @contextmanager
-    def task(self, name: str) -> Iterator[ProgressTask]:
-        """Yield a task that is logged where it changes."""
-        log.info("%s", name)
-        yield self
-
-    def update(self, done: int, total: int, note: str) -> None:
-        """Log nothing: there are many."""
-
-    note = staticmethod(log.debug)
-
-    @contextmanager
-    def stopping(self) -> Iterator[Event]:
-        """Yield an event that nothing sets."""
-        yield Event()
+    message: Callable[[str], None] = log.info
+    task: Callable[[str], AbstractContextManager[Any]] = _logged
+    stopping: Callable[[], AbstractContextManager[Event]] = lambda: nullcontext(Event())
 
 
 def check_local(run: RunConfig) -> None:
@@ -139,16 +114,18 @@ def check_local(run: RunConfig) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditStatus:
-    """The newest audit of a judge, or why there is none.
+class RunJudge:
+    """The judge of a run and its newest audit, or why there is none. One that the queue asks is ``stored``.
 
-    ``current`` says whether the judge is still asked as in the audit; None if that is unknown.
+    ``current`` says whether the judge is still asked as in the audit; None if that is unknown. The repeatability of a
+    service's judge comes with its rewards.
     """
 
-    judge: str
+    value: Judge | ServiceJudge
     audit: StoredAudit | None = None
     current: bool | None = None
     missing_reason: str = ""
+    stored: StoredJudge | None = None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -165,25 +142,13 @@ class AuditStatus:
     def message(self) -> str:
         """One line for the person who starts the run."""
         if self.audit is None:
-            return f"judge {self.judge} has no audit ({self.missing_reason})"
+            return f"judge {self.value.name} has no audit ({self.missing_reason})"
         options = self.audit.audit.non_default_options
         title = f"audit {self.audit.id} of {self.audit.created_at:%Y-%m-%d}" + (f" ({options})" if options else "")
         failed = ", ".join(suite.name for suite in self.audit.audit.failed_suites)
         result = f"passed {title}" if self.audit.passed else f"did not pass {title}: {failed}"
         outdated = "; its prompt has changed since, so audit it again" if self.current is False else ""
-        return f"judge {self.judge} {result}{outdated}"
-
-
-@dataclass(frozen=True, slots=True)
-class RunJudge:
-    """The judge of a run, with what was measured of it. One that the queue asks is ``stored``.
-
-    The repeatability of a service's judge comes with its rewards.
-    """
-
-    value: Judge | ServiceJudge
-    audit: AuditStatus
-    stored: StoredJudge | None = None
+        return f"judge {self.value.name} {result}{outdated}"
 
 
 def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
@@ -211,55 +176,49 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
             check_references(db, names, refs)
     check_local(loaded)
 
-    def stored(judge: Judge | str) -> RunJudge:
+    def found(judge: Judge | ServiceJudge | str, *, queued: bool = queued) -> RunJudge:
+        if isinstance(judge, ServiceJudge):
+            return RunJudge(judge)
+        if isinstance(judge, Judge) and not queued:
+            hint = "store it with `rubricsvc judges add`, then `judges audit`"
+            return RunJudge(with_adapter_fields(judge), missing_reason=hint)
         with open_database() as db:
             judges = Judges(db, Validators(judge=validate))
             if isinstance(judge, Judge):
                 judges.add_all([with_adapter_fields(judge)])
-            name = judge.name if isinstance(judge, Judge) else judge
-            value, known = judges.value(name), judges.get(name)
-        found, hint = known.newest_audit, f"make one with `rubricsvc judges audit {value.name}`"
-        current = asking_fingerprint(value) == found.audit.fingerprint if found is not None else None
-        return RunJudge(value, AuditStatus(value.name, found, current=current, missing_reason=hint), known)
+            known = judges.get(judge.name if isinstance(judge, Judge) else judge)
+        if (value := known.judge) is None:
+            raise InvalidError(str(known.error))
+        audit, hint = known.newest_audit, f"make one with `rubricsvc judges audit {value.name}`"
+        current = asking_fingerprint(value) == audit.audit.fingerprint if audit is not None else None
+        return RunJudge(value, audit, current, hint, known)
 
-    def asked(judge: Judge | ServiceJudge | str) -> Judge | ServiceJudge:
-        if isinstance(judge, str) or (isinstance(judge, Judge) and queued):
-            return stored(judge).value
-        return with_adapter_fields(judge) if isinstance(judge, Judge) else judge
-
-    judge = loaded.judge
-    if isinstance(judge, ServiceJudge):
-        found = RunJudge(judge, audit_at_service(judge))
-    elif isinstance(judge, Judge) and not queued:
-        hint = "store it with `rubricsvc judges add`, then `judges audit`"
-        found = RunJudge(with_adapter_fields(judge), AuditStatus(judge.name, missing_reason=hint))
-    else:
-        found = stored(judge)
-    changes: dict[str, Any] = {"judge": found.value}
+    judge = audit_at_service(loaded.judge) if isinstance(loaded.judge, ServiceJudge) else found(loaded.judge)
+    changes: dict[str, Any] = {"judge": judge.value}
     if settings is not None:
-        changes["eval"] = settings.model_copy(update={"judges": tuple(map(asked, settings.judges))})
+        changes["eval"] = settings.model_copy(update={"judges": tuple(found(one).value for one in settings.judges)})
     if evolve is not None:
         given = {"proposer": evolve.proposer, "trusted": evolve.trusted}
-        of_names = {name: stored(one).value if isinstance(one, str) else one for name, one in given.items()}
-        proposer = of_names["proposer"]
+        asked = {name: found(one, queued=False).value for name, one in given.items() if one is not None}
+        proposer = asked["proposer"]
         if isinstance(proposer, Judge) and not proposer.model:
             message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
             raise InvalidError(message, hint="name one of its members", path="evolve.proposer")
-        changes["evolve"] = evolve.model_copy(update=of_names)
+        changes["evolve"] = evolve.model_copy(update=asked)
     run = loaded.model_copy(update=changes)
     check_local(run)
-    return run, found
+    return run, judge
 
 
-def audit_at_service(judge: ServiceJudge) -> AuditStatus:
-    """Return the status of a judge of a running service; unknown if the service does not answer yet."""
+def audit_at_service(judge: ServiceJudge) -> RunJudge:
+    """Return a judge of a running service with its newest audit; unknown if the service does not answer yet."""
     try:
         with Client(judge.service, timeout=5.0, outage_seconds=0.0) as client:
             audits = list(client.iterate(client.judges.audits, judge.name))
     except RubricsvcError as error:
-        return AuditStatus(judge.name, missing_reason=str(error))
+        return RunJudge(judge, missing_reason=str(error))
     hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"
-    return AuditStatus(judge.name, audits[-1] if audits else None, missing_reason=hint)
+    return RunJudge(judge, audits[-1] if audits else None, missing_reason=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +272,7 @@ class Run:
         allow_drafts: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        self.progress: Progress = progress or Logged()
+        self.progress = progress or Progress()
         self._allow_drafts = allow_drafts
         self.loaded = config if isinstance(config, RunConfig) else load_config(Path(config), changes=changes)
         self.out: Path = self.loaded.out
@@ -335,11 +294,11 @@ class Run:
     @cached_property
     def tasks(self) -> RunTasks:
         """The prompts; their rubrics are approved, unless drafts are allowed."""
-        tasks = find_tasks(self.config, self.progress)
+        tasks = find_tasks(self.config, self.progress.message)
         if self.config.demonstrations is not None:
             from trainer.data.demonstrations import demonstrations_of
 
-            demonstrated = demonstrations_of(tasks.train, self.config, self.progress)
+            demonstrated = demonstrations_of(tasks.train, self.config, self.progress.message)
             tasks = replace(tasks, demonstrated=demonstrated)
         judge, queued = self.loaded.judge, self.loaded.scored_by == "celery"
         if not self._allow_drafts and (isinstance(judge, str) or (isinstance(judge, Judge) and queued)):
@@ -348,10 +307,10 @@ class Run:
                 reject_drafts(db, [task.rubric for task in used])
         return tasks
 
-    @cached_property
-    def rewards(self) -> Rewards:
-        """What opens the rewards."""
-        return Rewards(self.config, self.judge, self._allow_drafts, self.progress)
+    def rewards(self, opened: ExitStack) -> Rewards:
+        """Return what opens the rewards, which are closed with ``opened``."""
+        measured = self.judge.stored.repeatability if self.judge.stored is not None else None
+        return Rewards(self.config, measured, opened, self.progress.message, allow_drafts=self._allow_drafts)
 
     def train(self, *, resume: bool = False, force: bool = False, preflight: bool | None = False) -> TrainedRun:
         """Train the run, or continue it; one that has all its steps and evaluations is not trained again.
@@ -395,7 +354,7 @@ class Run:
             forced = {FORCED: refused} if refused else {}
         self.announce(resume=resume)
         start = time.monotonic()
-        record, history = self._train(resume, self.judge.audit.record | forced)
+        record, history = self._train(resume, self.judge.record | forced)
         stopped = history is None or history.stopped
         return TrainedRun(record, history, stopped, round(time.monotonic() - start, 2))
 
@@ -467,7 +426,7 @@ class Run:
                 say("warning: the gold score is by checks, and so is the whole reward: it cannot diverge from itself")
             elif gold != REWARD and len(held_out) < MIN_CLUSTERS:
                 say(f"warning: divergence from gold is not tested: that needs {MIN_CLUSTERS} held-out prompts")
-        say(judge.audit.message)
+        say(judge.message)
         judges: list[object] = [judge.value, *(settings.judges if settings is not None else ())]
         judges += [evolve.proposer, evolve.trusted] if evolve is not None else []
         for one in judges:
@@ -476,8 +435,10 @@ class Run:
         if run.policy.model == EMBEDDED:
             fetch_embedded(say)
 
-    def is_kept(self) -> bool:
+    def is_kept(self, *, or_diverged: bool = False) -> bool:
         """Return whether the run has all its steps and evaluations, so that it is not trained again.
+
+        With ``or_diverged`` it also is not where it stopped because its reward diverges from gold.
 
         Raises:
             ConflictError: It has more steps, or has them with other settings, prompts or rubrics than it would have.
@@ -485,6 +446,9 @@ class Run:
         from trainer.evaluation import LINES, missing_baselines, read_baselines
 
         config, out = self.loaded, self.out
+        if or_diverged and self.has_diverged() and checkpoint.steps(out):
+            self._check_unchanged()
+            return True
         if not all((out / name).is_file() for name in ("config.json", METRICS)) or not (saved := checkpoint.steps(out)):
             return False
         if saved[-1] > config.steps:
@@ -509,17 +473,6 @@ class Run:
         found = first_divergence(lines)
         return found is not None and found.step == lines[-1]["step"]
 
-    def is_done(self) -> bool:
-        """Return whether a run of several is not trained again: it is kept, or stopped at a divergence.
-
-        Raises:
-            ConflictError: It was trained with other settings, prompts or rubrics than it would be now.
-        """
-        if self.has_diverged() and checkpoint.steps(self.out):
-            self._check_unchanged()
-            return True
-        return self.is_kept()
-
     def load_policy(self, model: str | Path | None = None) -> Policy:
         """Load a policy of the run: by default the one that it starts from, after its demonstrations if it has any."""
         from trainer.environments.tools import make_acting
@@ -541,7 +494,7 @@ class Run:
     def _train(self, resume: bool, record: Mapping[str, Any]) -> tuple[StoredRun | None, History | None]:
         """Train, evaluate and run the baselines; the history is None if the warm-up was stopped."""
         from trainer.environments.tools import make_acting
-        from trainer.evaluation import Evaluation
+        from trainer.evaluation import Evaluation, OtherPrompts
         from trainer.loop import train
         from trainer.preflight import check_sizes
 
@@ -561,11 +514,17 @@ class Run:
         key = (run_key(self.out) if resume else None) or f"{words}-{secrets.token_hex(6)}"
         with ExitStack() as opened:
             opened.enter_context(checkpoint.locked(self.out))
-            rewards = opened.enter_context(self.rewards.open())
+            sources = self.rewards(opened)
+            rewards = sources.open()
             evolution = opened.enter_context(self._evolution(key, rewards))
             bar = opened.enter_context(self.progress.task("training"))
             stop = opened.enter_context(self.progress.stopping())
-            evaluator = opened.enter_context(self._evaluator(run, tasks.held_out, rewards, bar.note, stop))
+            scorers: dict[str, RewardSource] = {REWARD: rewards}
+            for judge in run.eval.judges if run.eval is not None else ():
+                assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
+                scorers[judge.name] = sources.open(judge)
+            evaluate = partial(self._evaluator, scorers=scorers, on_progress=bar.note, stop=stop)
+            evaluator = opened.enter_context(evaluate(run, tasks.held_out))
             store = opened.enter_context(run_store(run))
             with RunRecorder(store, key, self.out, stop) as recorder:
                 if not self._warm_up(rewards, evaluator, bar, stop, recorder):
@@ -577,7 +536,7 @@ class Run:
                     tasks.train,
                     rewards,
                     run,
-                    on_step=lambda step: bar.update(step["step"], run.steps, _note(step, run.algorithm)),
+                    on_step=_shown_on(bar, run.steps, algorithm=run.algorithm),
                     stop=stop,
                     resume=resume,
                     record={**record, KEY: key},
@@ -587,59 +546,53 @@ class Run:
                     tracking=Tracking(run.trackers, run.out, key),
                 )
                 if not history.stopped and evaluator is not None and run.eval is not None and run.eval.baselines:
-                    history.stopped = not self._baselines(there, rewards, evaluator, bar, stop=stop, recorder=recorder)
+                    elsewhere = opened.enter_context(evaluate(there, tasks.other))
+                    acting = make_acting(there.environment, there.tools)
+                    other = OtherPrompts(elsewhere, acting) if elsewhere is not None else None
+                    found = self._baselines(rewards, evaluator, other, bar, stop=stop, recorder=recorder)
+                    history.stopped = found is None
             return _on_record(store, recorder.run_id), history
 
     def _baselines(
         self,
-        there: RunConfig,
         rewards: RewardSource,
         evaluator: Evaluator,
+        other: OtherPrompts | None,
         bar: Any,
         *,
         stop: Event,
         recorder: RunRecorder | None,
     ) -> list[Metrics] | None:
-        """Run the baselines; ``there`` is the run in the other collection. None if that was stopped."""
-        from trainer.environments.tools import make_acting
-        from trainer.evaluation import FOLDER, OtherPrompts, run_baselines
+        """Run the baselines, with prompts of another collection if there are ``other`` ones; None if stopped."""
+        from trainer.evaluation import FOLDER, run_baselines
 
         run = self.config
-
-        def on_step(step: Metrics) -> None:
-            bar.update(step["step"], run.steps, f"best-of-n supervised, reward {_number(step['reward'])}")
-
         bar.update(0, run.steps, "baselines")
         trained = checkpoint.folder(run.out, run.steps) / "model"
         load = self.load_policy, partial(self.load_policy, trained)
-        with (
-            checkpoint.locked(run.out / FOLDER),
-            self._evaluator(there, self.tasks.other, rewards, bar.note, stop) as elsewhere,
-        ):
-            other = (
-                OtherPrompts(elsewhere, make_acting(there.environment, there.tools)) if elsewhere is not None else None
-            )
-            options: dict[str, Any] = {"on_step": on_step, "stop": stop, "recorder": recorder}
-            return run_baselines(run, load, self.tasks.train, rewards, evaluator, other=other, **options)
+        with checkpoint.locked(run.out / FOLDER):
+            on_step = _shown_on(bar, run.steps, "best-of-n supervised")
+            options: dict[str, Any] = {"other": other, "on_step": on_step, "stop": stop, "recorder": recorder}
+            return run_baselines(run, load, self.tasks.train, rewards, evaluator, **options)
 
     @contextmanager
     def _evaluator(
-        self, config: RunConfig, held_out: list[Task], rewards: RewardSource, on_progress: Any, stop: Event
+        self,
+        config: RunConfig,
+        held_out: list[Task],
+        scorers: Mapping[str, RewardSource],
+        on_progress: Callable[[str], None],
+        stop: Event,
     ) -> Iterator[Evaluator | None]:
-        """Open what evaluates the run; None without [eval]. ``rewards`` are those that it is trained on."""
+        """Open what evaluates the run by the reward, the judges and checks; None without [eval] or prompts."""
         if config.eval is None:
             yield None
             return
         from trainer.evaluation import Evaluator
 
         with ExitStack() as opened:
-            scorers: dict[str, RewardSource] = {REWARD: rewards}
-            for judge in config.eval.judges:
-                assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
-                scorers[judge_name(judge)] = opened.enter_context(self.rewards.open(judge))
-            if config.eval.checks:
-                scorers[CHECKS] = opened.enter_context(CheckRewards(held_out))
-            yield Evaluator(config, held_out, scorers, on_progress=on_progress, stop=stop)
+            checks = {CHECKS: opened.enter_context(CheckRewards(held_out))} if config.eval.checks else {}
+            yield Evaluator(config, held_out, {**scorers, **checks}, on_progress=on_progress, stop=stop)
 
     @contextmanager
     def _evolution(self, key: str, rewards: RewardSource) -> Iterator[OnlineEvolution | None]:
@@ -680,12 +633,9 @@ class Run:
         if settings is None or is_warmed_up(run):
             return True
         steps = settings.steps
-
-        def on_step(step: Metrics) -> None:
-            bar.update(step["step"], steps, f"demonstrations, reward {_number(step['reward'])}")
-
         untouched = partial(self.load_policy, run.policy.model)
         bar.update(0, steps, "demonstrations")
+        on_step = _shown_on(bar, steps, "demonstrations")
         with checkpoint.locked(run.out / WARM_UP_FOLDER):
             try:
                 found = Baselines(run.out, evaluator, recorder) if evaluator is not None else None
@@ -762,12 +712,17 @@ def run_key(out: Path) -> str | None:
         return None
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+def _shown_on(bar: Any, steps: int, before: str = "", *, algorithm: str = "") -> Callable[[Metrics], None]:
+    """Return what shows the reward of each step, and why it taught the policy nothing.
 
+    Only GRPO needs rewards to differ.
+    """
 
-def _note(step: Metrics, algorithm: str) -> str:
-    """Return the reward of a step, and why it taught the policy nothing. Only GRPO needs rewards to differ."""
-    nothing = NO_SIGNAL if algorithm == "grpo" and step["frac_reward_zero_std"] == 1.0 else ""
-    nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
-    return ", ".join(filter(None, (f"reward {_number(step['reward'])} ± {_number(step['reward_std'])}", nothing)))
+    def on_step(step: Metrics) -> None:
+        values = [step["reward"], step["reward_std"]]
+        reward, deviation = ("-" if one is None else f"{one:.4f}".rstrip("0").rstrip(".") for one in values)
+        nothing = NO_SIGNAL if algorithm == "grpo" and step["frac_reward_zero_std"] == 1.0 else ""
+        nothing = VETOED if step.get("vetoed_fraction") == 1.0 else nothing
+        bar.update(step["step"], steps, ", ".join(filter(None, (before, f"reward {reward} ± {deviation}", nothing))))
+
+    return on_step

@@ -17,7 +17,7 @@ from rubricsvc.schemas.runs import RunReport, SweepFailure, SweepTable
 from rubricsvc.services.run_comparing import compare_variants
 from trainer.checkpoint import locked
 from trainer.config import ConfigSection, RunConfig, load_config, read_toml
-from trainer.run import Logged, Progress, Run
+from trainer.run import Progress, Run
 
 MAX_SLUG_CHARS = 60
 
@@ -102,7 +102,7 @@ def train_sweep(
     Runs that are finished, or that stopped at a divergence, are not repeated. One that fails is in the table, and the
     others go on.
     """
-    progress = progress or Logged()
+    progress = progress or Progress()
     sweep = read_toml(config, SweepConfig, {"out": str(Path("sweeps", config.stem))})  # paths are relative to it
     sweep = sweep.model_copy(update={"base": config.parent / sweep.base, "out": config.parent / sweep.out})
     cells = cells_of(sweep)
@@ -114,7 +114,7 @@ def train_sweep(
     failures: list[SweepFailure] = []
     with locked(sweep.out):
         runs = {cell.folder: Run(sweep.base, changes=cell.changes, **options) for cell in cells}
-        kept = {folder for folder, run in runs.items() if run.is_done()}  # all before any is trained
+        kept = {folder for folder, run in runs.items() if run.is_kept(or_diverged=True)}  # all before any is trained
         for number, cell in enumerate(cells, 1):
             if cell.folder in kept:
                 continue

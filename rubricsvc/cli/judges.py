@@ -18,7 +18,7 @@ from rubricsvc.cli import models, output
 from rubricsvc.cli.commands import command, local_service, service
 from rubricsvc.cli.models import ApiKeyEnv, ask
 from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
-from rubricsvc.cli.runs import Terminal
+from rubricsvc.cli.runs import stopping
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import LESS_IS_BETTER, Passport
@@ -567,7 +567,7 @@ def _train(
     """Train and examine a judge; return it with its passport and the numbers of the training."""
     from trainer.judge_training.run import examine_judge, train_judge
 
-    with progress_bar("training") as bar, Terminal().stopping() as stop:
+    with progress_bar("training") as bar, stopping() as stop:
 
         def on_step(step: Metrics) -> None:
             rate = step["tokens"] / step["step_time"]

@@ -24,6 +24,7 @@ from rubricsvc.schemas.runs import RunReport, StoredRun, measures_beside
 if TYPE_CHECKING:
     from rubricsvc.client import Client
     from rubricsvc.services.local import LocalService
+    from trainer.run import Progress
 
 app = output.group("Training runs.")
 
@@ -39,28 +40,29 @@ ESTIMATES = ("max_at_k", "worst_of_k", "greedy")
 POLL_SECONDS = 0.25
 
 
-class Terminal:
-    """Shows what a run reports."""
+def terminal() -> Progress:
+    """Return what shows what a run reports."""
+    from trainer.run import Progress
 
-    message = staticmethod(echo)
-    task = staticmethod(output.progress_bar)
+    return Progress(echo, output.progress_bar, stopping)
 
-    @contextmanager
-    def stopping(self) -> Iterator[Event]:
-        """Yield an event that the first Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
-        stop = Event()
 
-        def on_signal(number: int, _frame: object) -> None:
-            stop.set()
-            signal.signal(number, before[number])
-            echo("\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now")
+@contextmanager
+def stopping() -> Iterator[Event]:
+    """Yield an event that the first Ctrl-C or SIGTERM sets; a second Ctrl-C raises KeyboardInterrupt."""
+    stop = Event()
 
-        before: dict[int, Any] = {one: signal.signal(one, on_signal) for one in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield stop
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def on_signal(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+        echo("\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now")
+
+    before: dict[int, Any] = {one: signal.signal(one, on_signal) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @app.command()
@@ -89,7 +91,7 @@ def start(
     from trainer.run import Run
 
     try:
-        run = Run(config, allow_drafts=allow_drafts, progress=Terminal())
+        run = Run(config, allow_drafts=allow_drafts, progress=terminal())
         trained = run.train(resume=resume, force=force, preflight=preflight)
     except RefusedError as error:
         echo(f"{error}; {error.hint}")
@@ -122,7 +124,7 @@ def preflight(
     from trainer.preflight import Preflight
     from trainer.run import prepare
 
-    run = prepare(config, allow_drafts=allow_drafts, progress=Terminal())
+    run = prepare(config, allow_drafts=allow_drafts, progress=terminal())
     run.announce(resume=False)
     checked = Preflight(run)
     checks = [*checked.of_judge(), *checked.sample(prompts, samples)]
@@ -151,7 +153,7 @@ def sweep(
     from trainer.sweep import StoppedError, train_sweep
 
     try:
-        table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=Terminal())
+        table, counts = train_sweep(config, allow_drafts=allow_drafts, force=force, progress=terminal())
     except StoppedError as error:
         echo(f"stopped; continue with: rubricsvc runs sweep {config}")
         raise typer.Exit(INTERRUPTED) from error

@@ -7,10 +7,9 @@ learns the form of tool calls this way.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,11 +24,8 @@ from trainer.data.tasks import Task, content_key
 from trainer.policies.policy import Policy, context_of
 from trainer.policies.rollouts import Rollouts, transcript
 
-if TYPE_CHECKING:
-    from trainer.run import Progress
 
-
-def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) -> list[Task]:
+def demonstrations_of(tasks: list[Task], config: RunConfig, say: Callable[[str], None]) -> list[Task]:
     """Return the prompts with demonstrations of a file, or with those that the script of `research` plays.
 
     The prompts of a file are compared with those of the data by their content.
@@ -58,7 +54,7 @@ def demonstrations_of(tasks: list[Task], config: RunConfig, progress: Progress) 
         hint = "raise environment.max_turns, or set demonstrations.path"
         raise InvalidError("the script answers no prompt of the data", hint=hint, path="demonstrations")
     count = sum(len(task.demonstrations) for task in chosen)
-    progress.message(f"{counted(count, 'demonstration')} of {len(chosen)} of {counted(len(tasks), 'prompt')}")
+    say(f"{counted(count, 'demonstration')} of {len(chosen)} of {counted(len(tasks), 'prompt')}")
     return chosen
 
 

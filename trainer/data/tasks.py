@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,9 +21,6 @@ from rubricsvc.services.database import open_database
 from rubricsvc.services.rubrics import stored_records
 from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig
 from workers import checks
-
-if TYPE_CHECKING:
-    from trainer.run import Progress
 
 MAX_LISTED = 20
 """Prompts that an error names."""
@@ -205,7 +201,7 @@ class RunTasks:
     other: list[Task] = field(default_factory=list)
 
 
-def find_tasks(config: RunConfig, progress: Progress) -> RunTasks:
+def find_tasks(config: RunConfig, say: Callable[[str], None]) -> RunTasks:
     """Return the prompts of a run, read from files or the database, divided and checked.
 
     Raises:
@@ -224,7 +220,7 @@ def find_tasks(config: RunConfig, progress: Progress) -> RunTasks:
             path = f"{table}.{source.given[0]}"
             raise InvalidError(f"no prompt with a rubric in {origin}", hint="give each prompt its criteria", path=path)
         if skipped := len(records) - len(tasks):
-            progress.message(f"skipped {skipped} of {len(records)} records of {origin} without a prompt or a rubric")
+            say(f"skipped {skipped} of {len(records)} records of {origin} without a prompt or a rubric")
         for task in tasks:
             checks.validate(task.rubric)
         return [replace(task, domain=domain) for task in tasks]
@@ -250,9 +246,9 @@ def find_tasks(config: RunConfig, progress: Progress) -> RunTasks:
         if shared := on_both_sides(train, held_out):
             count = f"{len(shared)} of {counted(len(held_out), 'held-out prompt')}"
             text = f"pages of {count} are those of training prompts: {names_of(shared)}"
-            progress.message(f"warning: contamination: {text}")
+            say(f"warning: contamination: {text}")
         if len(held_out) < MIN_CLUSTERS:
-            progress.message(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
+            say(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
         if settings.other is not None:
             other = tasks_in(DataSource(path=settings.other.path), "eval.other")
     return RunTasks(train, held_out, other=other)

@@ -15,7 +15,7 @@ from rubricsvc.schemas import StoredJudge
 from trainer.config import RunConfig
 from trainer.data.tasks import Task
 from trainer.preflight import Preflight, PreflightCheck, Preview, StoredPreflight, preview_checks
-from trainer.run import AuditStatus, Run, RunJudge, RunTasks
+from trainer.run import Run, RunJudge, RunTasks
 
 
 def seen(**fields: Any) -> Preview:
@@ -81,7 +81,7 @@ def preflight(folder: Path, *, noise: float | None = None, **fields: Any) -> Pre
     row = {"id": 1, "created_at": datetime.now(UTC), "name": "j", "digest": judge.digest}
     stored = StoredJudge(**row, judge=judge, repeatability=measured)
     made = Run(run)
-    made.__dict__ |= {"_judged": (run, RunJudge(judge, AuditStatus("j"), stored)), "tasks": RunTasks([task], [])}
+    made.__dict__ |= {"_judged": (run, RunJudge(judge, stored=stored)), "tasks": RunTasks([task], [])}
     return Preflight(made)
 
 
