@@ -62,7 +62,7 @@ def main() -> None:
     rubricsvc(out, "rubrics", "import", "denial.jsonl")
     rubricsvc(out, "jobs", "submit", "--judge", "trained", "--rubric", "denial", "--name", "denial", "--wait")
     jobs = [argument for job in ("1", "2", "3") for argument in ("--job", job)]
-    rubricsvc(out, "bestofn", *jobs, "--gold", "labels")
+    rubricsvc(out, "jobs", "bestofn", *jobs, "--gold", "labels")
 
 
 def records(data: Path, questions: int, answers: int) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rubricsvc.cli.commands import validators
 from rubricsvc.cli.models import served_models
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, counted, exit_with, print_json, show
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, counted, exit_with, print_json, show
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.services.database import open_database, sqlite_file
@@ -74,11 +74,14 @@ def diagnose() -> Iterator[Diagnosis]:
         else:
             with open_database(settings=settings) as db:
                 s = LocalService(db, validators=validators())
-                judges, queue = s.judges.page(limit=1000).data, s.workers.queue()
+                judges, queue, workers = s.judges.page(limit=1000).data, s.workers.queue(), s.workers.page()
             yield Diagnosis(True, "database", "reachable, schema up to date")
             running = f"{queue.workers or 'none'} running, {counted(queue.pending, 'completion')} pending"
             ok = queue.workers > 0 or settings.broker_url.startswith("memory")  # there a command that scores starts one
             yield Diagnosis(ok, "workers", running, "" if ok else "start one with `rubricsvc worker`")
+            for each in workers:
+                seen = f"{each.status} since {cell(each.since)}, last report {each.last_seen:g} s ago"
+                yield Diagnosis(True, f"worker {each.name}", seen)
     except RubricsvcError as error:
         yield Diagnosis(False, "database", error.message, error.hint)
     for one in judges:

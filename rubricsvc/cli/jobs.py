@@ -1,4 +1,4 @@
-"""`rubricsvc jobs`: completions to score, rubrics to generate; `bestofn`: what choosing by their rewards gives."""
+"""`rubricsvc jobs`: completions to score, rubrics to generate."""
 
 from __future__ import annotations
 
@@ -202,6 +202,7 @@ def compare(
     show(found if as_json else found.model_copy(update={"criteria": found.criteria[:20]}), as_json)
 
 
+@app.command()
 def bestofn(
     *,
     job: Annotated[list[int], typer.Option(help="Job whose rewards choose; repeat it to compare judges.")],

@@ -27,7 +27,6 @@ COMMANDS = {
     "score": "Score completions of one prompt, without a database.",
     "serve": "Run the HTTP service, with a worker.",
     "worker": "Run a worker for Redis or RabbitMQ.",
-    "workers": "Workers that run jobs.",
     "doctor": "Check the installation and suggest fixes.",
     "prompts": "Prompts of the policy.",
     "rubrics": "Rubrics: weighted criteria for completions.",
@@ -35,7 +34,6 @@ COMMANDS = {
     "collections": "Collections of documents, to search and to quote.",
     "judges": "Judges: models that score completions.",
     "jobs": "Jobs: completions to score, rubrics to generate.",
-    "bestofn": "Best-of-n: what choosing by a judge's rewards gives.",
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "Labels: people's verdicts, to compare judges with.",
     "evolve": "Evolutions: rubrics that labels or training runs improve.",
@@ -45,7 +43,7 @@ COMMANDS = {
 }
 """Commands and their help. Each is ``app`` or a function in ``rubricsvc.cli.<command>``, or else in ``_HOMES``."""
 
-_HOMES = dict.fromkeys(("worker", "workers", "keys", "db"), "serve") | {"bestofn": "jobs", "verdicts": "labels"}
+_HOMES = {"worker": "serve", "db": "serve", "verdicts": "labels"}
 """Commands in the module of another one, as a group or function of their name."""
 
 _EXTRAS = {

@@ -170,34 +170,70 @@ def show_(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="Id of the run, or its folder.", show_default="list runs")
     ] = None,
+    *,
     last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
     evaluations: Annotated[bool, typer.Option("--evaluations", help="Show its evaluations and baselines.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for its end; exit with 1 if it fails.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show a run with its alarms, its last steps, or its evaluations on held-out prompts; or list training runs."""
-    columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
     with service() as s:
         if run is None:
+            columns = ("id", "name", "status", "steps", "steps_total", "judge", "created_at", "folder")
             empty = "no runs; start one with `rubricsvc runs start CONFIG.toml`"
             show(s.runs.page(after=query.after, limit=query.limit), as_json, columns=columns, empty=empty)
             return
         run_id = _id(s, run)
-        if last:
-            first = max(0, (s.runs.get(run_id).metrics or {}).get("step", 0) - last)
-            steps = [one.metrics for one in s.runs.steps(run_id, after=first, limit=last)]
-            rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
-            show(rows, as_json, empty="no step is finished yet")
-            return
-        report = s.runs.report(run_id)
-        if evaluations:
-            _show_evaluations(report, as_json)
-            return
-        record, alarms = _record(s.runs.get(run_id)), report.alarms
-    examples = ["; ".join(sample.where for sample in one.examples) for one in alarms]
-    texts = [f"{one.text} Examples: {each}." if each else one.text for one, each in zip(alarms, examples, strict=True)]
-    show(record | ({"alarms": texts} if as_json else {}), as_json)
-    for text in () if as_json else texts:
-        echo(f"alarm: {text}")
+        if follow:
+            _follow(s, run_id)
+        record = s.runs.get(run_id)
+        has_failed = follow and record.status in ("failed", "lost")
+        with output.exit_with(output.WITH_FAILURES if has_failed else output.OK):
+            if last:
+                first = max(0, (record.metrics or {}).get("step", 0) - last)
+                steps = [one.metrics for one in s.runs.steps(run_id, after=first, limit=last)]
+                rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
+                show(rows, as_json, empty="no step is finished yet")
+                return
+            report = s.runs.report(run_id)
+            if evaluations:
+                _show_evaluations(report, as_json)
+                return
+            alarms = []
+            for one in report.alarms:
+                examples = "; ".join(sample.where for sample in one.examples)
+                alarms.append(f"{one.text} Examples: {examples}." if examples else one.text)
+            show(_record(record) | ({"alarms": alarms} if as_json else {}), as_json)
+            for text in () if as_json else alarms:
+                echo(f"alarm: {text}")
+            if follow and record.status in ("failed", "lost", "stopped"):
+                echo("continue it with: rubricsvc runs start CONFIG.toml --resume")
+
+
+def _follow(s: LocalService | Client, run_id: int) -> None:
+    """Show the progress of a run that another process trains until it ends."""
+    from rubricsvc.services.jobs import answered
+    from rubricsvc.services.runs import REPORT_SECONDS
+
+    hint, awaited_until = f"follow the run again with: rubricsvc runs show {run_id} --follow", 0.0
+    with output.progress_bar(f"run {run_id}") as bar:
+        while True:
+            asked_at = time.monotonic()
+            one = answered(partial(s.runs.get, run_id), echo, hint=hint)
+            if (now := time.monotonic()) - asked_at > POLL_SECONDS:  # of a lost run a report is awaited
+                awaited_until = now + 2 * REPORT_SECONDS
+            metrics, notes = one.metrics or {}, []
+            if "reward_std" in metrics:
+                notes.append(f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}")
+            if one.status != "running":
+                notes.append(f"{one.status}: {one.reason}" if one.reason else one.status)
+            is_live = one.status in ("running", "paused")
+            if one.stop_requested and is_live:
+                notes.append("stops after this step")
+            bar.update(one.steps, one.steps_total, ", ".join(notes))
+            if not is_live and (one.status != "lost" or now >= awaited_until):
+                return
+            time.sleep(POLL_SECONDS)
 
 
 def _show_evaluations(report: RunReport, as_json: bool) -> None:
@@ -235,46 +271,13 @@ def _show_evaluations(report: RunReport, as_json: bool) -> None:
 
 
 @app.command()
-def watch(run: RunRef, as_json: Json = False) -> None:
-    """Follow a run that another process trains until it ends; exit with 1 if it has failed or is lost."""
-    from rubricsvc.services.jobs import answered
-    from rubricsvc.services.runs import REPORT_SECONDS
-
-    with service() as s:
-        run_id, awaited_until = _id(s, run), 0.0
-        with output.progress_bar(f"run {run_id}") as bar:
-            while True:
-                asked_at = time.monotonic()
-                hint = f"follow the run again with: rubricsvc runs watch {run_id}"
-                one = answered(partial(s.runs.get, run_id), echo, hint=hint)
-                if (now := time.monotonic()) - asked_at > POLL_SECONDS:  # of a lost run a report is awaited
-                    awaited_until = now + 2 * REPORT_SECONDS
-                metrics, notes = one.metrics or {}, []
-                if "reward_std" in metrics:
-                    notes.append(f"reward {cell(metrics.get('reward'))} ± {cell(metrics['reward_std'])}")
-                if one.status != "running":
-                    notes.append(f"{one.status}: {one.reason}" if one.reason else one.status)
-                is_live = one.status in ("running", "paused")
-                if one.stop_requested and is_live:
-                    notes.append("stops after this step")
-                bar.update(one.steps, one.steps_total, ", ".join(notes))
-                if not is_live and (one.status != "lost" or now >= awaited_until):
-                    break
-                time.sleep(POLL_SECONDS)
-    with output.exit_with(output.WITH_FAILURES if one.status in ("failed", "lost") else output.OK):
-        show(_record(one), as_json)
-        if one.status in ("failed", "lost", "stopped"):
-            echo("continue it with: rubricsvc runs start CONFIG.toml --resume")
-
-
-@app.command()
 def stop(run: RunRef, as_json: Json = False) -> None:
     """Stop a run after its current step, with a checkpoint."""
     with service() as s:
         run_id = _id(s, run)
         s.runs.stop(run_id)
         show(_record(s.runs.get(run_id)), as_json)
-    echo(f"run {run_id} stops after its current step; `rubricsvc runs watch {run_id}` follows it")
+    echo(f"run {run_id} stops after its current step; `rubricsvc runs show {run_id} --follow` follows it")
 
 
 @app.command()

@@ -1,21 +1,19 @@
-"""Running the service: `serve`, the HTTP API with a worker for ``memory://``; `worker`, `workers`, `keys` and `db`."""
+"""Running the service: `serve`, the HTTP API with a worker for ``memory://``; `worker` and `db`."""
 
 from __future__ import annotations
 
 import signal
 import socket
 from contextlib import nullcontext
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.commands import command, local_service, validators
-from rubricsvc.cli.output import Json, echo, group, print_data, show
+from rubricsvc.cli.commands import validators
+from rubricsvc.cli.output import echo, group
 from rubricsvc.errors import InvalidError
-from rubricsvc.queries import Paging
 from rubricsvc.services.database import open_database, upgrade_schema
 from rubricsvc.settings import get_settings
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("rubricsvc.serve")
 
-workers = group("Workers that run jobs; run one with `rubricsvc worker`.")
-keys = group("API keys of the service.")
 db = group("Database schema.")
 
 
@@ -114,41 +110,6 @@ def worker(
     options = [f"--hostname={node}", f"--concurrency={concurrency}", f"--pool={pool}"]
     options += ["--without-gossip", "--without-mingle"]
     app.worker_main(["worker", *options])
-
-
-@workers.command("list")
-def list_workers(as_json: Json = False) -> None:
-    """List running workers, and those that were lost within the last hour."""
-    with local_service() as s:
-        empty = "no workers; start one with `rubricsvc worker`, or `rubricsvc serve` on memory://"
-        show(s.workers.page(), as_json, empty=empty)
-
-
-@keys.command()
-def create(
-    name: Annotated[str, typer.Argument(help="Name of the key's user.")],
-    expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until the key expires.")] = None,
-) -> None:
-    """Create a key and print its secret, once."""
-    with local_service() as s:
-        key, secret = s.keys.create(name, timedelta(days=expires_in) if expires_in else None)
-    echo(f"key {key.id} for {key.name}; the secret is not shown again:")
-    print_data(secret)
-
-
-@command(keys, "list")
-def list_keys(query: Paging, as_json: Json = False) -> None:
-    """List keys without their secrets."""
-    with local_service() as s:
-        show(s.keys.page(query), as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
-
-
-@keys.command()
-def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> None:
-    """Revoke a key, effective immediately."""
-    with local_service() as s:
-        key = s.keys.revoke(key_id)
-    echo(f"revoked key {key.id} ({key.name})")
 
 
 @db.command()

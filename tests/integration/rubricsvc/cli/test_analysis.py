@@ -1,4 +1,4 @@
-"""`rubricsvc bestofn`: judges that are checks choose among samples, by a gold that is another check."""
+"""`rubricsvc jobs bestofn`: judges that are checks choose among samples, by a gold that is another check."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def jobs(cli: Cli) -> Cli:
 
 
 def test_bestofn_prints_curves(jobs: Cli) -> None:
-    ran = jobs("bestofn", "--job", 1, "--gold", 2, "--json")
+    ran = jobs("jobs", "bestofn", "--job", 1, "--gold", 2, "--json")
     assert ran.code == 0, ran.err
     (judge,) = ran.json["judges"]
     assert ran.json["n"] == [1, 2, 4] and ran.json["prompts"] == 6
     assert [one["value"] for one in judge["proxy"]] == pytest.approx([15 / 24, 31 / 36, 1.0])
     assert [one["value"] for one in judge["gold"]] == pytest.approx([0.5, 0.5, 0.0])  # length pulls gold down
     assert [one["value"] for one in ran.json["oracle"]] == pytest.approx([0.5, 5 / 6, 1.0])
-    table = jobs("bestofn", "--job", 1, "--gold", 2)
+    table = jobs("jobs", "bestofn", "--job", 1, "--gold", 2)
     assert table.code == 0 and "oracle_share".upper() in table.out
 
 

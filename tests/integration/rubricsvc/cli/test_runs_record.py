@@ -1,4 +1,4 @@
-"""`runs list`, `show`, `watch`, `stop` and `delete`, on a run that another thread trains or has trained."""
+"""`runs list`, `show`, `stop` and `delete`, on a run that another thread trains or has trained."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert (listed["id"], listed["status"], listed["folder"]) == (1, "finished", str(tmp_path / "runs" / "first"))
 
     assert cli("runs", "stop", 1).code == 2
-    watched = cli("runs", "watch", 1, "--json")
+    watched = cli("runs", "show", 1, "--follow", "--json")
     assert (watched.code, watched.json["status"]) == (0, "finished")
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("runs", "start", config, "--resume", "--json")
@@ -55,11 +55,11 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert cli("runs", "delete", 1, "--yes").code == 0
     assert cli("runs", "show", 1).code == 3
     assert cli("runs", "list", "--json").lines == []
-    assert cli("runs", "watch", "runs/first").code == 3
+    assert cli("runs", "show", "runs/first", "--follow").code == 3
 
 
 @pytest.mark.parametrize(("state", "code"), [("finished", 0), ("stopped", 0), ("failed", 1)])
-def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str, code: int) -> None:
+def test_runs_show_follows_until_the_run_ends(cli: Cli, store: Runs, state: str, code: int) -> None:
     store.create(new_run(steps_total=2))
     store.record(1, run_step(1, reward_std=0.1))
 
@@ -71,7 +71,7 @@ def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: Runs, state: str
 
     timer = threading.Timer(0.8, end)
     timer.start()
-    ran = cli("runs", "watch", 1, "--json")
+    ran = cli("runs", "show", 1, "--follow", "--json")
     timer.join()
     assert (ran.code, ran.json["status"], ran.json["steps"]) == (code, state, 2)
     assert ("--resume" in ran.err) == (state != "finished")
