@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import mean_known
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
@@ -25,8 +25,10 @@ from rubricsvc.schemas.runs import (
     REWARD,
     STEP,
     Alarm,
+    EvaluationGroup,
     NewRun,
     Rewarded,
+    RolloutGroup,
     RunEvaluation,
     RunHeartbeat,
     RunReport,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.stats.agreement import CriterionAgreement
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import EvaluationCompletionRow, ItemRow, RolloutRow
+    from rubricsvc.store.tables import EvaluationCompletionRow, RolloutRow
 
 T = TypeVar("T")
 Sign = Callable[[str, Completion], float | None]
@@ -109,13 +111,11 @@ class Runs:
         with self.db.write() as session:
             row = runs.get(session, run_id, lock=True)
             given = [(one, group) for group in step.groups for one in group.rollouts]
-            scored = _scored_items(session, ((one.completion, one) for one, _ in given))
-            sampled = [(group.prompt, group.rubric, one.completion, one.item_id) for one, group in given]
+            stored = self._store(session, row, [(group, one.completion, {REWARD: one}) for one, group in given])
+            fields = {"advantage", "tokens", "truncated", "logprob_sum"}
             rollouts = [
-                one.model_dump(include={"advantage", "tokens", "truncated", "logprob_sum"})
-                | place
-                | _reward_columns(one, scored, row.judge_id)
-                for (one, _), place in zip(given, self._join(session, row, sampled, scored), strict=True)
+                one.model_dump(include=fields) | ids | rewards[REWARD]
+                for (one, _), (ids, rewards) in zip(given, stored, strict=True)
             ]
             runs.write_step(session, row.id, step.step, {**step.metrics, "step": step.step}, rollouts)
             runs.report(session, row)
@@ -131,12 +131,9 @@ class Runs:
         with self.db.write() as session:
             row = runs.get(session, run_id, lock=True)
             given = [(one, group) for group in evaluation.groups for one in group.completions]
-            scored = _scored_items(session, ((one.completion, each) for one, _ in given for each in one.rewards))
-            sampled = []
-            for one, group in given:  # the rubric version of the training reward is the one of the run's rollouts
-                item_id = next((each.item_id for each in one.rewards if each.score == REWARD), None)
-                sampled.append((group.prompt, group.rubric, one.completion, item_id))
-            joined = zip(given, self._join(session, row, sampled, scored), strict=True)
+            rewarded = [(group, one.completion, {each.score: each for each in one.rewards}) for one, group in given]
+            stored = self._store(session, row, rewarded)
+            fields = {"greedy", "tokens", "truncated"}
             runs.write_evaluation(
                 session,
                 row.id,
@@ -144,13 +141,12 @@ class Runs:
                 step=evaluation.step,
                 line=dict(evaluation.line),
                 completions=[
-                    one.model_dump(include={"greedy", "tokens", "truncated"}) | place for (one, _), place in joined
+                    one.model_dump(include=fields) | ids for (one, _), (ids, _) in zip(given, stored, strict=True)
                 ],
                 rewards=[
-                    {"place": place, "score": each.score}
-                    | _reward_columns(each, scored, row.judge_id if each.score == REWARD else None)
-                    for place, (one, _) in enumerate(given)
-                    for each in one.rewards
+                    {"place": place, "score": score} | columns
+                    for place, (_, rewards) in enumerate(stored)
+                    for score, columns in rewards.items()
                 ],
             )
             runs.report(session, row)
@@ -280,82 +276,80 @@ class Runs:
         if alarm.step is None or alarm.sign is None:
             return alarm
         rows = runs.rollouts(session, run_id, step=alarm.step, limit=MOST_ROWS)
-        texts, asked = _texts(session, rows)
         if (sign := self._signs().get(alarm.sign)) is not None:
-            found = [(sign(asked[row.prompt_id], texts[row.completion_id]), row) for row in rows]
+            texts = by_id(session, CompletionRow, {row.completion_id for row in rows})
+            asked = by_id(session, PromptRow, {row.prompt_id for row in rows})
+            found = [(sign(asked[row.prompt_id].value.text, texts[row.completion_id].value), row) for row in rows]
             known = [(value, row) for value, row in found if value is not None]
             rows = [row for _, row in sorted(known, key=lambda pair: -pair[0])]
         examples = [
-            _sample(
-                row,
-                (texts, asked),
-                f"step {row.step}, rollout {row.id}, completion {row.completion_id}",
-                {"training reward": row.reward},
-            )
+            {
+                "where": f"step {row.step}, rollout {row.id}, completion {row.completion_id}",
+                "scores": {"training reward": row.reward},
+            }
             for row in rows[:EXAMPLES]
         ]
-        return alarm.model_copy(update={"examples": tuple(examples)})
+        shown = _samples(session, list(zip(rows, examples, strict=False)))
+        return alarm.model_copy(update={"examples": tuple(shown)})
 
-    def _join(
+    def _store(
         self,
         session: Session,
         run: RunRow,
-        sampled: Sequence[tuple[Prompt, Rubric, Completion, int | None]],
-        scored: Mapping[int, ItemRow],
-    ) -> list[dict[str, int]]:
-        """Return the ids of prompt, completion and rubric of what a policy sampled; what is new is stored.
+        sampled: Sequence[tuple[RolloutGroup | EvaluationGroup, Completion, Mapping[str, Rewarded]]],
+    ) -> list[tuple[dict[str, int], dict[str, dict[str, Any]]]]:
+        """Store what is new of completions that a policy sampled; return the columns of each, and of its rewards.
 
-        Those of a completion that a job scored are its item's.
+        What a job's item has scored is the item's: completion and rubric version by the training reward, which are
+        the run's own otherwise, verdicts and judge of each reward.
         """
-        for rubric in {rubric.digest: rubric for _, rubric, *_ in sampled}.values():
+        given = [(one, each.item_id) for _, one, rewards in sampled for each in rewards.values()]
+        scored = jobs.scored_items(session, {item_id for _, item_id in given if item_id is not None})
+        for completion, item_id in given:
+            if item_id is not None and item_id not in scored:
+                raise NotFoundError(f"no item {item_id} has scored a completion")
+            if item_id is not None and scored[item_id].completion.digest != completion.digest:
+                message = f"item {item_id} has scored another completion than the one recorded"
+                raise InvalidError(message, hint="give each completion the item of its own", path="item_id")
+        for rubric in {group.rubric.digest: group.rubric for group, *_ in sampled}.values():
             self._check_rubric(rubric)
         edit = Edit(run.name, policy=self._approval)
-        prompt_ids = prompts.add_many(session, ((prompt, None) for prompt, *_ in sampled))
+        prompt_ids = prompts.add_many(session, ((group.prompt, None) for group, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}
-        for prompt, rubric, *_ in sampled:
-            prompt_id, digest = prompt_ids[prompt.digest, None], rubric.digest
+        items_of = [scored.get(rewards[REWARD].item_id or 0) if REWARD in rewards else None for *_, rewards in sampled]
+        new: list[tuple[int, Completion]] = []
+        for (group, completion, _), item in zip(sampled, items_of, strict=True):
+            prompt_id, digest = prompt_ids[group.prompt.digest, None], group.rubric.digest
             if (prompt_id, digest) not in rubric_ids:  # the prompt's stored version before others; stored if new
                 row = authored(session, digest, prompt_id)
-                row = row or add_version(session, rubric, edit, name=f"rubric-{digest[:12]}").row
+                row = row or add_version(session, group.rubric, edit, name=f"rubric-{digest[:12]}").row
                 rubric_ids[prompt_id, digest] = row.id
-        new = [(prompt_ids[prompt.digest, None], one) for prompt, _, one, item_id in sampled if item_id is None]
+            if item is None:
+                new.append((prompt_id, completion))
         new_ids = iter(completions.add_many(session, new))
-        joined = []
-        for prompt, rubric, _, item_id in sampled:
-            prompt_id = prompt_ids[prompt.digest, None]
-            if item_id is None:
-                ids = next(new_ids), rubric_ids[prompt_id, rubric.digest]
-            else:
-                ids = scored[item_id].completion_id, scored[item_id].rubric_id
-            joined.append({"prompt_id": prompt_id, "completion_id": ids[0], "rubric_id": ids[1]})
-        return joined
-
-
-def _scored_items(session: Session, rewarded: Iterable[tuple[Completion, Rewarded]]) -> Mapping[int, ItemRow]:
-    """Return the items of rewards, which have scored these completions."""
-    given = [(one, each.item_id) for one, each in rewarded if each.item_id is not None]
-    found = jobs.scored_items(session, {item_id for _, item_id in given})
-    for completion, item_id in given:
-        if item_id not in found:
-            raise NotFoundError(f"no item {item_id} has scored a completion")
-        if found[item_id].completion.digest != completion.digest:
-            message = f"item {item_id} has scored another completion than the one recorded"
-            raise InvalidError(message, hint="give each completion the item of its own", path="item_id")
-    return found
-
-
-def _reward_columns(one: Rewarded, scored: Mapping[int, ItemRow], judge_id: int | None) -> dict[str, Any]:
-    """Return the columns of a reward: a job's item has its verdicts and its judge, another one is by ``judge_id``."""
-    item = scored[one.item_id] if one.item_id is not None else None
-    judged_by = judge_id if item is None or item.judge_id is None else item.judge_id
-    own = one.verdicts if item is None else ()
-    return {
-        "reward": one.reward,
-        "null_reason": one.null_reason and one.null_reason[:MAX_REASON_CHARS],
-        "item_id": one.item_id,
-        "judge_id": judged_by,
-        "verdicts": [each.model_dump(mode="json", exclude_defaults=True) for each in own],
-    }
+        stored = []
+        for (group, _, rewards), item in zip(sampled, items_of, strict=True):
+            prompt_id = prompt_ids[group.prompt.digest, None]
+            ids = {
+                "prompt_id": prompt_id,
+                "completion_id": next(new_ids) if item is None else item.completion_id,
+                "rubric_id": rubric_ids[prompt_id, group.rubric.digest] if item is None else item.rubric_id,
+            }
+            columns = {}
+            for score, each in rewards.items():
+                own = scored.get(each.item_id or 0)
+                judge_id = run.judge_id if score == REWARD else None
+                columns[score] = {
+                    "reward": each.reward,
+                    "null_reason": each.null_reason and each.null_reason[:MAX_REASON_CHARS],
+                    "item_id": each.item_id,
+                    "judge_id": judge_id if own is None else own.judge_id,
+                    "verdicts": [one.model_dump(mode="json", exclude_defaults=True) for one in each.verdicts]
+                    if own is None
+                    else [],
+                }
+            stored.append((ids, columns))
+        return stored
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -404,40 +398,32 @@ def _completions(
     return found
 
 
-Texts = tuple[Mapping[int, Completion], Mapping[int, str]]
-"""Completions, and the texts of prompts, by id."""
-
-
-def _texts(session: Session, rows: Sequence[Any]) -> Texts:
-    """Return the completions of rows, and the texts of their prompts."""
-    found = by_id(session, CompletionRow, {row.completion_id for row in rows})
-    asked = by_id(session, PromptRow, {row.prompt_id for row in rows})
-    return {id_: one.value for id_, one in found.items()}, {id_: one.value.text for id_, one in asked.items()}
-
-
-def _sample(row: Any, texts: Texts, where: str, scores: Mapping[str, float | None], **more: Any) -> Sample:
-    """Return the completion of a row of rollouts or evaluations as it is read in a report."""
-    one, asked = texts[0][row.completion_id], texts[1][row.prompt_id]
-    shown = {"text": one.text, "messages": one.messages, "truncated": row.truncated}
-    return Sample(prompt=asked, where=where, scores=dict(scores), **shown, **more)
+def _samples(session: Session, rows: Sequence[tuple[Any, dict[str, Any]]]) -> list[Sample]:
+    """Return completions as a report shows them: of rows of rollouts or evaluations, with further fields of each."""
+    texts = by_id(session, CompletionRow, {row.completion_id for row, _ in rows})
+    asked = by_id(session, PromptRow, {row.prompt_id for row, _ in rows})
+    found = []
+    for row, fields in rows:
+        one = texts[row.completion_id].value
+        shown = {"text": one.text, "messages": one.messages, "truncated": row.truncated}
+        found.append(Sample(prompt=asked[row.prompt_id].value.text, **shown, **fields))
+    return found
 
 
 def _highest(session: Session, run_id: int) -> tuple[Sample, ...]:
     """Return rollouts with the highest rewards, each text once, of as many prompts as there are."""
     rows = runs.rollouts(session, run_id, limit=_LOOKED_AT, best=True)
-    texts = _texts(session, rows)
-    unique = list({texts[0][row.completion_id].text: row for row in reversed(rows)}.values())[::-1]
-    distinct = of_several_prompts(unique, lambda row: row.prompt_id)
-    return tuple(
-        _sample(
-            row,
-            texts,
-            f"step {row.step}, rubric {row.rubric.ref}",
-            {"training reward": row.reward},
-            verdicts=one.verdicts,
-        )
-        for row, one in zip(distinct, _rollouts(session, distinct), strict=True)
-    )
+    shown = [
+        (row, {"where": f"step {row.step}, rubric {row.rubric.ref}", "scores": {"training reward": row.reward}})
+        for row in rows
+    ]
+    unique: dict[str, tuple[RolloutRow, Sample]] = {}
+    for row, one in zip(rows, _samples(session, shown), strict=True):
+        unique.setdefault(one.text, (row, one))
+    chosen = of_several_prompts(unique.values(), lambda pair: pair[0].prompt_id)
+    read = _rollouts(session, [row for row, _ in chosen])
+    pairs = zip(chosen, read, strict=True)
+    return tuple(one.model_copy(update={"verdicts": each.verdicts}) for (_, one), each in pairs)
 
 
 def _samples_of(
@@ -451,20 +437,21 @@ def _samples_of(
     for evaluation in filter(None, (named.get(BEFORE), *evaluations, named.get(EQUAL_COMPUTE[1]))):
         column = column_of(evaluation.line)
         rows = runs.evaluation_completions(session, run_id, evaluation_id=evaluation.id, limit=MOST_ROWS)
-        texts = _texts(session, rows)
-        samples[column] = [
-            _sample(
-                row,
-                texts,
-                f"{column}, {'greedy' if row.greedy else 'sampled'}, rubric {row.rubric}",
-                {one.score: one.reward for one in row.rewards},
-                greedy=row.greedy,
-                evaluation_row=row.id,
-            )
-            for row in _completions(session, rows, verdicts=False)
-        ]
-    after_start = [one for evaluation in evaluations[1:] for one in samples[column_of(evaluation.line)]]
-    widest = above_gold(str(evaluations[-1].line["gold"]), after_start)
+        shown = []
+        for row, read in zip(rows, _completions(session, rows, verdicts=False), strict=True):
+            where = f"{column}, {'greedy' if row.greedy else 'sampled'}, rubric {read.rubric}"
+            scores = {each.score: each.reward for each in read.rewards}
+            more = {"greedy": row.greedy, "evaluation_row": row.id}
+            shown.append((row, {"where": where, "scores": scores, **more}))
+        samples[column] = _samples(session, shown)
+    gold = str(evaluations[-1].line["gold"])
+    gaps: dict[str, tuple[float, Sample]] = {}  # how far the reward of a text is above the gold score
+    for one in (one for evaluation in evaluations[1:] for one in samples[column_of(evaluation.line)]):
+        reward, value = one.scores.get(REWARD), one.scores.get(gold)
+        if reward is not None and value is not None and reward - value > gaps.get(one.text, (0.0, one))[0]:
+            gaps[one.text] = reward - value, one
+    ranked = [one for _, one in sorted(gaps.values(), key=lambda pair: -pair[0])]
+    widest = of_several_prompts(ranked, lambda one: one.prompt)
     by_prompt: dict[str, dict[str, Sample]] = {}
     for name, each in samples.items():
         for one in each:  # the greedy one, else the first
@@ -472,10 +459,11 @@ def _samples_of(
             if name not in of_prompt or one.greedy:
                 of_prompt[name] = one
     side_by_side = dict(list(by_prompt.items())[:SHOWN_PROMPTS])
-    shown = [*widest, *(one for each in side_by_side.values() for one in each.values())]
-    ids = [one.evaluation_row for one in shown if one.evaluation_row is not None]
-    read = _completions(session, runs.evaluation_completions(session, run_id, ids=ids, limit=MOST_ROWS), verdicts=True)
-    verdicts = {row.id: each.verdicts for row in read for each in row.rewards if each.score == REWARD}
+    visible = [*widest, *(one for each in side_by_side.values() for one in each.values())]
+    ids = [one.evaluation_row for one in visible if one.evaluation_row is not None]
+    rows = runs.evaluation_completions(session, run_id, ids=ids, limit=MOST_ROWS)
+    judged_rows = _completions(session, rows, verdicts=True)
+    verdicts = {row.id: each.verdicts for row in judged_rows for each in row.rewards if each.score == REWARD}
 
     def judged(one: Sample) -> Sample:
         return one.model_copy(update={"verdicts": verdicts.get(one.evaluation_row or 0, ())})
@@ -485,18 +473,6 @@ def _samples_of(
         "columns": tuple(samples),
         "samples": {prompt: {name: judged(one) for name, one in each.items()} for prompt, each in side_by_side.items()},
     }
-
-
-def above_gold(gold: str, samples: Iterable[Sample]) -> list[Sample]:
-    """Return the samples whose training reward is furthest above the score ``gold``, each text once."""
-    sized: list[tuple[float, Sample]] = []
-    for one in samples:
-        reward, value = one.scores.get(REWARD), one.scores.get(gold)
-        if reward is not None and value is not None and reward > value:
-            sized.append((reward - value, one))
-    unique = {one.text: one for _, one in sorted(sized, key=lambda pair: pair[0])}  # the last of a text is kept
-    ranked = sorted(unique.values(), key=lambda one: (one.scores[gold] or 0.0) - (one.scores[REWARD] or 0.0))
-    return of_several_prompts(ranked, lambda one: one.prompt)
 
 
 def of_several_prompts(ranked: Iterable[T], prompt: Callable[[T], Hashable]) -> list[T]:
