@@ -20,8 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rubricsvc.core.judge import Comparison, Endpoint, Judge
-from rubricsvc.core.panel import orders_disagree
+from rubricsvc.core.judge import Comparison, Endpoint, Judge, orders_disagree
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict

@@ -28,9 +28,8 @@ from rubricsvc.collections.index import FaultyDocuments
 from rubricsvc.collections.sources import python_pages
 from rubricsvc.collections.tasks import Task, synthesize
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, steps_of
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.trajectory import steps_of
 from rubricsvc.stats.agreement import auroc
 from rubricsvc.stats.intervals import cluster_draws, percentile_interval
 from trainer.environments.episodes import EpisodeLimits, begin

@@ -25,9 +25,9 @@ from bench.bench_train import QUESTIONS
 from bench.vllm_server import NAME, vllm_server
 from rubricsvc import Client
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import total_usage
 from tests.databases import fresh_url
 from tests.service_process import service
 from trainer.config import TrainConfig

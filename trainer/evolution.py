@@ -21,8 +21,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Self
 
+from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.evolution import RetirementReason, evolved_rubric
-from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import check_formula, formula_for, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from rubricsvc.core.trajectory import Step
+from rubricsvc.core.prompt import Step
 
 MAX_PERIOD = 4
 MIN_ROUNDS = 3

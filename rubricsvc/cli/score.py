@@ -19,7 +19,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import CHECKS, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
-from rubricsvc.core.rubric import Rubric, check_min_coverage
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats.documents import CompletionLine, read_all, read_trajectory
 from rubricsvc.formats.openai_grader import parse_prompt
@@ -58,7 +58,6 @@ def score(
     for option, values in (("prompt", [prompt]), ("completion", completion or []), ("completions", [completions])):
         if any(value is not None and not value.strip() for value in values):
             raise InvalidError(f"--{option} is empty", hint="name a text file")
-    check_min_coverage(min_coverage)
     target = only_one(rubric, targets_of(rubric, name))
     chosen = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(target.rubric)
     given = target.prompt if prompt is None else Prompt.of(file_or_text(prompt))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import atan, cos, fsum, pi, sin, sqrt
@@ -87,23 +87,7 @@ def no_interval(clusters: int) -> str:
     return f"an interval needs {MIN_CLUSTERS} prompts or completions, found {clusters}"
 
 
-def ratio_estimate(values: Sequence[float], of: Sequence[float]) -> Estimate:
-    """Return the ratio of the means of two values of each prompt, with Fieller's 95 % interval over prompts.
-
-    It holds the ratios ρ for which a t test does not tell the mean of value - ρ · other from 0, and has ends where the
-    interval of the other mean excludes 0 (Fieller, JRSS B 16, 1954).
-    """
-    n = len(values)
-    if not n or not (below := fmean(of)):
-        return Estimate(None, null_reason="no values" if not n else "the divisor is 0")
-    above = fmean(values)
-    if n < MIN_CLUSTERS:
-        return Estimate(above / below, null_reason=no_interval(n))
-    scale = t_quantile(n - 1) ** 2 / (n * (n - 1))
-    centred = [(a - above, b - below) for a, b in zip(values, of, strict=True)]
-    aa, ab, bb = (scale * fsum(one[i] * one[j] for one in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
-    square, mixed, constant = below**2 - bb, above * below - ab, above**2 - aa
-    if square <= 0:
-        return Estimate(above / below, null_reason="the divisor is not distinguishable from 0")
-    root = sqrt(max(0.0, mixed**2 - square * constant))
-    return Estimate(above / below, (mixed - root) / square, (mixed + root) / square)
+def mean_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None without any."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -1,9 +1,11 @@
-"""Prompts and completions."""
+"""Prompts and completions, and the steps of those that are trajectories."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
@@ -174,3 +176,46 @@ class Completion(Content):
         """The whole trajectory as one text, or ``text`` without a trajectory."""
         turns = [f"[{message.role}]\n{message.text}" for message in self.messages]
         return "\n\n".join(turns) if turns else self.text
+
+
+Step = tuple[Message, ...]
+"""A message of the assistant with those before the next one: results of tools, messages of a user."""
+
+
+def steps_of(completion: Completion) -> list[Step]:
+    """Return the steps in order; a completion without messages is one step.
+
+    The messages before the first one of the assistant belong to the first step.
+    """
+    if not completion.messages:
+        return [(Message(role="assistant", content=completion.text),)]
+    starts = [n for n, message in enumerate(completion.messages) if message.role == "assistant"]
+    edges = [0, *starts[1:], len(completion.messages)]
+    return [completion.messages[start:end] for start, end in pairwise(edges)]
+
+
+def tool_results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall | None, Message]]:
+    """Yield the results of tools with their calls, by the id of the call, else in the order of the calls."""
+    pending: list[ToolCall] = []
+    for message in messages:
+        if message.role == "assistant":
+            pending = list(message.tool_calls or ())
+        elif message.role == "tool":
+            named = (call for call in pending if call.id == message.tool_call_id)
+            call = next(named if message.tool_call_id else iter(pending), None)
+            if call:
+                pending.remove(call)
+            yield call, message
+
+
+def json_of(text: str) -> object:
+    """Return a text that is JSON as data, None otherwise."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_error(result: object) -> bool:
+    """Return whether the result of a tool, as data, is a JSON object with an ``error``."""
+    return isinstance(result, dict) and bool(result.get("error"))

@@ -378,14 +378,6 @@ def on_scale(scale: Scale, value: float) -> float:
     return float(f"{scale.low * (1.0 - value) + scale.high * value:.15g}")  # so that 7 on a scale of 1 to 10 stays 7
 
 
-def check_min_coverage(value: float | None) -> None:
-    """Raise an InvalidError unless the value, if there is one, is a share of a rubric's weight."""
-    if value is not None and not 0.0 <= value <= 1.0:
-        raise InvalidError(
-            f"min_coverage {value:g} is not in [0, 1]", hint="give a share, like 0.8", path="min_coverage"
-        )
-
-
 def reject_duplicates(what: str, names: Sequence[str | float]) -> None:
     """Raise a ValueError for the first name that occurs twice."""
     for name, count in Counter(names).items():

@@ -5,7 +5,7 @@ A failure is never a number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -97,6 +97,23 @@ class Usage(Value):
             Usage(prompt=p, cached=None if self.cached is None else hit, completion=c, cost=self.cost / count)
             for p, hit, c in zip(prompt, cached, completion, strict=True)
         ]
+
+
+def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
+    """Return the sum of the usages that are not None; None without any.
+
+    Cached tokens are None if any of them are: their share of the sum of prompt tokens would be too low.
+    """
+    known = [usage for usage in usages if usage is not None]
+    if not known:
+        return None
+    cached = [usage.cached for usage in known if usage.cached is not None]
+    return Usage(
+        prompt=sum(usage.prompt for usage in known),
+        cached=sum(cached) if len(cached) == len(known) else None,
+        completion=sum(usage.completion for usage in known),
+        cost=sum(usage.cost for usage in known),
+    )
 
 
 class Vote(Value):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from rubricsvc.core.estimate import Estimate, ratio_estimate
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.schemas.runs import BestOfN, JudgeCurves
 from rubricsvc.stats import OnProgress
@@ -101,7 +101,7 @@ def best_of_n(
                 proxy=over_n([[chosen_mean(one, one, n) for n in ns] for one in own]),
                 gold=over_n(chosen),
                 gain=over_prompts(gains),
-                oracle_share=ratio_estimate(gains, oracle_gain),
+                oracle_share=_ratio(gains, oracle_gain),
                 # by least squares through the value of one sample
                 slope=over_prompts([float(distance @ (np.array(v) - v[0]) / (distance @ distance)) for v in chosen]),
                 difference=over_prompts(last, first) if number else None,
@@ -119,6 +119,19 @@ def best_of_n(
         worst=over_n([[-chosen_mean(-one, -one, n) for n in ns] for one in golds]),
         judges=tuple(judges),
     )
+
+
+def _ratio(values: Sequence[float], of: Sequence[float]) -> Estimate:
+    """Return the ratio of the sums of two values of each prompt."""
+    import numpy as np
+
+    from rubricsvc.stats.intervals import bootstrap
+
+    above, below = np.array(values), np.array(of)
+    found = bootstrap(
+        lambda rows: {"": above[rows].sum() / whole} if (whole := below[rows].sum()) else {}, np.arange(len(above))
+    )
+    return found.get("", Estimate(None, null_reason="the divisor is 0"))
 
 
 def _rewards(session: Session, job_id: int) -> tuple[set[int], Scores]:

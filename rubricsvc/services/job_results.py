@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Contribution, contributions
-from rubricsvc.core.verdict import Usage
+from rubricsvc.core.verdict import Usage, total_usage
 from rubricsvc.store import jobs, verdicts
 
 if TYPE_CHECKING:

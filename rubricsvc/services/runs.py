@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
+from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ApprovalPolicy

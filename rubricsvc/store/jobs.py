@@ -24,9 +24,7 @@ from sqlalchemy.orm import Session, aliased, joinedload
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC
 from rubricsvc.core.jobs import GenerationSummary, JobProgress, JobSummary, ReservedBudget
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.panel import voting_summary
-from rubricsvc.core.rubric import check_min_coverage
+from rubricsvc.core.judge import Judge, voting_summary
 from rubricsvc.core.states import APPROVED, ItemSort
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
@@ -74,7 +72,6 @@ def submit(
     pairs = sorted(set(items))
     if not pairs:
         raise InvalidError("nothing to score: no completion has a rubric", hint="import completions and rubrics first")
-    check_min_coverage(min_coverage)
     if budget is not None:
         check_budget(judges.get(session, judge_id).value, budget)
     content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage) + 0.0]))

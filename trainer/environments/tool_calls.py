@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.prompt import Message, Prompt, ToolCall
-from rubricsvc.core.trajectory import tool_results
+from rubricsvc.core.prompt import Message, Prompt, ToolCall, tool_results
 
 
 @dataclass(frozen=True, slots=True)

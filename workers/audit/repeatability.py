@@ -16,11 +16,10 @@ import numpy as np
 
 from rubricsvc.core.audit import DEFAULT_REPEATS, Deviation, Repeatability
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Usage, Verdict
+from rubricsvc.core.verdict import Usage, Verdict, total_usage
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.intervals import bootstrap

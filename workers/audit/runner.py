@@ -20,8 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.audit import Audit, Hit, Measure, SuiteResult
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.judge import Judge, TrajectoryOptions
-from rubricsvc.core.panel import orders_disagree
+from rubricsvc.core.judge import Judge, TrajectoryOptions, orders_disagree
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict

@@ -34,8 +34,7 @@ from rubricsvc.core.audit import DEFAULT_PER_ATTACK, Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge, Mode
-from rubricsvc.core.prompt import Message
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.prompt import Message, steps_of
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase, attackable

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 
 from rubricsvc.core.generation import AuthoringTask, Method, SourceText
+from rubricsvc.core.prompt import steps_of
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.trajectory import steps_of
 from rubricsvc.core.untrusted import clean
 from workers.authoring.author import Author, Draft, GenerationError, rubric_reader, sha256_of
 from workers.authoring.research import grounded

@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
-from rubricsvc.core.trajectory import is_error, json_of, tool_results
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall, is_error, json_of, tool_results
 from workers.checks.markdown import (
     BRACKETS,
     INLINE_CODE,

@@ -14,8 +14,7 @@ from xml.etree import ElementTree as Xml
 import yaml
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.prompt import Completion, Prompt, steps_of
 from workers.checks.instructions import LANGUAGES, detect_language
 from workers.checks.markdown import Which, blocks, pick, tokens
 from workers.checks.registry import Args, CheckResult

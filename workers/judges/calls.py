@@ -23,11 +23,10 @@ from pydantic import BaseModel, ConfigDict
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.judge import Judge, Thinking
-from rubricsvc.core.panel import total_usage
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.untrusted import INVISIBLE, CleanText, clean
-from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict
+from rubricsvc.core.verdict import RAW_CHARS, Evidence, Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError, cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.trajectory import Step
+from rubricsvc.core.prompt import Prompt, Step
 from rubricsvc.core.untrusted import CleanText, clean
 from workers.judges import readout, written
 from workers.judges.calls import JudgeTemplate, SharedPrompt, join_notes

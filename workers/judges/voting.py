@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median, pstdev
 
+from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.judge import Rule
-from rubricsvc.core.panel import mean_known, total_usage
 from rubricsvc.core.rubric import Criterion, scale_values
-from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict, Vote
+from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict, Vote, total_usage
 from rubricsvc.errors import cut
 
 _RULES: dict[Rule, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min}

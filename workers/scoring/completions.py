@@ -17,15 +17,14 @@ from itertools import chain
 from statistics import fmean, pstdev
 from typing import Any
 
+from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.fingerprint import QuestionSet, digest
-from rubricsvc.core.judge import Judge, Voting, family
-from rubricsvc.core.panel import mean_known, orders_disagree, total_usage
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.judge import Judge, Voting, family, orders_disagree
+from rubricsvc.core.prompt import Completion, Prompt, Step, steps_of
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
-from rubricsvc.core.trajectory import Step, steps_of
 from rubricsvc.core.untrusted import CleanText, clean
-from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.core.verdict import Reason, Verdict, total_usage
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
 from workers.checks.citations import PART_SEPARATOR, sources

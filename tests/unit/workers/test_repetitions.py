@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.prompt import steps_of
 from tests.unit.rubricsvc.core.test_trajectory import called, said, trace
 from workers.repetitions import Cycle, distinct_share, repetitions
 

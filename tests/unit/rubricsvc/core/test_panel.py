@@ -1,7 +1,6 @@
 import pytest
 
-from rubricsvc.core.judge import Endpoint, Judge, Price
-from rubricsvc.core.panel import effective_votes, voting_summary
+from rubricsvc.core.judge import Endpoint, Judge, Price, effective_votes, voting_summary
 from rubricsvc.core.verdict import Usage, Vote
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rubricsvc.core.prompt import Completion, Message, ToolCall
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.prompt import Completion, Message, ToolCall, steps_of
 
 
 def said(text: str) -> Message:

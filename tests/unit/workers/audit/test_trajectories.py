@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.prompt import steps_of
 from workers.audit import cases, suites
 from workers.audit.suites import AttackSuite
 
