@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -24,20 +23,10 @@ SETTINGS = "rubricsvc.toml"
 TEMPLATE = Path(__file__).with_name("demo.toml")
 
 
-@dataclass(frozen=True)
-class DemoSize:
-    """What the small demo and the large one differ in."""
-
-    steps: int = 8
-    demonstration_steps: int = 12
-    prompts_per_step: int = 2
-    group_size: int = 8
-    held_out: float = 0.15
-    samples: int = 2
-
-
-FULL = DemoSize()
-FAST = DemoSize(steps=2, demonstration_steps=30, prompts_per_step=1, group_size=4, held_out=0.08, samples=1)
+_NAMES = ("steps", "demonstration_steps", "prompts_per_step", "group_size", "held_out", "samples")
+FULL = dict(zip(_NAMES, (8, 12, 2, 8, 0.15, 2), strict=True))
+FAST = dict(zip(_NAMES, (2, 30, 1, 4, 0.08, 1), strict=True))
+"""What the template has of the demo, and of the small one."""
 
 
 def demo(
@@ -53,33 +42,27 @@ def demo(
     run_demo(out, FAST if fast else FULL, seed, as_json=as_json)
 
 
-def run_demo(out: Path, size: DemoSize, seed: int, *, as_json: bool = False) -> None:
+def run_demo(out: Path, size: Mapping[str, float], seed: int, *, as_json: bool = False) -> None:
     """Run the commands of the demo that were not run yet in its folder."""
     for package in ("altair", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
     begun = open_folder(out, size, seed)
     echo(f"{'continuing' if begun else 'beginning'} the demo in {out}; it ends with {out / REPORT}")
     with project(out):
-        for command in commands():
-            with redirect_stdout(sys.stderr):
-                run_command(*command)
+        with redirect_stdout(sys.stderr):
+            if not Path("collections").is_dir():
+                run_command("collections", "add", "python", "--python")
+            if not Path("tasks.jsonl").is_file():
+                capabilities = ("--capability", "define", "--capability", "changes", "--limit", "60")
+                run_command("prompts", "synthesize", "python", *capabilities, "--out", "tasks.jsonl")
+            if not Path(REPORT).is_file():
+                run_command("judges", "add", "embedded", "--embedded", "--no-probe")
+                run_command("runs", "start", "research.toml", *(["--resume"] if Path(RUN).is_dir() else []))
+                run_command("runs", "report", RUN, "--out", REPORT)
         for state in Path(RUN).rglob("optimizer.safetensors"):
             state.unlink()  # 1.6 GB, which only further training needs
         run_command("runs", "show", RUN, "--evaluations", *(["--json"] if as_json else []))
     echo(f"look at {out / REPORT}; cd {out} to use its database: rubricsvc runs show")
-
-
-def commands() -> Iterator[tuple[str, ...]]:
-    """Yield the commands of the demo that were not run yet in the working directory."""
-    if not Path("collections").is_dir():
-        yield "collections", "add", "python", "--python"
-    if not Path("tasks.jsonl").is_file():
-        capabilities = ("--capability", "define", "--capability", "changes", "--limit", "60")
-        yield "prompts", "synthesize", "python", *capabilities, "--out", "tasks.jsonl"
-    if not Path(REPORT).is_file():
-        yield "judges", "add", "embedded", "--embedded", "--no-probe"
-        yield "runs", "start", "research.toml", *(["--resume"] if Path(RUN).is_dir() else [])
-        yield "runs", "report", RUN, "--out", REPORT
 
 
 def run_command(*command: str) -> None:
@@ -91,13 +74,13 @@ def run_command(*command: str) -> None:
         raise typer.Exit(code)
 
 
-def open_folder(out: Path, size: DemoSize, seed: int) -> bool:
+def open_folder(out: Path, size: Mapping[str, float], seed: int) -> bool:
     """Create the folder, or continue in it; return whether it has a demo already.
 
     Raises:
         ConflictError: It has a demo of another size or seed.
     """
-    config, text = out / "research.toml", TEMPLATE.read_text(encoding="utf-8").format(seed=seed, **asdict(size))
+    config, text = out / "research.toml", TEMPLATE.read_text(encoding="utf-8").format(seed=seed, **size)
     if config.is_file():
         if config.read_text(encoding="utf-8") != text:
             hint = "choose another folder with --out, or remove it"

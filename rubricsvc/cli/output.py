@@ -212,18 +212,22 @@ def _is_plain(value: Any) -> bool:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print aligned columns without the empty ones; on a terminal they fit its width."""
+    """Print aligned columns without the empty ones; on a terminal that is too narrow, a block for each row."""
     from rich.console import Console
     from rich.table import Table
 
     texts = [[" ".join(cell(value).split()) for value in row] for row in rows]
     filled = [i for i in range(len(columns)) if any(row[i] for row in texts)]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    if sum(max(len(text) + 2 for text in (columns[i], *(row[i] for row in texts))) for i in filled[:-1]) > 0.8 * width:
+        for number, row in enumerate(texts):
+            print_data("\n" * (number > 0) + "\n".join(f"{columns[i]}: {row[i]}" for i in filled if row[i]))
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for i in filled:
         table.add_column(clean(columns[i].upper()), no_wrap=i != filled[-1])
     for row in texts:
         table.add_row(*(row[i] for i in filled))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     lines = io.StringIO()  # rich would end the process where stdout is closed
     Console(file=lines, width=width, color_system=None, markup=False, emoji=False).print(table)
     for line in lines.getvalue().splitlines():

@@ -73,38 +73,32 @@ def score(
     verdicts = ask(judged, lambda engine: score_group(engine, judged, target.rubric, asked, texts))
     rewards = [reward_or_null(target.rubric, found, min_coverage=min_coverage) for found in verdicts]
     with exit_with(WITH_FAILURES if any(one.value is None for one in rewards) else OK):
-        records = [
-            {"name": name, "reward": one.value, **fields_of(one, "formula", "coverage", "vetoed_by", "null_reason")}
-            for (name, _), one in zip(lines, rewards, strict=True)
-        ]
-        if as_json:
-            by = fields_of(chosen, "name", "engine", "model", "digest")
-            for record, one, found in zip(records, rewards, verdicts, strict=True):
-                plain = [plain_verdict(verdict) for verdict in found]
-                show(record | {"contributions": one.contributions, "judge": by, "verdicts": plain}, as_json)
-        else:
-            tables = [
+        records, tables = [], []
+        for (title, _), one, found in zip(lines, rewards, verdicts, strict=True):
+            summary = fields_of(one, "formula", "coverage", "vetoed_by", "null_reason")
+            records.append({"name": title, "reward": one.value, **summary})
+            tables.append(
                 [
-                    {"criterion": one.criterion}
-                    | fields_of(target.rubric.by_key[one.criterion], "kind", "weight")
-                    | {"verdict": one.value if one.value is not None else one.outcome}
-                    | fields_of(one, "reason", "detail", "rationale")
-                    | {"quotes not found": sum(quote.start is None for quote in one.evidence) or None}
-                    for one in found
+                    {"criterion": each.criterion}
+                    | fields_of(target.rubric.by_key[each.criterion], "kind", "weight")
+                    | {"verdict": each.value if each.value is not None else each.outcome}
+                    | fields_of(each, "reason", "detail", "rationale")
+                    | {"quotes not found": sum(quote.start is None for quote in each.evidence) or None}
+                    for each in found
                 ]
-                for found in verdicts
-            ]
-            if len(tables) == 1:
-                show(tables[0])
-                print_data("")
-                show(
-                    fields_of(rewards[0], "formula", "coverage", "vetoed_by", "null_reason")
-                    | {"reward": rewards[0].value}
-                )
-            else:
-                show(records)
-                for (title, _), rows in zip(lines, tables, strict=True):
-                    show({title: rows})
+            )
+            if as_json:
+                by, plain = fields_of(chosen, "name", "engine", "model", "digest"), list(map(plain_verdict, found))
+                show(records[-1] | {"contributions": one.contributions, "judge": by, "verdicts": plain}, as_json)
+        if as_json:
+            return
+        if len(tables) > 1:
+            show(records)
+        for record, rows in zip(records, tables, strict=True):
+            show({record["name"]: rows} if len(tables) > 1 else rows)
+        if len(tables) == 1:
+            print_data("")
+            show({name: value for name, value in records[0].items() if name != "name"})
 
 
 def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list[tuple[str, CompletionLine]]:

@@ -248,7 +248,9 @@ def failure_hints(
         )
 
 
-def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSummary) -> Iterator[str]:
+def hints(
+    session: Session, job: JobRow, judge: Judge | None, progress: JobProgress, summary: JobSummary
+) -> Iterator[str]:
     """Yield a line for whatever of a job needs attention, with the command that helps."""
     exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
     generates = summary.generation is not None
@@ -262,7 +264,6 @@ def hints(session: Session, job: JobRow, progress: JobProgress, summary: JobSumm
     if summary.generation is not None:
         yield from _generation_hints(job.id, summary.generation, exhausted=exhausted)
         return
-    judge = job.judge.valid
     if judge is None:
         yield f"{job.judge.error}"
     elif progress.failed_verdicts and not exhausted:
@@ -483,5 +484,5 @@ class Jobs:
                 summary=results,
                 is_new=is_new,
                 notes=notes,
-                hints=() if results is None else tuple(hints(session, job, progress, results)),
+                hints=() if results is None else tuple(hints(session, job, job.judge.valid, progress, results)),
             )

@@ -23,10 +23,6 @@ from rubricsvc.services.workers import Workers
 from rubricsvc.store.session import Database, name_of
 
 
-def _accept(_: object) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Validators:
     """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
@@ -36,8 +32,8 @@ class Validators:
     the examples of a run's alarms show.
     """
 
-    rubric: Callable[[Rubric], None] = _accept
-    judge: Callable[[Judge], None] = _accept
+    rubric: Callable[[Rubric], None] = lambda _: None
+    judge: Callable[[Judge], None] = lambda _: None
     empty_value: EmptyValue | None = None
     signs: Callable[[], Mapping[str, Sign]] = dict
 
@@ -77,5 +73,5 @@ class LocalService:
         )
         self.rewards = Rewards(db, edit, check)
         self.evolutions = Evolutions(db)
-        self.runs = Runs(db, approval, rubric=self.validators.rubric, signs=self.validators.signs)
+        self.runs = Runs(db, approval, check=check, signs=self.validators.signs)
         self.judges, self.keys, self.workers = Judges(db, self.validators), Keys(db), Workers(db)

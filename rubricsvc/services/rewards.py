@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.formats import RubricCheck
+    from rubricsvc.schemas.jobs import GivenRubric
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import RubricRow
 
@@ -98,7 +99,18 @@ class Rewards:
             with at_path(f"prompts.{place}"):
                 prompt_ids.append(added[one.digest, None] if isinstance(one, Prompt) else prompts.get(session, one).id)
         known: dict[object, RubricRow] = {}
-        rubric_ids = [self._rubric_id(session, new, place, id_, known) for place, id_ in enumerate(prompt_ids)]
+        rubric_ids: list[int] = []
+        for place, prompt_id in enumerate(prompt_ids):
+            at = 0 if len(new.rubrics) == 1 else place
+            wanted = new.rubrics[at] if new.rubrics else None
+            key = (wanted.digest, prompt_id) if isinstance(wanted, Rubric) else wanted or ("own", prompt_id)
+            with at_path(f"prompts.{place}" if wanted is None else f"rubrics.{at}"):
+                if (row := known.get(key)) is None:
+                    row = known[key] = self._rubric(session, new, wanted, prompt_id)
+                if row.prompt_id not in (None, prompt_id):
+                    hint = "score it by a rubric of its own prompt, or by one that belongs to none"
+                    raise InvalidError(f"{row.ref} belongs to another prompt: {row.prompt_id}", hint=hint)
+            rubric_ids.append(row.id)
         by_id = {one for group in new.completions for one in group if isinstance(one, int)}
         owners, values = completions.prompt_ids(session, by_id), list[tuple[int, Completion]]()
         keys: list[tuple[int | None, int]] = []  # None is the next of those that are new
@@ -115,31 +127,18 @@ class Rewards:
         stored = iter(completions.add_many(session, values))
         return [(next(stored) if id_ is None else id_, rubric_id) for id_, rubric_id in keys]
 
-    def _rubric_id(
-        self, session: Session, new: NewRewards, place: int, prompt_id: int, known: dict[object, RubricRow]
-    ) -> int:
-        """Return the id of the rubric of a prompt; rows in ``known`` were looked up before."""
-        at = 0 if len(new.rubrics) == 1 else place
-        given = new.rubrics[at] if new.rubrics else None
-        with at_path(f"prompts.{place}" if given is None else f"rubrics.{at}"):
-            if given is None:
-                if not (rows := rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)):
-                    raise no_rubric(session, "the prompt has no rubric", [prompt_id])
-                if len(rows) > 1:
-                    listed = cut(", ".join(row.ref for row in rows), 400)
-                    raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
-                return rows[0].id
-            key = (given.digest, prompt_id) if isinstance(given, Rubric) else given
-            row = known.get(key)
-            if row is None:
-                if not isinstance(given, Rubric):
-                    row = rubrics.get(session, given, allow_drafts=new.allow_drafts)
-                elif (row := rubrics.of_content(session, given.digest, prompt_id)) is None:
-                    self.check(given)
-                    name = f"rubric-{given.digest[:12]}"
-                    row = add_version(session, given, self.edit, name=name, origin="api").row
-                known[key] = row
-            if row.prompt_id not in (None, prompt_id):
-                hint = "score it by a rubric of its own prompt, or by one that belongs to none"
-                raise InvalidError(f"{row.ref} belongs to another prompt: {row.prompt_id}", hint=hint)
-            return row.id
+    def _rubric(self, session: Session, new: NewRewards, given: GivenRubric | None, prompt_id: int) -> RubricRow:
+        """Return the rubric that is given for a prompt, which is stored if it is new; or else the prompt's own."""
+        if given is None:
+            if not (rows := rubrics.for_prompt(session, prompt_id, allow_drafts=new.allow_drafts)):
+                raise no_rubric(session, "the prompt has no rubric", [prompt_id])
+            if len(rows) > 1:
+                listed = cut(", ".join(row.ref for row in rows), 400)
+                raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
+            return rows[0]
+        if not isinstance(given, Rubric):
+            return rubrics.get(session, given, allow_drafts=new.allow_drafts)
+        if (row := rubrics.of_content(session, given.digest, prompt_id)) is not None:
+            return row
+        self.check(given)
+        return add_version(session, given, self.edit, name=f"rubric-{given.digest[:12]}", origin="api").row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -72,25 +73,21 @@ EXAMPLES = 2
 _LOOKED_AT = 500
 
 
+@dataclass(eq=False)
 class Runs:
     """Training runs, by id.
 
-    Args:
+    Attributes:
         db: The database.
         approval: Which new rubrics are drafts.
-        rubric: Raises an InvalidError for a rubric whose checks do not exist.
+        check: Raises an InvalidError for a rubric whose checks do not exist.
         signs: Returns what the examples of an alarm show, by its sign; else they are any rollouts of its step.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        approval: ApprovalPolicy = "generated",
-        *,
-        rubric: Callable[[Rubric], None] = lambda _: None,
-        signs: Callable[[], Mapping[str, Sign]] = dict,
-    ) -> None:
-        self.db, self._approval, self._check_rubric, self._signs = db, approval, rubric, signs
+    db: Database
+    approval: ApprovalPolicy = "generated"
+    check: Callable[[Rubric], None] = lambda _: None
+    signs: Callable[[], Mapping[str, Sign]] = dict
 
     def create(self, new: NewRun) -> StoredRun:
         """Begin a run, or continue that of the same key after ``done`` steps; later ones on record are deleted."""
@@ -276,7 +273,7 @@ class Runs:
         if alarm.step is None or alarm.sign is None:
             return alarm
         rows = runs.rollouts(session, run_id, step=alarm.step, limit=MOST_ROWS)
-        if (sign := self._signs().get(alarm.sign)) is not None:
+        if (sign := self.signs().get(alarm.sign)) is not None:
             texts = by_id(session, CompletionRow, {row.completion_id for row in rows})
             asked = by_id(session, PromptRow, {row.prompt_id for row in rows})
             found = [(sign(asked[row.prompt_id].value.text, texts[row.completion_id].value), row) for row in rows]
@@ -312,8 +309,8 @@ class Runs:
                 message = f"item {item_id} has scored another completion than the one recorded"
                 raise InvalidError(message, hint="give each completion the item of its own", path="item_id")
         for rubric in {group.rubric.digest: group.rubric for group, *_ in sampled}.values():
-            self._check_rubric(rubric)
-        edit = Edit(run.name, policy=self._approval)
+            self.check(rubric)
+        edit = Edit(run.name, policy=self.approval)
         prompt_ids = prompts.add_many(session, ((group.prompt, None) for group, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}
         items_of = [scored.get(rewards[REWARD].item_id or 0) if REWARD in rewards else None for *_, rewards in sampled]

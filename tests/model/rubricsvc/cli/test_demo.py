@@ -11,10 +11,10 @@ import torch
 import typer
 
 from rubricsvc.cli import demo
-from rubricsvc.cli.demo import FAST, FULL, DemoSize, open_folder, run_demo
+from rubricsvc.cli.demo import FAST, FULL, open_folder, run_demo
 from rubricsvc.errors import ConflictError
 
-TINY = DemoSize(steps=1, demonstration_steps=1, prompts_per_step=1, group_size=2, held_out=0.02, samples=1)
+TINY = dict.fromkeys(FAST, 1) | {"group_size": 2, "held_out": 0.02}
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_run_command_fails_with_the_code_of_the_command() -> None:
 
 
 @pytest.mark.parametrize(("size", "seed"), [(FULL, 1), (FAST, 2)])
-def test_open_folder_refuses_another_demo(tmp_path: Path, size: DemoSize, seed: int) -> None:
+def test_open_folder_refuses_another_demo(tmp_path: Path, size: dict[str, float], seed: int) -> None:
     assert not open_folder(tmp_path, FAST, 1)
     assert open_folder(tmp_path, FAST, 1)
     with pytest.raises(ConflictError) as caught:

@@ -32,6 +32,15 @@ def test_print_table_keeps_whole_cells_without_a_terminal(capsys: pytest.Capture
     assert capsys.readouterr().out == "A   TEXT\n1   " + "x" * 300 + "\n22  y z\n"
 
 
+def test_print_table_has_blocks_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(["a", "b", "text"], [["1", "x" * 40, "t"], ["2", "", "u v"]])
+    assert capsys.readouterr().out.splitlines() == ["a: 1", "b: " + "x" * 40, "text: t", "", "a: 2", "text: u v"]
+
+
 def test_open_output_leaves_no_partial_file(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with pytest.raises(RuntimeError), open_output(out) as stream:
