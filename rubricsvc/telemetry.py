@@ -25,6 +25,7 @@ _SHARED: list[structlog.typing.Processor] = [
     structlog.stdlib.ExtraAdder(),
     lambda _logger, _method, event: {name: value for name, value in event.items() if name != "color_message"},
 ]
+_ORIGIN = ("timestamp", "logger")
 _VERBOSE_LIBRARIES = ("alembic", "asyncio", "httpx", "httpx2", "openai", "urllib3")
 """Libraries that log every step at INFO."""
 
@@ -39,7 +40,7 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
     human = sys.stderr.isatty() if human is None else human
     render: list[structlog.typing.Processor] = (
         [
-            *[_without_origin] * brief,
+            *[lambda _logger, _method, event: {n: v for n, v in event.items() if n not in _ORIGIN}] * brief,
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
                 exception_formatter=structlog.dev.plain_traceback,
@@ -74,11 +75,6 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-
-
-def _without_origin(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Leave out the time and the logger."""
-    return {name: value for name, value in event.items() if name not in ("timestamp", "logger")}
 
 
 VERDICTS_SECONDS = 60.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -19,7 +19,8 @@ from rubricsvc.api.request import ANONYMOUS
 from rubricsvc.errors import ForbiddenError, UnauthorizedError
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
-from rubricsvc.store.session import Database, utcnow
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import KeyRow
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _bearer = HTTPBearer(auto_error=False, description="API key; create one with `rubricsvc keys create NAME`")
@@ -80,6 +81,7 @@ def authenticate(
             raise
         return
     request.state.caller = key.name
-    if required and (key.last_used_at is None or utcnow() - key.last_used_at > timedelta(minutes=1)):
+    now = datetime.now(UTC)
+    if required and (key.last_used_at is None or now - key.last_used_at > timedelta(minutes=1)):
         with db.write() as session:
-            keys.touch(session, key.id)
+            session.get_one(KeyRow, key.id).last_used_at = now

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -39,7 +40,7 @@ from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import differences, ordered, preference_pairs
 from rubricsvc.store import evolutions, jobs, judges, labels, prompts, rubrics
 from rubricsvc.store.labels import Selection
-from rubricsvc.store.session import by_id, get_or_add, page_of, utcnow
+from rubricsvc.store.session import by_id, get_or_add, page_of
 from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow, RubricRow
 
 if TYPE_CHECKING:
@@ -408,7 +409,7 @@ class LabelSource:
                     edit, of = Edit(parent=given.id, force=True, draft=True), {"prompt_id": given.prompt_id}
                     target = add_version(session, best, edit, name=given.name, origin=EVOLVED, **of).row.id
                 evolutions.write_round(session, recorded, entries, done, target)
-                row.result, row.finished_at = result.model_dump(mode="json"), utcnow()
+                row.result, row.finished_at = result.model_dump(mode="json"), datetime.now(UTC)
 
     def _score(self, what: str, rubric: Rubric, part: str) -> int:
         """Have a rubric scored on a part by a job, or by the one that was submitted for it; return its id.

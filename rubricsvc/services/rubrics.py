@@ -46,7 +46,7 @@ from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
 from rubricsvc.store import judges, labels, prompts, rubrics
-from rubricsvc.store.session import PUBLISHED, added, every, id_of, page_of
+from rubricsvc.store.session import PUBLISHED, added, every, page_of
 from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Rubrics:
             step = STEPS.get(action)
             after = step.after if step is not None else row.state
             if after == row.state:
-                if comment is None or rubrics.is_repeated(session, row, by=self.caller, comment=comment):
+                if comment is None:
                     return StoredRubric.of(row)
             elif step is not None and row.state not in step.before:
                 allowed = " or ".join(state.replace("_", " ") for state in step.before)
@@ -283,7 +283,7 @@ class Rubrics:
     def history(self, ref: int | str, query: Paging) -> Page[RubricEvent]:
         """List the steps of the review of a version, oldest first; of a name those of all its versions."""
         with self.db.read() as session:
-            named = rubrics.of_name(session, str(ref)) if id_of(ref) is None else []
+            named = rubrics.of_name(session, str(ref))
             versions = {row.id: row for row in named or [rubrics.get(session, ref)]}
             of_versions = RubricEventRow.rubric_id.in_(versions)
             rows = page_of(session, RubricEventRow, query.after, query.limit + 1, of_versions)
@@ -421,7 +421,7 @@ STEPS: dict[ReviewAction, Step] = {
 def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRow:
     """Return the version that is meant; a name means its only version that waits for this action."""
     name = str(ref)
-    versions = rubrics.of_name(session, name) if id_of(ref) is None and "@" not in name else []
+    versions = rubrics.of_name(session, name)
     if not versions or action not in STEPS:
         return rubrics.get(session, ref, allow_drafts=True)
     waiting = [row for row in versions if row.state == STEPS[action].before[0]]

@@ -47,7 +47,8 @@ from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics, runs
 from rubricsvc.store.evolutions import authored
-from rubricsvc.store.session import by_id, database_time, page_of
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.session import by_id, page_of
 from rubricsvc.store.tables import CompletionRow, EvaluationRow, PromptRow, RunRow
 from rubricsvc.store.verdicts import for_items
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.evolution import BufferedCriterion, EvolutionRound
 from rubricsvc.core.states import APPROVED
-from rubricsvc.store.session import find, get_or_add, missing
+from rubricsvc.store.session import existing, get_or_add
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, JobRow, RubricEventRow, RubricRow
 
 
@@ -24,10 +24,8 @@ def get(session: Session, evolution_id: int | str) -> EvolutionRow:
     Raises:
         NotFoundError: There is none.
     """
-    row = find(session, EvolutionRow, evolution_id)
-    if row is None:
-        raise missing("evolution", evolution_id, "list them with `rubricsvc evolve show` or GET /v1/evolutions")
-    return row
+    hint = "list them with `rubricsvc evolve show` or GET /v1/evolutions"
+    return existing(session, EvolutionRow, "evolution", evolution_id, hint=hint)
 
 
 def lineage(row: EvolutionRow) -> str:

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVarTuple
@@ -29,7 +30,7 @@ from rubricsvc.core.states import APPROVED, ItemSort
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, cut
 from rubricsvc.store import judges, leases, rubrics, verdicts
-from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, rows_with, utcnow
+from rubricsvc.store.session import PUBLISHED, Database, add_new, batched, existing, insert, name_of, rows_with
 from rubricsvc.store.tables import (
     CANCELLED,
     DONE,
@@ -122,8 +123,7 @@ def add(
             raise ConflictError(f"idempotency key {key!r} belongs to another job: {job.id}", hint="choose another key")
         _reject_other_budget(job, budget)
         return job, False
-    for chunk in batched({"job_id": job_id, "judge_id": judge_id, **item} for item in items):
-        add_new(session, ItemRow, chunk)
+    add_new(session, ItemRow, ({"job_id": job_id, "judge_id": judge_id, **item} for item in items))
     leases.publish(session, judge_id, len(items))
     return get(session, job_id), True
 
@@ -230,9 +230,8 @@ def progress_of(session: Session, job_ids: Sequence[int]) -> dict[int, JobProgre
 
 def cancel(session: Session, job_id: int) -> JobRow:
     """Stop a job; finished items keep their rewards. Workers drop leased items at their next heartbeat."""
-    existing(
-        session, JobRow, "job", job_id, lock=True
-    )  # before its items: `finish` sees none of the change or all of it
+    # before its items: `finish` sees none of the change or all of it
+    existing(session, JobRow, "job", job_id, lock=True)
     session.execute(
         update(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.state.in_((PENDING, LEASED)))
@@ -241,7 +240,7 @@ def cancel(session: Session, job_id: int) -> JobRow:
     session.execute(
         update(JobRow)
         .where(JobRow.id == job_id, JobRow.status.in_((QUEUED, IN_PROGRESS)))
-        .values(status=CANCELLED, finished_at=utcnow())
+        .values(status=CANCELLED, finished_at=datetime.now(UTC))
     )
     session.expire_all()
     return get(session, job_id)

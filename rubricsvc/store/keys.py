@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rubricsvc.errors import NotFoundError, UnauthorizedError
-from rubricsvc.store.session import find, name_of, utcnow
+from rubricsvc.errors import UnauthorizedError
+from rubricsvc.store.session import existing, name_of
 from rubricsvc.store.tables import KeyRow
 
 PREFIX = "rsv_"
@@ -20,7 +20,7 @@ def create(session: Session, name: str, expires_in: timedelta | None = None) -> 
     """Create a key; return it with its secret, which is not stored."""
     name_of("a key's name", name)
     secret = PREFIX + secrets.token_urlsafe(32)
-    expires_at = utcnow() + expires_in if expires_in is not None else None
+    expires_at = datetime.now(UTC) + expires_in if expires_in is not None else None
     digest = hashlib.sha256(secret.encode()).hexdigest()
     row = KeyRow(name=name, digest=digest, suffix=secret[-4:], expires_at=expires_at)
     session.add(row)
@@ -37,22 +37,13 @@ def verify(session: Session, secret: str) -> KeyRow:
         raise UnauthorizedError("unknown API key", hint=hint)
     if row.revoked_at is not None:
         raise UnauthorizedError(f"API key …{row.suffix} was revoked", hint=hint)
-    if row.expires_at is not None and row.expires_at <= utcnow():
+    if row.expires_at is not None and row.expires_at <= datetime.now(UTC):
         raise UnauthorizedError(f"API key …{row.suffix} has expired", hint=hint)
     return row
 
 
-def touch(session: Session, row_id: int) -> None:
-    """Note that the key was used; at most once a minute, so that reading does not become writing."""
-    row = session.get(KeyRow, row_id)
-    if row is not None and (row.last_used_at is None or utcnow() - row.last_used_at > timedelta(minutes=1)):
-        row.last_used_at = utcnow()
-
-
 def revoke(session: Session, row_id: int) -> KeyRow:
     """Revoke a key; return its row."""
-    row = find(session, KeyRow, row_id)
-    if row is None:
-        raise NotFoundError(f"no key {row_id}", hint="`rubricsvc keys list` shows them")
-    row.revoked_at = row.revoked_at or utcnow()
+    row = existing(session, KeyRow, "key", row_id, hint="`rubricsvc keys list` shows them")
+    row.revoked_at = row.revoked_at or datetime.now(UTC)
     return row

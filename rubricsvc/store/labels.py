@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, case, cast, func, or_, select, tuple_
@@ -14,7 +15,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import OVERALL, JudgedLabel, Label
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import completions, jobs, verdicts
-from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of, utcnow
+from rubricsvc.store.session import Database, add_new, batched, existing, missing, page_of
 from rubricsvc.store.tables import CompletionRow, ItemRow, JudgeRow, LabelRow, QuestionRow, RubricRow, VerdictRow
 from rubricsvc.store.verdicts import with_verdicts
 
@@ -59,7 +60,7 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
                         hint="`labels import --replace` (in Python, replace=True) takes the newer one; two people need"
                         " two names",
                     )
-                row.value, row.note, row.created_at = label.value, label.note, utcnow()
+                row.value, row.note, row.created_at = label.value, label.note, datetime.now(UTC)
             ids.append(row.id)
     session.flush()
     return ids

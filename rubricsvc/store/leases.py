@@ -12,9 +12,11 @@ are dropped, so that nothing is counted twice.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, case, delete, func, select, tuple_, update
@@ -25,7 +27,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.session import CHUNK, PUBLISHED, Database, batched, database_time, insert, rows_with, utcnow
+from rubricsvc.store.session import CHUNK, PUBLISHED, Database, batched, insert, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -53,6 +55,13 @@ MISSED_REPORTS = 3
 """A worker that missed so many reports does not count as running."""
 KEPT_SECONDS = 3600.0
 """How long the row of a killed worker is kept, and listed."""
+
+
+def database_time(session: Session) -> float:
+    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
+    if session.get_bind().dialect.name == "postgresql":
+        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+    return time.time()
 
 
 def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: float | None) -> None:
@@ -495,7 +504,5 @@ def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
     if job_ids is not None:
         query = query.where(JobRow.id.in_(list(job_ids)))
     status = case((JobRow.exhausted, BUDGET_EXHAUSTED), (bad_item, COMPLETED_WITH_FAILURES), else_=COMPLETED)
-    closed = session.execute(
-        query.values(status=status, finished_at=func.coalesce(JobRow.finished_at, utcnow())).returning(JobRow.id)
-    )
-    return len(closed.all())
+    finished_at = func.coalesce(JobRow.finished_at, datetime.now(UTC))
+    return len(session.execute(query.values(status=status, finished_at=finished_at).returning(JobRow.id)).all())

@@ -222,18 +222,15 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
 
 
 def record_event(session: Session, row: RubricRow, to: RubricState, *, by: str, comment: str | None) -> None:
-    """Set the state of a version, and add the event; with the same state it is a comment."""
+    """Set the state of a version, and add the event; with the same state it is a comment, which is added once."""
+    newest = select(RubricEventRow).where(RubricEventRow.rubric_id == row.id).order_by(RubricEventRow.id.desc())
+    last = session.scalars(newest.limit(1)).first() if to == row.state else None
+    if last is not None and (last.to_state, last.by, last.comment) == (to, by, comment):
+        return
     session.add(RubricEventRow(rubric_id=row.id, from_state=row.state, to_state=to, by=by, comment=comment))
     row.state = to
     session.info.pop(DRAFTS, None)
     session.flush()
-
-
-def is_repeated(session: Session, row: RubricRow, *, by: str, comment: str | None) -> bool:
-    """Return whether the newest event of a version led to its state, by this person with this comment."""
-    query = select(RubricEventRow).where(RubricEventRow.rubric_id == row.id).order_by(RubricEventRow.id.desc()).limit(1)
-    last = session.scalars(query).first()
-    return last is not None and (last.to_state, last.by, last.comment) == (row.state, by, comment)
 
 
 def add_test(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> RubricTestRow:

@@ -7,6 +7,7 @@ reports again. Times are by the database's clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, select
@@ -14,7 +15,8 @@ from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.schemas.runs import STEP
-from rubricsvc.store.session import batched, database_time, existing, get_or_add, insert, insert_rows, page_of, utcnow
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.session import add_new, batched, existing, get_or_add, insert, page_of
 from rubricsvc.store.tables import (
     EvaluationCompletionRow,
     EvaluationRewardRow,
@@ -60,7 +62,7 @@ def report(session: Session, row: RunRow, state: RunState | None = None, reason:
     row.seen_at = database_time(session)
     if state is not None:
         row.state, row.reason = state, reason
-        row.finished_at = None if state in LIVE else utcnow()
+        row.finished_at = None if state in LIVE else datetime.now(UTC)
     session.flush()
 
 
@@ -85,11 +87,12 @@ def write_step(
     """Store a step in place of what is on record of it. A rollout is all columns but its id, run, step and place."""
     session.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.step == step))
     reward = metrics.get("reward")
-    values = {"reward": reward if isinstance(reward, float) else None, "metrics": metrics, "created_at": utcnow()}
+    values: dict[str, Any] = {"metrics": metrics, "created_at": datetime.now(UTC)}
+    values["reward"] = reward if isinstance(reward, float) else None
     statement = insert(session, RunMetricsRow).values(run_id=run_id, step=step, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["run_id", "step"], set_=values))
     rows = ({"run_id": run_id, "step": step, "place": place, **one} for place, one in enumerate(rollouts))
-    _insert(session, RolloutRow, rows)
+    add_new(session, RolloutRow, rows)
 
 
 def newest_steps(session: Session, run_ids: Iterable[int]) -> dict[int, tuple[int, dict[str, Any]]]:
@@ -148,15 +151,9 @@ def write_evaluation(
     session.add(row)
     session.flush()
     placed = ({"evaluation_id": row.id, "place": place, **one} for place, one in enumerate(completions))
-    _insert(session, EvaluationCompletionRow, placed)
-    _insert(session, EvaluationRewardRow, ({"evaluation_id": row.id, **one} for one in rewards))
+    add_new(session, EvaluationCompletionRow, placed)
+    add_new(session, EvaluationRewardRow, ({"evaluation_id": row.id, **one} for one in rewards))
     return row
-
-
-def _insert(session: Session, table: Any, rows: Iterable[dict[str, Any]]) -> None:
-    for chunk in batched(rows):
-        statement, parameters = insert_rows(session, table, chunk)
-        session.connection().execute(statement, parameters)
 
 
 def remove_evaluations(session: Session, run_id: int, *where: ColumnElement[bool]) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, TypeVarTuple
@@ -80,18 +79,6 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
-def utcnow() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
-
-
-def database_time(session: Session) -> float:
-    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
-    if session.get_bind().dialect.name == "postgresql":
-        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
-    return time.time()
-
-
 class Base(DeclarativeBase):
     """The base of all tables: names of constraints, and column types."""
 
@@ -117,7 +104,7 @@ class DatedRow(Base):
     __abstract__ = True
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
+    created_at: Mapped[datetime] = mapped_column(default=partial(datetime.now, UTC))
 
 
 Row = TypeVar("Row", bound=Base)
@@ -140,7 +127,9 @@ def find(session: Session, table: type[Row], ref: int | str, *, lock: bool = Fal
     return session.get(table, number, with_for_update=locked) if number is not None else None
 
 
-def existing(session: Session, table: type[Row], noun: str, ref: int | str, *, lock: bool = False) -> Row:
+def existing(
+    session: Session, table: type[Row], noun: str, ref: int | str, *, lock: bool = False, hint: str = ""
+) -> Row:
     """Return the row of this id; with ``lock`` as it is now, locked until the commit.
 
     Raises:
@@ -148,7 +137,7 @@ def existing(session: Session, table: type[Row], noun: str, ref: int | str, *, l
     """
     row = find(session, table, ref, lock=lock)
     if row is None:
-        raise missing(noun, ref)
+        raise missing(noun, ref, hint)
     return row
 
 
@@ -236,12 +225,13 @@ def insert_rows(session: Session, table: type[Base], rows: list[dict[str, Any]])
     ), None
 
 
-def add_new(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> None:
+def add_new(session: Session, table: type[Base], rows: Iterable[dict[str, Any]]) -> None:
     """Insert the rows (all with the same columns) that are new, and count them in ``added``."""
-    statement, parameters = insert_rows(session, table, rows)
-    statement = statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    done = session.connection().execute(statement, parameters)
-    added(session)[table.__tablename__] += done.rowcount
+    for chunk in batched(rows):
+        statement, parameters = insert_rows(session, table, chunk)
+        statement = statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+        done = session.connection().execute(statement, parameters)
+        added(session)[table.__tablename__] += done.rowcount
 
 
 def added(session: Session) -> Counter[str]:

@@ -39,8 +39,7 @@ def add_questions(session: Session, sets: Iterable[QuestionSet]) -> None:
             for digest in missing
             for position, (key, fingerprint) in enumerate(by_digest[digest].fingerprints.items())
         ]
-        for part in batched(rows):
-            add_new(session, QuestionRow, part)
+        add_new(session, QuestionRow, rows)
 
 
 def known(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:

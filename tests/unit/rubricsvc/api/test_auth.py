@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rubricsvc.api.auth import is_loopback, needs_key
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
-from rubricsvc.store.session import Database, page_of, utcnow
+from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import KeyRow
 from tests.unit.rubricsvc.api.conftest import Serve
 
@@ -85,7 +85,7 @@ def test_authenticate_updates_last_use_once_a_minute(serve: Serve, db: Database)
     assert first is not None
     assert use().last_used_at == first
     with db.write() as session:
-        session.get_one(KeyRow, key_id).last_used_at = utcnow() - timedelta(seconds=61)
+        session.get_one(KeyRow, key_id).last_used_at = datetime.now(UTC) - timedelta(seconds=61)
     assert (use().last_used_at or first) >= first
 
 
