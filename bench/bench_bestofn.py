@@ -38,7 +38,7 @@ DENIAL = Rubric(
         ),
     )
 )
-JUDGES = {"untrained": ("--embedded", "--untrained"), "trained": ("--embedded",)}
+JUDGES = ("untrained", "trained")
 
 
 def main() -> None:
@@ -56,8 +56,11 @@ def main() -> None:
         encoding="utf-8",
     )
     rubricsvc(out, "rubrics", "import", "answers.jsonl")
-    for name, options in JUDGES.items():
-        rubricsvc(out, "judges", "add", name, *options, "--no-probe")
+    bare = {"name": "untrained", "engine": "transformers_local", "model": "embedded"}
+    (out / "untrained.json").write_text(json.dumps(bare), encoding="utf-8")
+    rubricsvc(out, "judges", "add", "--file", "untrained.json", "--no-probe")
+    rubricsvc(out, "judges", "add", "trained", "--embedded", "--no-probe")
+    for name in JUDGES:
         rubricsvc(out, "jobs", "submit", "--judge", name, "--name", name, "--wait")
     rubricsvc(out, "rubrics", "import", "denial.jsonl")
     rubricsvc(out, "jobs", "submit", "--judge", "trained", "--rubric", "denial", "--name", "denial", "--wait")

@@ -12,10 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from rubricsvc.cli.models import ask, embedded_judge
+from rubricsvc.cli.models import ask, judge_from
 from rubricsvc.core.generation import AuthoringTask, GateFindings
 from rubricsvc.core.judge import Judge
 from tests.controls import gate, labelled_tasks, reference_tasks, swapped
+from workers.engines.local.embedded_model import EMBEDDED
 
 
 def conditions(limit: int) -> dict[str, tuple[str, Sequence[AuthoringTask], Sequence[AuthoringTask]]]:
@@ -49,7 +50,8 @@ def main() -> None:
     parser.add_argument("--untrained", action="store_true", help="the bare model")
     parser.add_argument("--limit", type=int, default=12, help="questions")
     options = parser.parse_args()
-    judge: Judge = embedded_judge("embedded", untrained=options.untrained)
+    bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED)
+    judge = bare if options.untrained else judge_from("embedded", model=EMBEDDED)
     for name, (method, shown, tried) in conditions(options.limit).items():
         findings = ask(judge, lambda engine, given=(method, shown, tried): gate(*given, engine, judge))  # type: ignore[misc]
         print(f"{name}: {described(findings)}", flush=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubricsvc import presets
-from rubricsvc.cli.models import ask, embedded_judge
+from rubricsvc.cli.models import ask, judge_from
 from rubricsvc.core.audit import Rate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
@@ -30,6 +30,7 @@ from rubricsvc.formats import InputFile, load, stream
 from rubricsvc.stats.intervals import rate
 from workers.authoring.planted_faults import run_tests
 from workers.engines.base import Engine
+from workers.engines.local.embedded_model import EMBEDDED
 
 FIELDS = ("caught", "false_alarms", "noticed", "verdicts_as_expected")
 PROMPT = Prompt.of("What does the text say?")
@@ -95,7 +96,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--untrained", action="store_true")
     options = parser.parse_args()
-    judge = embedded_judge("embedded", untrained=options.untrained)
+    bare = Judge(name="embedded", engine="transformers_local", model=EMBEDDED)
+    judge = bare if options.untrained else judge_from("embedded", model=EMBEDDED)
 
     def measured(rubric: Rubric) -> Measured:
         return ask(judge, partial(measure, judge, rubric))

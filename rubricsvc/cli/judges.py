@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import math
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import models, output
+from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, local_service, service
-from rubricsvc.cli.models import ApiKeyEnv, ask
-from rubricsvc.cli.output import INTERRUPTED, NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
+from rubricsvc.cli.models import ApiKeyEnv, ask, describe_embedded, fetch_embedded, judge_from, served_models
+from rubricsvc.cli.output import NOT_PASSED, OK, Json, cell, counted, echo, exit_with, progress_bar, show
 from rubricsvc.cli.runs import stopping
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPEATS
 from rubricsvc.core.judge import FREE, Judge
-from rubricsvc.core.passport import LESS_IS_BETTER, Passport
+from rubricsvc.core.passport import TRAINED, UNTRAINED
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import TRANSIENT, Reason
-from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, cut
+from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.queries import Paging
@@ -32,21 +32,16 @@ from rubricsvc.services.jobs import FIXES
 from rubricsvc.settings import get_settings
 from rubricsvc.stats import RESAMPLES
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.weights import PASSPORT_FILE, adapter_folder, judge_with_adapter, with_adapter_fields
+from workers.engines.local.weights import PASSPORT_FILE, adapter_folder, with_adapter_fields
 from workers.judges import validate
 
 if TYPE_CHECKING:
-    from trainer.judge_training.config import JudgeTrainConfig
-    from trainer.judge_training.run import Prepared
     from trainer.recording import Metrics
-    from workers.audit.repeatability import Probe
     from workers.audit.suites import AuditPlan
 
 app = output.group("Judges: add, test and compare them.")
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
-Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each interval; 0: no intervals.")]
-ProbeOption = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
 
 _JUDGE = ("judge.engine", "judge.model", "judge.mode", "judge.calibrated", "judge.endpoint.base_url")
 _COLUMNS = ("id", "name", *_JUDGE, "audit", "repeatability.reward", "has_passport", "digest", "error")
@@ -85,31 +80,19 @@ def show_(
             dump_judge(stored.judge, sys.stdout)
 
 
-_FITTING = {
-    "--file": (),
-    "--embedded": ("NAME", "--mode", "--untrained"),
-    "--adapter": ("NAME", "--model", "--mode"),
-    "--url": ("NAME", "--model", "--mode", "--api-key-env"),
-}
-"""Options of `judges add` by where the judge is from."""
-
-
 @app.command()
 def add(
     name: Annotated[str | None, typer.Argument(help="Name of the judge.", show_default=False)] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Judge file; - is stdin.")] = None,
-    passport_file: Annotated[
-        Path | None, typer.Option("--passport", help="Passport of a trained judge; see `judges show`.")
-    ] = None,
+    passport: Annotated[Path | None, typer.Option(help="Passport of a trained judge; see `judges show`.")] = None,
     url: Annotated[str | None, typer.Option(help="URL, like http://host/v1", show_default="api.openai.com")] = None,
     model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
     adapter: Annotated[str | None, typer.Option(help="Folder of a LoRA adapter; --model is its base.")] = None,
     mode: Annotated[str | None, typer.Option(help="How it is asked; see above.", show_default="readout")] = None,
     api_key_env: ApiKeyEnv = None,
     embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
-    untrained: Annotated[bool, typer.Option("--untrained", help="Leave out its shipped adapter.")] = False,
-    probe: ProbeOption = True,
+    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")] = True,
     as_json: Json = False,
 ) -> None:
     """Add a judge from options, or judges from a file, after two test questions; or change the address of a known one.
@@ -117,84 +100,46 @@ def add(
     Modes: readout (token probability), written (JSON verdict), comparative (completions side by side) and trajectory
     (steps of an agent). Prices, limits, sampling, voting and all other fields are in a judge file (docs/judges.md).
     """
-    values = {"--file": file, "--embedded": embedded, "--adapter": adapter, "--url": url, "NAME": name}
-    values |= {"--model": model, "--mode": mode, "--api-key-env": api_key_env, "--untrained": untrained}
-    source = next((option for option in _FITTING if values[option]), "--url")
-    for option, value in values.items():
-        if value and option not in (source, *_FITTING[source]):
-            hint = "leave one of them out; `rubricsvc judges merge` writes base and adapter as one model"
-            raise InvalidError(f"{source} and {option} exclude each other", hint=hint)
-    known: dict[str, Any] | None = None  # the fields of a stored judge that moves; its address may be invalid
-    if name is not None and source == "--url" and not (model or mode) and (url or api_key_env):
-        with local_service() as s:
-            known = s.judges.content(name)
-    if file is not None:
-        with local_service() as s:
+    place = "--api-key-env" if url is None else "--url"
+    options = {"--file": file, "--embedded": embedded, "--adapter": adapter, place: url or api_key_env}
+    options |= {"NAME": file and name, "--mode": file and mode, "--model": model and (file or embedded)}
+    if len(given := [option for option, value in options.items() if value]) > 1:
+        hint = "leave one of them out; `rubricsvc judges merge` writes base and adapter as one model"
+        raise InvalidError(f"{given[0]} and {given[1]} exclude each other", hint=hint)
+    with local_service() as s:
+        if file is not None:
             added = [with_adapter_fields(judge) for judge in load_judges(file, s.judges.value)]
-        models.describe_embedded(added)
-    elif name is None:
-        raise InvalidError("no name", hint="give NAME, or a judge file with --file")
-    elif embedded:
-        added = [models.embedded_judge(name, mode, untrained=untrained)]
-    elif adapter is not None:
-        added = [judge_with_adapter(name, adapter, model, mode)]
-    elif known is not None:
-        if known["members"]:
-            hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
-            raise InvalidError(f"judge {name!r} is a {known['mode']}: its members have the endpoints", hint=hint)
-        changes = {key: one for key, one in (("base_url", url), ("api_key_env", api_key_env)) if one is not None}
-        added = [models.judge_from_options(**known | {"endpoint": known["endpoint"] | changes})]
-    elif url is None and model is None:
-        raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
-    else:
-        added = [models.served_judge(name, url, model, mode or "readout", api_key_env)]
-    trained: Passport | None = None
-    if len(added) == 1:
-        beside = adapter_folder(added[0].adapter or "") / PASSPORT_FILE
-        if passport_file is not None or (added[0].adapter and beside.is_file()):
-            trained = load_passport(passport_file or beside)
-    elif passport_file is not None:
+        elif name is None:
+            raise InvalidError("no name", hint="give NAME, or a judge file with --file")
+        elif options[place] and not (model or mode) and (known := s.judges.content(name)):
+            if known["members"] or known["engine"] in FREE:
+                hint = "of a panel, write it with `judges show NAME --yaml`, change its members, and add the file"
+                raise InvalidError(f"judge {name!r} has no address of its own", hint=hint)
+            changes = {"base_url": url, "api_key_env": api_key_env}
+            endpoint = known["endpoint"] | {field: value for field, value in changes.items() if value is not None}
+            added = [judge_from(**known | {"endpoint": endpoint})]
+        else:
+            model = EMBEDDED if embedded else model
+            added = [judge_from(name, url=url, model=model, mode=mode, adapter=adapter, api_key_env=api_key_env)]
+    describe_embedded(added)
+    if passport is not None and len(added) > 1:
         hint = "add the trained judge by itself, from a file of its own"
         raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)
-    if trained is not None:
-        trained.check_judge(added[0])
+    beside = adapter_folder(added[0].adapter or "") / PASSPORT_FILE
+    if len(added) == 1 and added[0].adapter and beside.is_file():
+        passport = passport or beside
+    trained = load_passport(passport) if passport is not None else None
     for judge in added:
-        for setting, needs in unused_settings(judge):
-            place = f"{file}: " if file and str(file) != "-" else ""
-            message = f"{place}judge {judge.name!r}: {setting} has no effect; it needs {needs}"
-            raise InvalidError(message, hint="leave it out")
         validate(judge)
         if judge.engine == "openai_http" and judge.endpoint.base_url is None and not judge.members:
             echo(f"{judge.name}: no URL, using api.openai.com")
         if probe:
-            probed(judge, timeout_s=ADD_TIMEOUT_S)
+            ask_test_questions(judge)
     with local_service() as s:
         stored = s.judges.add_all(added, trained)
     show(stored, as_json, columns=_COLUMNS)
     if trained is not None:
         echo(f"what it can judge and what it cannot: rubricsvc judges show {added[0].name} --passport")
-
-
-def unused_settings(judge: Judge) -> list[tuple[str, str]]:
-    """Return the settings that this judge ignores, each with what it needs to have an effect."""
-    if judge.members:
-        return []
-    comparison = judge.effective_comparison
-    written_by_mode = {"written": True, "comparative": comparison.written or comparison.kind == "groupwise"}
-    writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
-    single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
-    changed = judge.model_dump(exclude_defaults=True)
-    endpoint = changed.get("endpoint", {}).keys() - {"concurrency", "price"} if judge.engine in FREE else set()
-    voting = judge.voting is not None and judge.voting.samples == 1 and judge.voting.rule != "mean"
-    unused = {
-        ("threshold", "a judge that is read out"): writes and judge.threshold is not None,
-        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in changed,
-        ("criteria_per_call", "mode: written"): single and judge.criteria_per_call != 1,
-        ("voting.rule", "voting.samples above 1"): voting,
-        **{(f"sampling.{field}", "a judge that writes"): not writes for field in changed.get("sampling", {})},
-        **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
-    }
-    return [setting for setting, ignored in unused.items() if ignored]
 
 
 @app.command()
@@ -212,7 +157,7 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     from workers.engines.local.models import write_merged
     from workers.engines.local.weights import ModelWeights
 
-    models.fetch_embedded(judge)
+    fetch_embedded(judge)
     with output.replaced(out, folder=True) as part:
         write_merged(part, ModelWeights(judge.model, judge.revision, judge.adapter, judge.weights_sha256))
         if trained is not None:
@@ -221,29 +166,10 @@ def merge(ref: JudgeRef, *, out: Annotated[Path, typer.Option(help="New folder."
     echo(f"serve it with `vllm serve {out}`")
 
 
-@app.command()
-def probe(judge: JudgeRef, as_json: Json = False) -> None:
-    """Ask a judge about a criterion that is plainly met and one that is plainly not.
-
-    Prints its verdicts. Nothing is stored. Exits with 4 if the judge does not distinguish them: their values, from 0 to
-    1, must differ by 0.5 or more.
-    """
-    with local_service() as s:
-        stored = s.judges.value(judge)
-    result = probed(stored)
-    if result is None:
-        raise InvalidError(f"judge {stored.name!r} has no model to ask", hint="it only runs checks")
-    with exit_with(OK if result.passed else NOT_PASSED):
-        record = {"judge": stored.name, "distinguished": result.passed, "difference": result.difference}
-        record |= {"seconds": round(result.seconds, 3), "usage": result.usage}
-        show(record | ({"verdicts": result.verdicts} if as_json else {}), as_json)
-
-
-def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
+def ask_test_questions(judge: Judge) -> None:
     """Ask both test questions once, print what came, and warn where the judge does not distinguish them.
 
-    Returns:
-        The verdicts; None if there is no model to ask.
+    The judge waits for no outage, retries once at most, and writes little if it is the embedded model.
 
     Raises:
         UnavailableError: The model cannot be reached.
@@ -253,13 +179,23 @@ def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
 
     if all(leaf.engine == "none" for leaf in judge.leaf_judges):
         echo(f"{judge.name} has no model to ask: it only runs checks")
-        return None
-    once = judge.map_leaves(partial(_once, timeout_s=timeout_s))
-    limit = max((leaf.endpoint.timeout_s for leaf in once.leaf_judges if leaf.engine == "openai_http"), default=None)
+        return
+
+    def once(leaf: Judge) -> Judge:
+        own = leaf.endpoint
+        limits = {"max_retries": min(own.max_retries, 1), "timeout_s": min(own.timeout_s, ADD_TIMEOUT_S)}
+        tokens = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS if leaf.model == EMBEDDED else 10**9)
+        sampling = leaf.sampling.model_copy(update={"max_tokens": tokens})
+        endpoint = own.model_copy(update={"outage_timeout_s": 0.0, **limits})
+        return leaf.model_copy(update={"endpoint": endpoint, "sampling": sampling})
+
+    hasty = judge.map_leaves(once)
+    limit = max((leaf.endpoint.timeout_s for leaf in hasty.leaf_judges if leaf.engine == "openai_http"), default=None)
     questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
     echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{f'; up to {limit:g} s a reply' if limit else ''}")
-    result = ask(once, lambda engine: ask_both(engine, once))
-    unscored = min((v for v in result.verdicts if v.value is None), key=lambda v: v.outcome != "failed", default=None)
+    result = ask(hasty, lambda engine: ask_both(engine, hasty))
+    verdicts = {"met": result.met, "not met": result.not_met}
+    unscored = min((v for v in verdicts.values() if v.value is None), key=lambda v: v.outcome != "failed", default=None)
     problem = unscored and f"{unscored.reason or unscored.outcome}: {unscored.detail or ''}".rstrip(": ")
     if unscored is not None and unscored.reason in _NOT_REACHED:
         hint = _reach_hint(judge, unscored.reason, unscored.detail or "")
@@ -268,12 +204,12 @@ def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
         f"{'' if one.probability is None else 'P(yes) '}{(one.probability or one.value or 0.0):.2f} ({name})"
         if one.value is not None
         else f"{one.reason or one.outcome} ({name})"
-        for name, one in (("met", result.met), ("not met", result.not_met))
+        for name, one in verdicts.items()
     )
     cost = f", {result.usage.prompt + result.usage.completion} tokens" if result.usage is not None else ""
     cost += f", ${result.usage.cost:.2g}" if result.usage is not None and judge.priced else ""
     echo(f"{judge.name} answers: {values}; {result.seconds:.1f} s{cost}")
-    for vote in {vote.by: vote for one in result.verdicts for vote in one.votes if vote.outcome == "failed"}.values():
+    for vote in {v.by: v for one in verdicts.values() for v in one.votes if v.outcome == "failed"}.values():
         echo(f"warning: {vote.by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
     if not result.passed or result.is_close:
         lacks = "does not distinguish a met criterion from one that is not"
@@ -283,33 +219,20 @@ def probed(judge: Judge, *, timeout_s: float = math.inf) -> Probe | None:
             lacks = "distinguishes the criteria by its threshold alone"
         echo(f"warning: {judge.name} {lacks}: {values}")
         known = FIXES[unscored.reason] if unscored is not None and unscored.reason else ""
-        if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.leaf_judges):
-            known = "without an adapter the embedded model is hardly better than chance; score with a real model"
         echo(f"hint: {known or 'use another mode or another model'}")
-    return result
-
-
-def _once(leaf: Judge, timeout_s: float) -> Judge:
-    """Return a judge that waits for no outage, retries once at most, and writes little if it is the embedded model."""
-    own = leaf.endpoint
-    limits = {"max_retries": min(own.max_retries, 1), "timeout_s": min(own.timeout_s, timeout_s)}
-    tokens = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS if leaf.model == EMBEDDED else 10**9)
-    sampling = leaf.sampling.model_copy(update={"max_tokens": tokens})
-    endpoint = own.model_copy(update={"outage_timeout_s": 0.0, **limits})
-    return leaf.model_copy(update={"endpoint": endpoint, "sampling": sampling})
 
 
 def _reach_hint(judge: Judge, reason: Reason, detail: str) -> str:
     """Return what to do about a failure to reach the model."""
     if judge.members:
-        return f"{FIXES[reason]}; `rubricsvc judges probe` asks a member alone"
+        return f"{FIXES[reason]}; `rubricsvc judges add` asks a member alone"
     if judge.engine != "openai_http" and reason is Reason.UNREACHABLE:
         if judge.adapter:
             return "name a LoRA adapter in peft's format, and the base that it was trained on (docs/judges.md)"
         return "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models lack a chat template)"
     if judge.engine == "openai_http" and reason is Reason.REFUSED and not detail.startswith(("HTTP 401", "HTTP 403")):
         with suppress(UnavailableError):  # not every server lists them
-            if judge.model not in (names := models.served_models(judge.endpoint)):
+            if judge.model not in (names := served_models(judge.endpoint)):
                 return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
     return FIXES[reason]
 
@@ -320,7 +243,7 @@ def agreement(
     *,
     job: Job = None,
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
-    resamples: Resamples = RESAMPLES,
+    resamples: Annotated[int, typer.Option(min=0, help="Draws of each interval; 0: no intervals.")] = RESAMPLES,
     as_json: Json = False,
 ) -> None:
     """Compare a judge's verdicts with people's labels: mean over criteria, each, pooled, and where they differ most.
@@ -433,14 +356,10 @@ def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
     attacks = [one.name for one in (*plan.baseline, *plan.attacks) if one.measure in ("met", "preferred")]
     for text in sorted(given, key=lambda text: "=" in text):
         name, sign, number = text.rpartition("=")
-        try:
-            rate = float(number)
-        except ValueError:
-            rate = -1.0
-        if not 0.0 <= rate <= 1.0:
+        if not re.fullmatch(r"0|1|[01]?\.\d+", number) or float(number) > 1:
             hint = "write --max-fpr 0.05, or --max-fpr injection=0.1"
             raise InvalidError(f"--max-fpr: expected a rate from 0 to 1, found {cut(number, 70)!r}", hint=hint)
-        limits |= {name: rate} if sign else dict.fromkeys(attacks, rate)
+        limits |= {name: float(number)} if sign else dict.fromkeys(attacks, float(number))
     plan.check_names(limits)
     return limits
 
@@ -451,17 +370,14 @@ def repeatability(
     *,
     job: Annotated[int | None, typer.Option(help="Ask about this job.", show_default="built-in cases")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum completions; of a job a random sample.")] = 40,
-    repeats: Annotated[
-        int, typer.Option(min=2, max=100, help="Number of times each question is asked.")
-    ] = DEFAULT_REPEATS,
+    repeats: Annotated[int, typer.Option(min=2, max=100, help="Times that each is asked.")] = DEFAULT_REPEATS,
     as_json: Json = False,
 ) -> None:
     """Measure how far a judge's verdicts and rewards vary when it is asked the same again.
 
-    The questions are asked in other batches and orders, and sampling judges use other seeds. Reports the
-    standard deviation of verdict values by kind of scale, and of rewards, with 95 % bootstrap intervals. The result is
-    stored with the judge: `judges show` has it, and GRPO takes it as the least deviation that
-    it divides by. It replaces an earlier measurement. No verdict is stored.
+    The questions are asked in other batches and orders, and with other seeds. Reports the standard deviation of verdict
+    values by kind of scale, and of rewards, with 95 % bootstrap intervals. It is stored with the judge in place of an
+    earlier one; `judges show` has it, and GRPO takes it as the least deviation that it divides by.
     """
     from workers.audit import cases
     from workers.audit.repeatability import group_completions, measure
@@ -487,15 +403,11 @@ def repeatability(
 
 @app.command()
 def train(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the training (docs/judge-training.md).")
-    ],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="See docs/judge-training.md.")],
     *,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Load and divide the data; train nothing.")] = False,
-    audit: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Audit the judge and measure its repeatability.")
-    ] = True,
+    audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Also measure repeatability.")] = True,
     add: Annotated[bool, typer.Option("--add/--no-add", help="Add the judge to the database.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -507,19 +419,17 @@ def train(
     """
     from trainer import checkpoint
     from trainer.judge_training.config import load_config
-    from trainer.judge_training.run import FOLDER, check_judge, load_data
+    from trainer.judge_training.run import FOLDER, check_judge, examine_judge, load_data, train_judge
 
     telemetry.configure("WARNING", human=True)
-    loaded, known = load_config(config), None
-    if add:
-        with local_service() as s:
-            known = s.judges.find(loaded.judge.name)
-    check_judge(loaded, known)
-    if not dry_run:
-        checkpoint.check_folder(loaded.out, resume=resume)
-    echo("loading the data")
+    loaded = load_config(config)
     with ExitStack() as stack:
-        prepared = load_data(loaded, cache(lambda: stack.enter_context(local_service()).judges))
+        judges = cache(lambda: stack.enter_context(local_service()).judges)
+        check_judge(loaded, judges().content(loaded.judge.name) if add else None)
+        if not dry_run:
+            checkpoint.check_folder(loaded.out, resume=resume)
+        echo("loading the data")
+        prepared = load_data(loaded, judges)
     hidden = {"digest", "license", "pairs"}
     plan = [one.model_dump(mode="json", exclude=hidden) for one in prepared.sources(loaded)]
     sizes = {name: len(part) for name, part in prepared.split.parts.items()} | {"left_out": prepared.split.left_out}
@@ -530,60 +440,44 @@ def train(
         echo(f"data: {cell(row)}")
     echo(f"split by prompt: {cell(sizes)}")
     if loaded.judge.model == EMBEDDED:
-        models.fetch_embedded()
-    with checkpoint.locked(loaded.out):
-        try:
-            judge, passport, numbers = _train(loaded, prepared, resume=resume, audit=audit)
-        except KeyboardInterrupt:
-            switches = [option for option, on in (("--no-audit", not audit), ("--no-add", not add)) if on]
-            switches += ["--resume"] if (loaded.out / "config.json").is_file() else []
-            command = shlex.join(["rubricsvc", "judges", "train", str(config), *switches])
-            echo(f"\nstopped; continue with: {command}")
-            raise typer.Exit(INTERRUPTED) from None
+        fetch_embedded()
+    switches = [option for option, on in (("--no-audit", not audit), ("--no-add", not add)) if on]
+    command = shlex.join(["rubricsvc", "judges", "train", str(config), *switches, "--resume"])
+    with checkpoint.locked(loaded.out), output.continue_hint("the checkpoints are kept", command):
+        with progress_bar("training") as bar, stopping() as stop:
+
+            def on_step(step: Metrics) -> None:
+                rate = step["tokens"] / step["step_time"]
+                validation = f", validation {cell(step['validation_loss'])}" if "validation_loss" in step else ""
+                note = f"loss {cell(step['loss'])}{validation}, {rate:.0f} tokens/s"
+                bar.update(step["step"], loaded.steps, note)
+
+            judge, trained = train_judge(
+                loaded, prepared, on_encode=bar.update, on_step=on_step, stop=stop, resume=resume
+            )
+        for name, one in prepared.datasets.items():
+            if one.left_out:
+                echo(f"left out of {name}: {one.reasons}")
+        if judge is None:
+            raise KeyboardInterrupt
+        with progress_bar("examination") as bar:
+            judge, passport, failed = examine_judge(
+                loaded, prepared, judge, trained, audited=audit, on_progress=bar.update
+            )
+        if failed:
+            echo(f"warning: {counted(failed, 'verdict')} of the test failed, and counts as 0.5")
         if add:
             with local_service() as s:
-                try:
-                    s.judges.add_all([judge], passport)
-                except ConflictError as error:
-                    hint = "give judge.name another value, and add it with --resume, which does not train again"
-                    raise ConflictError(error.message, hint=hint, path="judge.name") from error
-    fields = {"name": judge.name, "folder": str(loaded.out / FOLDER), "added": add, **numbers}
-    table = next((table for table in passport.tables if table.trained), None)
-    if table and (trained := table.trained):
-        figure, best = trained[table.measure], table.best_baseline
-        fields |= {"test_set": table.name, "measure": table.measure, "n": trained.n, **figure.model_dump()}
-        fields["best_baseline"] = best and {"scorer": best.scorer, "value": best[table.measure].value}
-        value, other = figure.value, best[table.measure].value if best else None
-        sign = -1 if table.measure in LESS_IS_BETTER else 1
-        if best and value is not None and other is not None and sign * value <= sign * other:
-            baseline = f"{best.scorer} {cell(best[table.measure].value)}"
-            echo(f"warning: on {table.name} the judge does not beat the best baseline ({baseline})")
+                s.judges.add_all([judge], passport)
+    table = passport.tables[0]
+    measured = {row.scorer: row[table.measure] for row in table.whole}
+    figure = measured[TRAINED]
+    baselines = {name: one.value for name, one in measured.items() if name not in (TRAINED, UNTRAINED)}
+    best, name = max(((value, name) for name, value in baselines.items() if value is not None), default=(None, ""))
+    if best is not None and (figure.value or 0.0) <= best:
+        echo(f"warning: on {table.name} the judge does not beat the best baseline ({name} {cell(best)})")
+    fields = {"name": judge.name, "folder": str(loaded.out / FOLDER), "added": add}
+    fields |= {"steps": trained.best_step, "validation_loss": trained.best_loss, "test_set": table.name}
+    fields |= {"measure": table.measure, "n": table.whole[0].n, **figure.model_dump()}
+    fields["best_baseline"] = None if best is None else {"scorer": name, "value": best}
     show(fields | {"audit": passport.audit and passport.audit.result, "not_for": passport.not_for}, as_json)
-
-
-def _train(
-    config: JudgeTrainConfig, prepared: Prepared, *, resume: bool, audit: bool
-) -> tuple[Judge, Passport, dict[str, float]]:
-    """Train and examine a judge; return it with its passport and the numbers of the training."""
-    from trainer.judge_training.run import examine_judge, train_judge
-
-    with progress_bar("training") as bar, stopping() as stop:
-
-        def on_step(step: Metrics) -> None:
-            rate = step["tokens"] / step["step_time"]
-            validation = f", validation {cell(step['validation_loss'])}" if "validation_loss" in step else ""
-            bar.update(step["step"], config.steps, f"loss {cell(step['loss'])}{validation}, {rate:.0f} tokens/s")
-
-        judge, trained = train_judge(config, prepared, on_encode=bar.update, on_step=on_step, stop=stop, resume=resume)
-    for name, one in prepared.datasets.items():
-        if one.left_out:
-            echo(f"left out of {name}: {one.reasons}")
-    if judge is None:
-        raise KeyboardInterrupt
-    with progress_bar("examination") as bar:
-        examined, passport, failed = examine_judge(
-            config, prepared, judge, trained, audited=audit, on_progress=bar.update
-        )
-    if failed:
-        echo(f"warning: {counted(failed, 'verdict')} of the test failed, and counts as 0.5")
-    return examined, passport, {"steps": trained.best_step, "validation_loss": trained.best_loss}

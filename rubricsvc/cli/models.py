@@ -34,10 +34,41 @@ _OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}
 """Options whose names differ from their fields'."""
 
 
-def judge_from_options(**fields: Any) -> Judge:
-    """Return a judge from the values of options; an error names the option."""
+def judge_from(
+    name: str,
+    *,
+    url: str | None = None,
+    model: str | None = None,
+    mode: str | None = None,
+    adapter: str | None = None,
+    api_key_env: str | None = None,
+    **fields: Any,
+) -> Judge:
+    """Return a judge from options: with an adapter, with the embedded model, or on a server; an error names the option.
+
+    The embedded model has the shipped adapter for readouts, which it was trained for; other modes ask the bare model.
+    Without a model a server is asked for the only one that it has.
+    """
+    if url is None and model == EMBEDDED and mode in (None, "readout"):
+        adapter = SHIPPED_ADAPTER
+    if adapter is not None:
+        return judge_with_adapter(name, adapter, model, mode)
+    if url is None and model is None:
+        raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
+    if url is None and model == EMBEDDED:
+        fields["engine"] = "transformers_local"
+    fields["endpoint"] = {"base_url": url, "api_key_env": api_key_env} | fields.get("endpoint", {})
+    fields = {"name": name, "model": model or "unknown", "mode": mode or "readout"} | fields
     try:
-        return Judge.model_validate(fields)
+        judge = Judge.model_validate(fields)
+        if model is not None:
+            return judge
+        names = served_models(judge.endpoint)
+        if len(names) != 1:
+            hint = f"name one with --model: {', '.join(names[:8]) or 'none'}"
+            raise InvalidError(f"{url} serves {len(names)} models", hint=hint)
+        echo(f"no --model: using the only one on the server, {names[0]}")
+        return Judge.model_validate(fields | {"model": names[0]})
     except ValidationError as error:
         path, message = first_error(error, model=Judge)
         option = _OPTIONS.get(path, f"--{path.rpartition('.')[2].replace('_', '-')}")
@@ -45,40 +76,10 @@ def judge_from_options(**fields: Any) -> Judge:
         raise InvalidError(f"{option}: {message}" if path else message, hint=hint, path=path) from error
 
 
-def served_judge(name: str, url: str | None, model: str | None, mode: str, api_key_env: str | None) -> Judge:
-    """Return a judge on a server; without a model, with the only one that is served there."""
-    fields = {"name": name, "mode": mode, "endpoint": {"base_url": url, "api_key_env": api_key_env}}
-    judge = judge_from_options(model=model or "unknown", **fields)
-    if model is not None:
-        return judge
-    names = served_models(judge.endpoint)
-    if len(names) != 1:
-        hint = f"name one with --model: {', '.join(names[:8]) or 'none'}"
-        raise InvalidError(f"{url} serves {len(names)} models", hint=hint)
-    echo(f"no --model: using the only one on the server, {names[0]}")
-    return judge_from_options(model=names[0], **fields)
-
-
-def embedded_judge(name: str, mode: str | None = None, *, untrained: bool = False) -> Judge:
-    """Return a judge with the embedded model, and print what it can be relied on for.
-
-    A readout has the shipped adapter merged. Other modes, which it was not trained for, and ``untrained`` judges have
-    the bare model.
-    """
-    if mode in (None, "readout") and not untrained:
-        return judge_with_adapter(name, SHIPPED_ADAPTER)
-    if not untrained:
-        echo(f"mode {mode} asks the bare model: the shipped adapter was trained for readouts")
-    judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode or "readout")
-    describe_embedded([judge])
-    return judge
-
-
 def describe_embedded(added: Iterable[Judge]) -> None:
     """Print what judges with the embedded model can be relied on for."""
-    leaves = [leaf for judge in added for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
-    if any(leaf.adapter is None for leaf in leaves):
-        echo("the embedded 135M model without an adapter is for trying things out: it is hardly better than chance")
+    if any(leaf.model == EMBEDDED and leaf.adapter is None for judge in added for leaf in judge.leaf_judges):
+        echo("the embedded 135M model without its adapter, which is for readouts, is hardly better than chance")
 
 
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 
 from rubricsvc.cli.commands import local_service
 from rubricsvc.cli.importing import input_file, only_one, targets_of
-from rubricsvc.cli.models import ApiKeyEnv, ask, embedded_judge, served_judge, without_outage
+from rubricsvc.cli.models import ApiKeyEnv, ask, describe_embedded, judge_from, without_outage
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, MinCoverage, exit_with, fields_of, print_data, shorten, show
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -178,8 +178,10 @@ def text_of(file: str) -> str:
 def judge_of(judge: str, model: str | None = None, mode: str = "readout", api_key_env: str | None = None) -> Judge:
     """Return the embedded judge, a judge at a URL, or a stored one."""
     if judge == EMBEDDED:
-        return embedded_judge(EMBEDDED, mode)
+        embedded = judge_from(EMBEDDED, model=EMBEDDED, mode=mode)
+        describe_embedded([embedded])
+        return embedded
     if judge.startswith(("http://", "https://")):
-        return served_judge(judge[:MAX_NAME_LENGTH], judge, model, mode, api_key_env)
+        return judge_from(judge[:MAX_NAME_LENGTH], url=judge, model=model, mode=mode, api_key_env=api_key_env)
     with local_service() as s:
         return s.judges.value(judge)

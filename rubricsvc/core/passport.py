@@ -13,10 +13,6 @@ from rubricsvc.core.judge import Calibration, Judge, Mode
 from rubricsvc.errors import InvalidError
 
 Measure = Literal["auroc", "macro_auroc", "accuracy", "brier", "ece", "pairwise_accuracy", "spearman"]
-LESS_IS_BETTER = frozenset[Measure]({"brier", "ece"})
-CHANCE: dict[Measure, float] = {"auroc": 0.5, "macro_auroc": 0.5, "pairwise_accuracy": 0.5, "spearman": 0.0}
-"""What scores by chance reach."""
-
 TRAINED, UNTRAINED = "trained", "untrained"
 """Scorers of a table: the judge of the passport, and its base."""
 
@@ -53,22 +49,6 @@ class Table(Value):
     def whole(self) -> list[Row]:
         """The rows of the whole set."""
         return [row for row in self.rows if not row.part]
-
-    @property
-    def trained(self) -> Row | None:
-        """The row of the judge on the whole set."""
-        return next((row for row in self.whole if row.scorer == TRAINED), None)
-
-    @property
-    def best_baseline(self) -> Row | None:
-        """The best row of the whole set that is neither the judge nor its base."""
-        sign = -1 if self.measure in LESS_IS_BETTER else 1
-        values = [
-            (sign * value, row)
-            for row in self.whole
-            if row.scorer not in (TRAINED, UNTRAINED) and (value := row[self.measure].value) is not None
-        ]
-        return max(values, key=lambda one: one[0])[1] if values else None
 
 
 class BaseWeights(Value):

@@ -14,9 +14,8 @@ from rubricsvc.core.judge import Calibration, Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import JudgedLabel, Verdict
+from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.formats import Record
 from rubricsvc.queries import Paging
 from rubricsvc.schemas.base import Page
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
@@ -24,7 +23,7 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.store import jobs, judges, labels, rubrics, verdicts
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
 from rubricsvc.store.session import by_id, page_of
-from rubricsvc.store.tables import AuditRow, CompletionRow, JudgeRow, PromptRow, RubricRow
+from rubricsvc.store.tables import AuditRow, ItemRow, JudgeRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -41,12 +40,12 @@ PAGE = 200
 
 @dataclass(frozen=True)
 class JudgedCompletion:
-    """A completion with one judge's verdicts under one rubric version."""
+    """A completion with one judge's verdicts, or people's labels, under one rubric version."""
 
     prompt: Prompt
     completion: Completion
     rubric: Rubric
-    verdicts: tuple[Verdict, ...]
+    judged: tuple[Verdict | Label, ...]
 
 
 @dataclass(eq=False)
@@ -137,27 +136,16 @@ class Judges:
             return value
 
     def value(self, ref: int | str) -> Judge:
-        """Return a stored judge that is valid, to ask it.
-
-        Raises:
-            NotFoundError: There is none.
-            InvalidError: What is stored is not valid any more.
-        """
+        """Return a stored judge, to ask it; an InvalidError if what is stored is not valid any more."""
         with self.db.read() as session:
             return judges.get(session, ref).value
 
     def content(self, name: str) -> dict[str, Any] | None:
         """Return the fields of the judge of a name, which need not be valid any more, if there is one."""
-        with self.db.read() as session:
-            row = judges.find(session, name)
-            return row.content if row is not None else None
-
-    def find(self, name: str) -> Judge | None:
-        """Return the judge of a name, if there is one; refuse a name that no judge can have."""
         judges.check_name(name)
         with self.db.read() as session:
             row = judges.find(session, name)
-            return row.value if row else None
+            return row.content if row is not None else None
 
     def measured(self, ref: int | str, result: Audit | Repeatability) -> None:
         """Store an audit of a judge, or a measurement of its repeatability in place of an older one."""
@@ -174,17 +162,17 @@ class Judges:
         """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
         with self.db.read() as session:
             rows = jobs.rewards(session, jobs.scoring(session, job_id).id)
-            places = sorted((row.prompt_id, row.rubric_id, row.completion_id) for row in rows)
-            groups = [list(g) for _, g in groupby(places, lambda p: p[:2])] if whole_groups else [[p] for p in places]
+            rows.sort(key=lambda row: (row.prompt_id, row.rubric_id, row.completion_id))
+            prompts = groupby(rows, lambda row: (row.prompt_id, row.rubric_id) if whole_groups else row.id)
+            groups = [[row.id for row in group] for _, group in prompts]
             random.Random(seed).shuffle(groups)
-            taken: list[tuple[int, int, int]] = []
+            taken: list[int] = []
             for group in groups:
                 if not taken or len(taken) + len(group) <= limit:
                     taken += group
-            prompt_ids, rubric_ids, ids = zip(*taken, strict=True) if taken else ((), (), ())
-            asked, versions = by_id(session, PromptRow, prompt_ids), by_id(session, RubricRow, rubric_ids)
-            values = by_id(session, CompletionRow, ids)
-            return [(versions[r].value, asked[p].value, values[c].value) for p, r, c in taken]
+            found = by_id(session, ItemRow, taken)
+            texts = [(one.rubric, one.completion.prompt, one.completion) for one in map(found.__getitem__, taken)]
+            return [(rubric.value, prompt.value, completion.value) for rubric, prompt, completion in texts]
 
     def judged_labels(self, ref: int | str, job: int | None = None, criterion: str | None = None) -> list[JudgedLabel]:
         """Return people's labels beside the judge's verdicts.
@@ -243,57 +231,45 @@ class Judges:
         return self.add_all([judge.model_copy(update=fields)])[0], families
 
     def labels(
-        self,
-        *,
-        rubric_refs: Collection[int | str] = (),
-        annotators: Collection[str] = (),
-        job_id: int | None = None,
-        left_out: Counter[str] | None = None,
-    ) -> Iterator[Record]:
-        """Yield a record for each labelled completion and rubric version, by completion.
+        self, rubric: int | str | None, annotators: Collection[str], job_id: int | None, left_out: Counter[str]
+    ) -> Iterator[JudgedCompletion]:
+        """Yield each labelled completion with its labels under one rubric version, by completion.
 
-        A label counts for its question: with ``rubric_refs``, labels on other versions are yielded where these ask the
+        A label counts for its question: with a ``rubric``, labels on its other versions are yielded where it asks the
         same. If a person labelled a question under several versions, the newest label counts.
 
         Args:
-            rubric_refs: Rubrics by id, name (the newest version), name@version or digest; by default all.
-            annotators: Names of people; by default all.
+            rubric: A rubric by id, name (the newest version), name@version or digest; None: all.
+            annotators: Names of people; none: all.
             job_id: Only completions of this job.
             left_out: Counts the labels that are left out: ``superseded``, or of an ``other_question``.
 
         Raises:
             NotFoundError: No such rubric or job.
         """
-        left_out = Counter() if left_out is None else left_out
         with self.db.read() as session:
             if job_id is not None:
                 jobs.scoring(session, job_id)
-            asked: dict[str, set[str]] = {}
-            for ref in rubric_refs:
-                row = rubrics.get(session, ref)
-                asked.setdefault(row.name, set()).update(one.question for one in row.value.criteria)
-        for rows in labels.pages(self.db, names=asked, annotators=annotators, job_id=job_id, size=PAGE):
-            versions = {one.id: one for _, _, one in rows}
-            known = {id_: RubricVersion(id_, one.name, one.value) for id_, one in versions.items()}
+            version = rubrics.get(session, rubric) if rubric is not None else None
+            names = [version.name] if version is not None else []
+            asked = {one.question for one in version.value.criteria} if version is not None else set()
+        for rows in labels.pages(self.db, names=names, annotators=annotators, job_id=job_id, size=PAGE):
+            known = {row.id: RubricVersion(row.id, row.name, row.value) for *_, row in rows}
             outdated = superseded((label for label, *_ in rows), known)
-            left_out["superseded"] += len(outdated)
-            current = [row for row in rows if row[0].id not in outdated]
-            for (_, rubric_id), group in groupby(current, key=lambda row: (row[1].id, row[2].id)):
-                version, given = known[rubric_id], list(group)
-                criteria = version.rubric.by_key  # a score of the whole completion is of none, and always counts
-                kept = [
-                    label
-                    for label, *_ in given
-                    if not asked
-                    or label.criterion not in criteria
-                    or criteria[label.criterion].question in asked[version.name]
-                ]
-                left_out["other_question"] += len(given) - len(kept)
+            for _, group in groupby(rows, key=lambda row: (row[1].id, row[2].id)):
+                given, kept = list(group), []
+                _, completion, row = given[0]
+                for label, *_ in given:
+                    criterion = known[row.id].rubric.by_key.get(label.criterion)
+                    if label.id in outdated:
+                        left_out["superseded"] += 1
+                    elif asked and criterion is not None and criterion.question not in asked:
+                        left_out["other_question"] += 1
+                    else:  # a score of the whole completion is of no criterion, and always counts
+                        kept.append(label.label)
                 if kept:
-                    completion, people = given[0][1], tuple(label.label for label in kept)
-                    yield Record(
-                        completion.prompt.value, version.rubric, (completion.value,), people, name=version.name
-                    )
+                    prompt, rubric_version = completion.prompt.value, known[row.id].rubric
+                    yield JudgedCompletion(prompt, completion.value, rubric_version, tuple(kept))
 
     def verdicts(self, judge: int | str, *, job_id: int | None = None) -> Iterator[JudgedCompletion]:
         """Yield the judge's newest verdicts on each completion under each rubric version.

@@ -18,8 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError, cut
-from rubricsvc.formats import InputFile, Record, detect, stream
+from rubricsvc.formats import InputFile, detect, stream
 from rubricsvc.services.judges import JudgedCompletion, Judges
 from trainer.judge_training.config import DataConfig, FileData, LabelData, SplitConfig, VerdictData
 
@@ -238,10 +239,7 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
     left_out = Counter[str]()
     found: Iterable[Example]
     if isinstance(entry, LabelData):
-        rubrics = [entry.rubric] if entry.rubric else []
-        records = open_store().labels(
-            rubric_refs=rubrics, annotators=entry.annotators, job_id=entry.job, left_out=left_out
-        )
+        records = open_store().labels(entry.rubric, entry.annotators, entry.job, left_out)
         found = _examples(records, entry.name, left_out)
         missing = "import labels with `rubricsvc labels import`, and see them with `rubricsvc labels export`"
     elif isinstance(entry, VerdictData):
@@ -299,38 +297,37 @@ def labelled_examples(
     """
     file = InputFile(path)
     format = format or detect(file)
-    return _examples(stream(file, format), source or format, Counter() if left_out is None else left_out)
+
+    def judged() -> Iterator[JudgedCompletion]:
+        for one in stream(file, format):
+            if one.given_labels:
+                hint = (
+                    'import it with `rubricsvc labels import`, train with kind = "labels", or give each record criteria'
+                )
+                message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
+                raise InvalidError(message, hint=hint)
+            if one.prompt and one.rubric and one.completions:
+                yield JudgedCompletion(one.prompt, one.completions[0], one.rubric, one.labels)
+
+    return _examples(judged(), source or format, Counter() if left_out is None else left_out)
 
 
-def _examples(found: Iterable[Record | JudgedCompletion], source: str, left_out: Counter[str]) -> Iterator[Example]:
-    """Yield an example for each labelled record, or judged completion, that has labels or verdicts to learn.
+def _examples(found: Iterable[JudgedCompletion], source: str, left_out: Counter[str]) -> Iterator[Example]:
+    """Yield an example for each completion that has labels or verdicts to learn.
 
     A verdict's target is its probability, after calibration if the judge has one, or else its value. The others are
     counted by reason: ``overall`` (a score of the whole completion, which is no criterion), ``null`` (the person could
     not tell) or the verdict's outcome, ``checked`` (a check decides it) and ``by_claim`` (each claim is asked about).
     """
     for one in found:
-        rubric, given = one.rubric, list[tuple[str, float | None, str, Mapping[str, float] | None]]()
-        if isinstance(one, JudgedCompletion):
-            completion: Completion | None = one.completion
-            for verdict in one.verdicts:
-                value = verdict.value
-                if value is not None and verdict.best_probability is not None:
-                    value = verdict.best_probability
-                own = verdict.levels if verdict.calibrated is None else None
-                given.append((verdict.criterion, value, verdict.outcome, own))
-        elif one.given_labels:
-            hint = 'import it with `rubricsvc labels import`, train with kind = "labels", or give each record criteria'
-            message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
-            raise InvalidError(message, hint=hint)
-        else:
-            completion = one.completions[0] if one.completions else None
-            given = [(label.criterion, label.value, "null", None) for label in one.labels]
-        if one.prompt is None or rubric is None or completion is None:
-            continue
         targets = []
-        for key, value, reason, levels in given:
-            criterion = rubric.by_key.get(key)
+        for given in one.judged:
+            value, levels, reason = given.value, None, "null"
+            if isinstance(given, Verdict):
+                levels, reason = given.levels if given.calibrated is None else None, given.outcome
+                if value is not None and given.best_probability is not None:
+                    value = given.best_probability
+            criterion = one.rubric.by_key.get(given.criterion)
             if criterion is None:
                 left_out["overall"] += 1
             elif criterion.check is not None or criterion.each is not None:
@@ -340,4 +337,4 @@ def _examples(found: Iterable[Record | JudgedCompletion], source: str, left_out:
             else:
                 targets.append(Target(criterion, value, levels=levels))
         if targets:
-            yield Example(one.prompt, completion, tuple(targets), source)
+            yield Example(one.prompt, one.completion, tuple(targets), source)

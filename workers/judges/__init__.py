@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
-from rubricsvc.core.judge import Judge, Voting
+from rubricsvc.core.judge import FREE, Judge, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
@@ -31,6 +31,7 @@ from workers.judges.calls import (
     parse_reply,
     repair_question,
     with_repaired_reply,
+    writes,
 )
 from workers.judges.voting import aggregate
 
@@ -150,7 +151,7 @@ class JudgePlan:
 
 
 def validate(judge: Judge) -> None:
-    """Check that a judge, or each member of a panel or cascade, can be asked: its engine, endpoint and template."""
+    """Check that a judge, or each member of a panel or cascade, can be asked, and that it uses all of its settings."""
     for leaf in judge.leaf_judges:
         factory_of(leaf)
         template = load(leaf)
@@ -160,6 +161,22 @@ def validate(judge: Judge) -> None:
                 hint="leave the template out: each mode has its own",
                 path="judge.template",
             )
+        groupwise = leaf.mode == "comparative" and leaf.effective_comparison.kind == "groupwise"
+        writing = groupwise or writes(leaf)
+        changed = leaf.model_dump(exclude_defaults=True)
+        endpoint = sorted(changed.get("endpoint", {}).keys() - {"concurrency", "price"}) if leaf.engine in FREE else []
+        unused = {
+            "threshold": writing and leaf.threshold is not None and "a judge that is read out",
+            "min_answer_mass": writing and "min_answer_mass" in changed and "a judge that is read out",
+            "criteria_per_call": (groupwise or not writing) and leaf.criteria_per_call != 1 and "mode: written",
+            "voting.rule": leaf.voting and leaf.voting.samples == 1 and leaf.voting.rule != "mean" and "more samples",
+            **{f"sampling.{field}": not writing and "a judge that writes" for field in changed.get("sampling", {})},
+            **{f"endpoint.{field}": "engine: openai_http" for field in endpoint},
+        }
+        for setting, needs in unused.items():
+            if needs:
+                message = f"judge {leaf.name!r}: {setting} has no effect; it needs {needs}"
+                raise InvalidError(message, hint="leave it out", path=f"judge.{setting}")
 
 
 @lru_cache(maxsize=512)

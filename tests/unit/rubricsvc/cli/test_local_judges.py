@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.models import embedded_judge
+from rubricsvc.cli.models import judge_from
 from tests.cli import Cli, stored
 from workers.engines.local.embedded_model import WHEEL_SHA256
 from workers.engines.local.weights import (
@@ -35,7 +35,7 @@ def write(folder: Path, name: str, **content: Any) -> None:
 
 
 def test_embedded_judge_has_the_shipped_adapter(capsys: pytest.CaptureFixture[str]) -> None:
-    judge = embedded_judge("e")
+    judge = judge_from("e", model="embedded")
     assert (judge.adapter, judge.weights_sha256) == ("embedded", weights_sha256(SHIPPED))
     assert (judge.model, judge.engine, judge.mode) == ("embedded", "transformers_local", "readout")
     assert judge.template == "readout_short"
@@ -71,10 +71,9 @@ def test_add_stores_an_adapter_with_its_digest_and_follows_its_folder(cli: Cli, 
 
 def test_add_refuses_options_that_exclude_each_other(cli: Cli) -> None:
     for args, option in (
-        ("x --untrained", "untrained"),
         ("x --embedded --adapter a", "embedded"),
         ("x --adapter a --url http://127.0.0.1:9/v1", "adapter"),
-        ("-f - --untrained", "untrained"),
+        ("-f - --embedded", "embedded"),
         ("-f - --adapter a", "adapter"),
     ):
         ran = cli("judges", "add", "--no-probe", *args.split(), stdin='{"name": "x", "model": "m"}')

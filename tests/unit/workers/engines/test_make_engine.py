@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,27 @@ def test_vllm_engine_rejects_options_that_change_verdicts(monkeypatch: pytest.Mo
     with pytest.raises(InvalidError, match=option) as caught:
         make_engine(Judge(name="j", engine="vllm_local", model="embedded"))
     assert "tensor_parallel_size" in caught.value.hint
+
+
+A, B = {"name": "a", "model": "m"}, {"name": "b", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "fields"),
+    [
+        ("threshold", {"mode": "written", "threshold": 0.4}),
+        ("threshold", {"mode": "panel", "model": "", "members": [{"mode": "written", "threshold": 0.4, **A}, B]}),
+        ("min_answer_mass", {"mode": "comparative", "comparison": {"kind": "groupwise"}, "min_answer_mass": 0.3}),
+        ("criteria_per_call", {"criteria_per_call": 4}),
+        ("voting.rule", {"mode": "written", "voting": {"samples": 1, "rule": "min"}}),
+        ("sampling.temperature", {"sampling": {"temperature": 0.5}}),
+        ("endpoint.max_retries", {"engine": "transformers_local", "endpoint": {"max_retries": 2, "concurrency": 3}}),
+    ],
+)
+def test_validate_refuses_a_setting_without_effect(setting: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidError) as caught:
+        validate(Judge(**{"name": "j", "model": "m"} | fields))
+    assert caught.value.path == f"judge.{setting}"
 
 
 def test_engines_package_imports_neither_torch_nor_aiohttp() -> None:
