@@ -22,7 +22,7 @@ from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.methods import takes
 from rubricsvc.store import jobs, judges, labels, rubrics, verdicts
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
-from rubricsvc.store.session import by_id, page_of
+from rubricsvc.store.session import page_of
 from rubricsvc.store.tables import AuditRow, ItemRow, JudgeRow
 
 if TYPE_CHECKING:
@@ -170,9 +170,8 @@ class Judges:
             for group in groups:
                 if not taken or len(taken) + len(group) <= limit:
                     taken += group
-            found = by_id(session, ItemRow, taken)
-            texts = [(one.rubric, one.completion.prompt, one.completion) for one in map(found.__getitem__, taken)]
-            return [(rubric.value, prompt.value, completion.value) for rubric, prompt, completion in texts]
+            found = [session.get_one(ItemRow, one) for one in taken]
+            return [(one.rubric.value, one.completion.prompt.value, one.completion.value) for one in found]
 
     def judged_labels(self, ref: int | str, job: int | None = None, criterion: str | None = None) -> list[JudgedLabel]:
         """Return people's labels beside the judge's verdicts.

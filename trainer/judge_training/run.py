@@ -35,15 +35,11 @@ from rubricsvc.core.judge import Calibration, Judge
 from rubricsvc.core.passport import (
     TRAINED,
     UNTRAINED,
-    BaseWeights,
     CalibrationReport,
     DataSource,
-    DataSplit,
-    Form,
     Passport,
     Row,
     Table,
-    Training,
 )
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
@@ -131,8 +127,8 @@ class Prepared:
         ]
 
 
-def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
-    """Check before a training that its judge can be asked, and stored under its name, where ``stored`` is.
+def check_judge(config: JudgeTrainConfig, stored: Mapping[str, Any] | None) -> None:
+    """Check before a training that its judge can be asked, and stored under its name; ``stored`` is what has it.
 
     Raises:
         InvalidError: There is no such template, or it does not fit the mode.
@@ -142,9 +138,9 @@ def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
     validate(config.judge)
     make_engine(config.judge)
     folder = (config.out / FOLDER).resolve()
-    if stored and Path(stored.adapter or stored.model).resolve() != folder:
+    if stored and Path(stored["adapter"] or stored["model"]).resolve() != folder:
         hint = "give judge.name another value, or train with --no-add"
-        raise ConflictError(f"judge {stored.name!r} exists and is another one", hint=hint, path="judge.name")
+        raise ConflictError(f"judge {config.judge.name!r} exists and is another one", hint=hint, path="judge.name")
 
 
 def load_data(config: JudgeTrainConfig, open_store: OpenStore) -> Prepared:
@@ -389,10 +385,8 @@ def rows(
 ) -> list[Row]:
     """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part."""
     for name, values in scores.items():
-        if len(values) != len(test):
-            raise ValueError(f"{name}: {len(values)} scores for {len(test)} labels")
-        if wrong := [value for value in values if not 0 <= value <= 1]:
-            raise ValueError(f"{name}: a score is {wrong[0]}; expected a number from 0 to 1")
+        if len(values) != len(test) or not all(0 <= value <= 1 for value in values):
+            raise ValueError(f"{name}: expected a score from 0 to 1 for each of {len(test)} labels")
     parts: dict[str, list[int]] = defaultdict(list)
     for place, (example, target) in enumerate(test):
         names = {"source": example.source, "family": target.family_name, "variant": target.variant}
@@ -482,28 +476,25 @@ def examine_judge(
 
     raw, fitted = rows(pairs, {"before": before, "after": after})
     part = "fitted to the validation part, measured on the test" if calibration else "no curve was better than none"
-    audit = asyncio.run(_audited(judge, noted("audit"))) if audited else {}
-    passport = _passport(config, prepared, judge, trained).model_copy(
-        update={
-            "tables": tuple(_tables(pairs, scores, config.split.held_out)),
-            "calibration": CalibrationReport(
-                part=part, calibration=calibration, before=raw["ece"], after=fitted["ece"]
-            ),
-            **audit,
-        }
+
+    async def audit() -> tuple[Repeatability, Audit]:
+        built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
+        plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
+        async with aclosing(make_engine(judge)) as engine:
+            repeatability = await measure(engine, judge, built_in, source="built-in cases")
+            return repeatability, await runner.run(engine, judge, plan, on_progress=noted("audit"))
+
+    repeatability, attacked = asyncio.run(audit()) if audited else (None, None)
+    passport = Passport(
+        **_origin(config, prepared, judge, trained),
+        tables=_tables(pairs, scores, config.split.held_out),
+        calibration=CalibrationReport(part=part, calibration=calibration, before=raw["ece"], after=fitted["ece"]),
+        repeatability=repeatability,
+        audit=attacked,
     )
     for value in (judge, passport):
         write(config.out / FOLDER, value)
     return judge, passport, sum(value is None for each in asked for value in each)
-
-
-async def _audited(judge: Judge, on_progress: OnProgress) -> dict[str, Repeatability | Audit]:
-    """Measure how repeatable a judge's verdicts on built-in completions are, and audit it."""
-    plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
-    built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
-    async with aclosing(make_engine(judge)) as engine:
-        repeatability = await measure(engine, judge, built_in, source="built-in cases")
-        return {"repeatability": repeatability, "audit": await runner.run(engine, judge, plan, on_progress=on_progress)}
 
 
 def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | None]]) -> Calibration | None:
@@ -522,63 +513,67 @@ def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | N
     return Calibration(families=curves) if curves else None
 
 
-def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Sequence[str]) -> list[Table]:
+def _tables(
+    pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Sequence[str]
+) -> tuple[Table, ...]:
     """Return the tables of the whole test, of what was held out, and by source, criterion and variant.
 
     Parts have `MIN_PART` questions.
     """
+    unseen = [place for place, (_, target) in enumerate(pairs) if target.family_name in held_out]
+    of_unseen = {name: [values[place] for place in unseen] for name, values in scores.items()}
+    tables = {
+        "test": ("all held-out questions", rows(pairs, scores)),
+        "held-out criteria": (
+            "criteria and kinds of criteria that were not trained on",
+            rows([pairs[place] for place in unseen], of_unseen) if unseen else [],
+        ),
+    }
     parts: dict[str, tuple[str, By]] = {
         "by data set": ("held-out questions by data set", "source"),
         "by criterion": (f"by criterion or kind of criterion, with {MIN_PART} questions or more", "family"),
         "by variant": (f"questions by construction, by how the case was made, with {MIN_PART} or more", "variant"),
     }
-    tables = [Table(name="test", description="all held-out questions", rows=tuple(rows(pairs, scores)))]
-    if places := [place for place, (_, target) in enumerate(pairs) if target.family_name in held_out]:
-        part = {name: [values[place] for place in places] for name, values in scores.items()}
-        kept = rows([pairs[place] for place in places], part)
-        text = "criteria and kinds of criteria that were not trained on"
-        tables.append(Table(name="held-out criteria", description=text, rows=tuple(kept)))
     for name, (text, by) in parts.items():
         large = [row for row in rows(pairs, scores, by=by, resamples=0) if row.part and row.n >= MIN_PART]
-        tables += [Table(name=name, description=text, rows=tuple(large))] if large else []
-    return tables
+        tables[name] = text, large
+    return tuple(Table(name=name, description=text, rows=tuple(own)) for name, (text, own) in tables.items() if own)
 
 
-def _passport(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained) -> Passport:
-    """Return the passport of a trained judge, without figures."""
+def _origin(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained) -> dict[str, Any]:
+    """Return the fields of a passport but its figures: what the judge was made from, and how."""
     template, asked = load(judge), [target for _, target in questions(prepared.split.parts["train"])]
     kept = [step for step in trained.history.steps if step["step"] <= trained.best_step]
     options = config.model_dump(mode="json", exclude=_NO_OPTION)
     options["data"] = {one.name: {"kind": one.kind, "weight": one.weight} for one in config.data}
-    return Passport(
-        created_at=datetime.now(UTC),
-        description=config.description,
-        not_for=config.not_for or NOT_FOR,
-        base=BaseWeights(
-            name=config.judge.model, revision=config.judge.revision, license=config.license, sha256=trained.base_sha256
-        ),
-        weights_sha256=judge.weights_sha256 or "",
-        form=Form(
-            mode=judge.mode,
-            template=template.name,
-            template_digest=template.digest,
-            scales=tuple(sorted({target.criterion.scale.kind for target in asked})),
-        ),
-        training=Training(
-            method="lora",
-            rank=config.lora.rank,
-            seed=config.seed,
-            steps=trained.best_step,
-            tokens=sum(step["tokens"] for step in kept),
-            seconds=sum(step["step_time"] for step in kept),
-            machine=f"{torch.get_num_threads()} threads, {platform.machine()} {config.device}".strip(),
-            versions={name: version(name) for name in ("torch", "transformers", "peft", "rubricsvc")},
-            options=options,
-        ),
-        data=tuple(prepared.sources(config)),
-        split=DataSplit(
-            by="prompt",
-            sizes={name: len(list(questions(part))) for name, part in prepared.split.parts.items()},
-            held_out=config.split.held_out,
-        ),
-    )
+    scales = tuple(sorted({target.criterion.scale.kind for target in asked}))
+    return {
+        "created_at": datetime.now(UTC),
+        "description": config.description,
+        "not_for": config.not_for or NOT_FOR,
+        "base": {
+            "name": config.judge.model,
+            "revision": config.judge.revision,
+            "license": config.license,
+            "sha256": trained.base_sha256,
+        },
+        "weights_sha256": judge.weights_sha256 or "",
+        "form": {"mode": judge.mode, "template": template.name, "template_digest": template.digest, "scales": scales},
+        "training": {
+            "method": "lora",
+            "rank": config.lora.rank,
+            "seed": config.seed,
+            "steps": trained.best_step,
+            "tokens": sum(step["tokens"] for step in kept),
+            "seconds": sum(step["step_time"] for step in kept),
+            "machine": f"{torch.get_num_threads()} threads, {platform.machine()} {config.device}".strip(),
+            "versions": {name: version(name) for name in ("torch", "transformers", "peft", "rubricsvc")},
+            "options": options,
+        },
+        "data": tuple(prepared.sources(config)),
+        "split": {
+            "by": "prompt",
+            "sizes": {name: len(list(questions(part))) for name, part in prepared.split.parts.items()},
+            "held_out": config.split.held_out,
+        },
+    }
