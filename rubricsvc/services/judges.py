@@ -161,8 +161,8 @@ class Judges:
     ) -> list[tuple[Rubric, Prompt, Completion]]:
         """Return a random sample of a job's completions; ``whole_groups`` keeps those of a prompt together."""
         with self.db.read() as session:
-            rows = jobs.rewards(session, jobs.scoring(session, job_id).id)
-            rows.sort(key=lambda row: (row.prompt_id, row.rubric_id, row.completion_id))
+            rewards = jobs.rewards(session, jobs.scoring(session, job_id).id)
+            rows = sorted(rewards, key=lambda row: (row.prompt_id, row.rubric_id, row.completion_id))
             prompts = groupby(rows, lambda row: (row.prompt_id, row.rubric_id) if whole_groups else row.id)
             groups = [[row.id for row in group] for _, group in prompts]
             random.Random(seed).shuffle(groups)

@@ -37,9 +37,6 @@ from workers.judges.voting import aggregate
 
 MODES: dict[str, Any] = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}
 
-_SHOW_SEVERAL = {"comparative", "trajectory"}
-"""Modes that show several texts in the completion's place."""
-
 Parsed = ParsedReply | Failure
 
 
@@ -63,14 +60,8 @@ class JudgePlan:
         thinking, sampling = self.judge.thinking, self.judge.sampling
         if thinking:
             sampling = sampling.model_copy(update={"max_tokens": sampling.max_tokens + thinking.budget_tokens})
-        return EngineRequest(
-            self.template.system,
-            shown.text,
-            tuple(call.question for call in self._asked),
-            sampling,
-            self.judge.max_context,
-            thinking=thinking is not None,
-        )
+        questions, limit = tuple(call.question for call in self._asked), self.judge.max_context
+        return EngineRequest(self.template.system, shown.text, questions, sampling, limit, thinking is not None)
 
     async def ask(self, engine: Engine, shown: SharedPrompt) -> list[Verdict]:
         """Ask about one completion; return one verdict for each open criterion, in the rubric's order. Never raises.
@@ -111,10 +102,9 @@ class JudgePlan:
         for number, call in enumerate(self.calls):
             rounds = by_question[number * samples : (number + 1) * samples]
             for asked, votes in zip(call.asked, zip(*rounds, strict=True), strict=True):
-                if asked.criterion.key in self.answered:
-                    continue
-                named = {f"sample {n}": verdict for n, verdict in enumerate(votes, start=1)}
-                verdicts.append(votes[0] if samples == 1 else aggregate(asked.criterion, named, self.voting.rule))
+                if asked.criterion.key not in self.answered:
+                    named = {f"sample {n}": verdict for n, verdict in enumerate(votes, start=1)}
+                    verdicts.append(votes[0] if samples == 1 else aggregate(asked.criterion, named, self.voting.rule))
         return verdicts
 
     @cached_property
@@ -155,28 +145,22 @@ def validate(judge: Judge) -> None:
     for leaf in judge.leaf_judges:
         factory_of(leaf)
         template = load(leaf)
-        if ("entry" in template.texts) != (leaf.mode in _SHOW_SEVERAL):
-            raise InvalidError(
-                f"template {template.name!r} does not fit a {leaf.mode} judge",
-                hint="leave the template out: each mode has its own",
-                path="judge.template",
-            )
+        if ("entry" in template.texts) != (leaf.mode in ("comparative", "trajectory")):  # which show several texts
+            message = f"template {template.name!r} does not fit a {leaf.mode} judge"
+            raise InvalidError(message, hint="leave it out: each mode has its own", path="judge.template")
         groupwise = leaf.mode == "comparative" and leaf.effective_comparison.kind == "groupwise"
-        writing = groupwise or writes(leaf)
-        changed = leaf.model_dump(exclude_defaults=True)
-        endpoint = sorted(changed.get("endpoint", {}).keys() - {"concurrency", "price"}) if leaf.engine in FREE else []
-        unused = {
-            "threshold": writing and leaf.threshold is not None and "a judge that is read out",
-            "min_answer_mass": writing and "min_answer_mass" in changed and "a judge that is read out",
-            "criteria_per_call": (groupwise or not writing) and leaf.criteria_per_call != 1 and "mode: written",
-            "voting.rule": leaf.voting and leaf.voting.samples == 1 and leaf.voting.rule != "mean" and "more samples",
-            **{f"sampling.{field}": not writing and "a judge that writes" for field in changed.get("sampling", {})},
-            **{f"endpoint.{field}": "engine: openai_http" for field in endpoint},
-        }
+        writing, changed = groupwise or writes(leaf), leaf.model_dump(exclude_defaults=True)
+        unused = {f"sampling.{name}": "a judge that writes" for name in changed.get("sampling", {}) if not writing}
+        unused |= {name: "a readout" for name in ("threshold", "min_answer_mass") if writing and name in changed}
+        endpoint = changed.get("endpoint", {}).keys() - {"concurrency", "price"} if leaf.engine in FREE else set()
+        unused |= {f"endpoint.{name}": "engine: openai_http" for name in sorted(endpoint)}
+        if "criteria_per_call" in changed and (groupwise or not writing):
+            unused["criteria_per_call"] = "mode: written"
+        if leaf.voting and leaf.voting.samples == 1 and leaf.voting.rule != "mean":
+            unused["voting.rule"] = "voting.samples above 1"
         for setting, needs in unused.items():
-            if needs:
-                message = f"judge {leaf.name!r}: {setting} has no effect; it needs {needs}"
-                raise InvalidError(message, hint="leave it out", path=f"judge.{setting}")
+            message = f"judge {leaf.name!r}: {setting} has no effect; it needs {needs}"
+            raise InvalidError(message, hint="leave it out", path=f"judge.{setting}")
 
 
 @lru_cache(maxsize=512)

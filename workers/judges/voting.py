@@ -28,9 +28,8 @@ def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) ->
     the sum and ``latency_s`` the maximum: the voters were asked concurrently.
     """
     given = list(votes.values())
-    scored = [verdict for verdict in given if verdict.outcome == "scored"]
-    abstained = [verdict for verdict in given if verdict.outcome == "abstained"]
-    failed = [verdict for verdict in given if verdict.outcome == "failed"]
+    outcomes = ("scored", "abstained", "failed")
+    scored, abstained, failed = ([verdict for verdict in given if verdict.outcome == one] for one in outcomes)
     fields: dict[str, object] = {
         "votes": as_votes(votes),
         "usage": total_usage(verdict.usage for verdict in given),
