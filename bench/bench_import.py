@@ -29,13 +29,14 @@ def write(path: Path, count: int) -> None:
 def imported(path: Path, database: Path) -> int:
     """Import the file as `rubricsvc rubrics import` does; return the number of rubrics."""
     from rubricsvc.formats import InputFile
-    from rubricsvc.services.importing import RECORDS, import_file
+    from rubricsvc.queries import ImportQuery
+    from rubricsvc.services.importing import RECORDS, Imports
     from rubricsvc.store.session import Database
     from workers import checks
 
     db = Database(f"sqlite:///{database}")
     with db.write() as session:
-        result = import_file(session, InputFile(path), kinds=(RECORDS,), check=checks.validate)
+        result = Imports(db, check=checks.validate).read_in(session, InputFile(path), ImportQuery(), kinds=(RECORDS,))
     db.close()
     return result.new["rubrics"]
 

@@ -32,9 +32,8 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats.documents import load_passport
 from rubricsvc.schemas.runs import REWARD
-from rubricsvc.services.database import open_database
 from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import Validators
+from rubricsvc.services.local import Validators, open_database
 from rubricsvc.services.runs import agreement_on_record
 from rubricsvc.stats.agreement import MIN_LABELS, CriterionAgreement
 from rubricsvc.stats.paired import tau_within

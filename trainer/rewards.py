@@ -33,9 +33,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import Item, NewRewards
-from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import OPEN, reachable
-from rubricsvc.services.local import LocalService
+from rubricsvc.services.local import LocalService, open_database
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of

@@ -35,10 +35,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError, counted
 from rubricsvc.schemas import StoredJudge
 from rubricsvc.schemas.runs import BEFORE, REWARD, Alarm, RunReport, StoredRun
-from rubricsvc.services.database import open_database
 from rubricsvc.services.jobs import veto_warning
 from rubricsvc.services.judges import Judges
-from rubricsvc.services.local import Validators
+from rubricsvc.services.local import Validators, open_database
 from rubricsvc.services.runs import Runs, check_references, reject_drafts
 from rubricsvc.settings import get_settings
 from rubricsvc.stats.divergence import first_divergence

@@ -44,7 +44,7 @@ class GraderBody(Wire):
 @router.post(f"{_ALIAS}/validate", include_in_schema=False)
 def validate(request: Request, new: Json[GraderBody]) -> GraderBody:
     """Validate a grader. 422 with the path of the error."""
-    grading.parse_checked(new.grader, request.app.state.validators.rubric)
+    grading.parsed(new.grader, request.app.state.validators.rubric)
     return new
 
 

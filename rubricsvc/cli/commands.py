@@ -21,8 +21,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
 from rubricsvc.schemas.methods import request
-from rubricsvc.services.database import open_database
-from rubricsvc.services.local import LocalService, Validators
+from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:

@@ -105,10 +105,10 @@ def find_stored(target: str, *, allow_drafts: bool = True) -> RubricTarget | Non
         return None
     try:
         with local_service() as local:
-            stored, record = local.rubrics.with_prompt(target, allow_drafts=allow_drafts)
+            stored, prompt = local.rubrics.with_prompt(target, allow_drafts=allow_drafts)
     except NotFoundError:
         return None
-    return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, record.prompt, None, stored)
+    return RubricTarget(f"{stored.name}@{stored.version}", stored.rubric, prompt, None, stored)
 
 
 def only_one(target: str, found: Sequence[RubricTarget]) -> RubricTarget:

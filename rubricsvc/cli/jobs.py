@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -18,7 +18,7 @@ from rubricsvc.errors import InvalidError, NotApprovedError
 from rubricsvc.queries import ImportQuery, ItemFilters, JobFilters, RescoreQuery
 from rubricsvc.schemas import NewJob, RetryRequest, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery, PairedBy, no_worker
-from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
+from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.local import LocalService
 from rubricsvc.settings import get_settings
 from workers.engines import make_engine
@@ -57,10 +57,9 @@ def submit(
     with local_service() as local:
         source, kinds = input_file(file), (RECORDS, COMPLETIONS)
         query = ImportQuery(format=format, skip_invalid=skip_invalid)
-        options: dict[str, Any] = {"check": local.imports.check, "edit": local.imports.edit}
         try:
             with local.db.write() as session:
-                imported = import_file(session, source, query, kinds=kinds, **options)
+                imported = local.imports.read_in(session, source, query, kinds=kinds)
                 submitted = local.jobs.submit_in(session, new, imported)
         except NotApprovedError as error:  # nothing of the file is imported then
             first = f"import the file first (`rubricsvc rubrics import {file}`)"

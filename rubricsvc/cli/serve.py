@@ -14,7 +14,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.commands import validators
 from rubricsvc.cli.output import echo, group
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.database import open_database, upgrade_schema
+from rubricsvc.services.local import open_database, upgrade_schema
 from rubricsvc.settings import get_settings
 
 if TYPE_CHECKING:

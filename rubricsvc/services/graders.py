@@ -36,16 +36,11 @@ class PendingRun:
     job_ids: list[int] = field(default_factory=list)
 
 
-def parse_checked(data: Mapping[str, Any], check: RubricCheck) -> tuple[Grader, Rubric]:
-    """Return a grader and its rubric.
-
-    Raises:
-        InvalidError: it is not a grader, or ``check`` refuses its rubric; ``path`` names the field.
-    """
+def parsed(data: Mapping[str, Any], check: RubricCheck) -> PendingRun:
+    """Return the run of a grader, without jobs, or raise an InvalidError whose ``path`` names the field."""
     grader = parse(data)
-    rubric = rubric_of(grader)
-    check(rubric)
-    return grader, rubric
+    check(rubric := rubric_of(grader))
+    return PendingRun(grader, rubric)
 
 
 def submit(
@@ -54,11 +49,11 @@ def submit(
     """Store grader, item and sample, and submit one job per judge: one per model, the checks with the first of them.
 
     Raises:
-        InvalidError: the grader or the item is invalid.
+        InvalidError: the grader or the item is invalid, or ``check`` refuses the rubric.
         NotFoundError: no judge has the grader's model.
     """
-    run = PendingRun(*parse_checked(grader, check))
-    prompt, whole = parse_prompt(item), run.rubric
+    run, prompt = parsed(grader, check), parse_prompt(item)
+    whole = run.rubric
     with db.write() as session:
         prompt_id = prompts.add(session, prompt).id
         (completion_id,) = completions.add_many(session, [(prompt_id, Completion(text=sample))])

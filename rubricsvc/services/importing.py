@@ -36,7 +36,6 @@ MAX_CONTENT_RECORDS = 20_000
 MAX_CONTENT_ERRORS = 10_000
 """Errors of such a file, after which it is not read any further."""
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
-_PLAIN_QUERY, _PLAIN_EDIT = ImportQuery(), Edit()
 
 
 class ImportedCompletion(NamedTuple):
@@ -68,12 +67,12 @@ class Imports:
     Args:
         db: The database.
         edit: Who adds rubrics, and which of them are drafts.
-        check: Checks each rubric.
+        check: Checks each rubric, see `formats.stream`.
     """
 
     db: Database
-    edit: Edit
-    check: RubricCheck
+    edit: Edit = field(default_factory=Edit)
+    check: RubricCheck | None = None
 
     @takes(ImportQuery)
     def create(self, path: str | Path, query: ImportQuery) -> ImportedFile:
@@ -83,8 +82,8 @@ class Imports:
     def content(self, content: bytes, query: ImportQuery) -> ImportedFile:
         """Import a file with this content, within limits."""
         limits: dict[str, Any] = {"max_values": MAX_VALUES, "max_records": MAX_CONTENT_RECORDS}
-        limits["errors"] = FileErrors(limit=MAX_CONTENT_ERRORS)
-        return self.read(InputFile(query.name, stream=BytesIO(content), **limits), query)
+        errors = FileErrors(limit=MAX_CONTENT_ERRORS)
+        return self.read(InputFile(query.name, stream=BytesIO(content), errors=errors, **limits), query)
 
     def prompts(self, file: InputFile, format: str | None = None) -> list[int]:
         """Import the prompts of a file of records, and nothing else of it; return their ids in the file's order.
@@ -108,15 +107,14 @@ class Imports:
         kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
         with_rubrics: bool = True,
     ) -> ImportedFile:
-        """Import an open file; see `import_file`.
+        """Import an open file; see `read_in`.
 
         Raises:
             ConflictError: The parent has been edited already; the rubric is kept as a draft.
             InvalidError: Only labels may be in the file, and there are none that can be imported.
         """
-        options: dict[str, Any] = {"mapping": mapping, "kinds": kinds, "with_rubrics": with_rubrics}
         with self.db.write() as session:
-            result = import_file(session, file, query, **options, check=self.check, edit=self.edit)
+            result = self.read_in(session, file, query, mapping=mapping, kinds=kinds, with_rubrics=with_rubrics)
             if LABELS in kinds and COMPLETIONS not in kinds and not result.label_ids:
                 hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
                 what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
@@ -125,45 +123,41 @@ class Imports:
             raise result.conflict
         return result
 
+    def read_in(
+        self,
+        session: Session,
+        file: InputFile,
+        query: ImportQuery,
+        *,
+        mapping: Path | None = None,
+        kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
+        with_rubrics: bool = True,
+    ) -> ImportResult:
+        """Import a file into a session's transaction, whole or not at all. Importing it again changes nothing.
 
-def import_file(
-    session: Session,
-    file: InputFile,
-    query: ImportQuery = _PLAIN_QUERY,
-    *,
-    mapping: Path | None = None,
-    kinds: Collection[str] = (RECORDS, COMPLETIONS, LABELS),
-    with_rubrics: bool = True,
-    check: RubricCheck | None = None,
-    edit: Edit = _PLAIN_EDIT,
-) -> ImportResult:
-    """Import a file into the session's transaction, whole or not at all. Importing it again changes nothing.
-
-    Args:
-        session: the session to write in.
-        file: the file.
-        query: format (a name in ``formats.FORMATS``, ``completions`` or ``labels``; detected by default) and options.
-        mapping: a mapping file, instead of a format.
-        kinds: what may be detected: records of any format, completions or labels without records.
-        with_rubrics: import the rubrics and labels of records, not only prompts and completions.
-        check: checks each rubric, see `formats.stream`.
-        edit: who adds the rubrics, and which of them are drafts.
-    """
-    edit = replace(edit, parent=query.parent, force=query.force, draft=query.draft)
-    importer = _Importer(session, file, query, edit, added(session).copy(), ImportResult(file=file.name))
-    kind = query.format if query.format in (COMPLETIONS, LABELS) else RECORDS
-    if query.format is None and mapping is None and not file.is_folder:
-        found = documents.kind_of(file.first())
-        kind = found if found is not None and found in kinds else RECORDS
-    if kind == LABELS:
-        importer.add_labels()
-    elif kind == COMPLETIONS:
-        importer.add_completions()
-    else:
-        checked = check if with_rubrics else None
-        records = formats.stream(file, query.format, mapping=mapping, skip_invalid=query.skip_invalid, check=checked)
-        importer.add_records(records, with_rubrics=with_rubrics)
-    return importer.finish(kind)
+        Args:
+            session: The session to write in.
+            file: The file.
+            query: Format (of ``formats.FORMATS``, ``completions`` or ``labels``; detected by default) and options.
+            mapping: A mapping file, instead of a format.
+            kinds: What may be detected: records of any format, completions or labels without records.
+            with_rubrics: Import the rubrics and labels of records, not only prompts and completions.
+        """
+        edit = replace(self.edit, parent=query.parent, force=query.force, draft=query.draft)
+        importer = _Importer(session, file, query, edit, added(session).copy(), ImportResult(file=file.name))
+        kind = query.format if query.format in (COMPLETIONS, LABELS) else RECORDS
+        if query.format is None and mapping is None and not file.is_folder:
+            found = documents.kind_of(file.first())
+            kind = found if found is not None and found in kinds else RECORDS
+        if kind == LABELS:
+            importer.add_labels()
+        elif kind == COMPLETIONS:
+            importer.add_completions()
+        else:
+            options: dict[str, Any] = {"mapping": mapping, "skip_invalid": query.skip_invalid}
+            records = formats.stream(file, query.format, **options, check=self.check if with_rubrics else None)
+            importer.add_records(records, with_rubrics=with_rubrics)
+        return importer.finish(kind)
 
 
 @dataclass
@@ -384,10 +378,6 @@ class _Importer:
 
 
 def _resolve(given: GivenLabel, rubric: Rubric) -> Label:
-    """Return the label under the rubric.
-
-    Raises:
-        InvalidError: the rubric has no such criterion, or its scale no such level.
-    """
+    """Return the label, or raise an InvalidError if the rubric has no such criterion, or its scale no such level."""
     labels.check_criterion(rubric, given.label.criterion)
     return given.resolve(rubric.by_key.get(given.label.criterion))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.generation import Generation, Method
+    from rubricsvc.core.prompt import Prompt
     from rubricsvc.core.rubric_analysis import RubricTest, WeightFit
     from rubricsvc.formats.record import RubricCheck
     from rubricsvc.lint import EmptyValue
@@ -180,20 +182,23 @@ class Rubrics:
 
         Of at most 20,000 completions, since it reads all of their verdicts.
         """
+        return self.analyses(ref, query, most=MAX_COMPLETIONS)[0]
+
+    def analyses(
+        self,
+        ref: int | str | None,
+        query: AnalysisQuery,
+        on_progress: OnProgress = lambda _done, _total, _note: None,
+        most: float = math.inf,
+    ) -> list[RubricAnalysis]:
+        """Analyse a version, or each one of a job, of at most so many completions."""
         with needs_extra("judging"):
             from rubricsvc.services import analysing
         with self.db.read() as session:
             selection, _ = analysing.scope_of(session, ref, query.job_id, query.judge)
-            if (count := labels.count_selected(session, selection)) > MAX_COMPLETIONS:
-                message = f"{count} completions; an analysis over HTTP is limited to {MAX_COMPLETIONS}"
+            if (count := labels.count_selected(session, selection)) > most:
+                message = f"{count} completions; an analysis over HTTP is limited to {most}"
                 raise InvalidError(message, hint=f"run `rubricsvc rubrics analyse {ref} --json` beside the database")
-            return analysing.analyse(session, ref, query)[0]
-
-    def analyses(self, ref: int | str | None, query: AnalysisQuery, on_progress: OnProgress) -> list[RubricAnalysis]:
-        """Analyse a version, or each one of a job, however many completions there are."""
-        with needs_extra("judging"):
-            from rubricsvc.services import analysing
-        with self.db.read() as session:
             return analysing.analyse(session, ref, query, on_progress)
 
     def fit(self, ref: int | str, query: FitQuery, on_progress: OnProgress) -> WeightFit:
@@ -297,16 +302,12 @@ class Rubrics:
         with self.db.read() as session:
             return StoredRubric.of(rubrics.get(session, ref))
 
-    def with_prompt(self, ref: str, *, allow_drafts: bool = True) -> tuple[StoredRubric, Record]:
-        """Return a version, and the version as a record with its prompt; a name may mean its newest draft."""
+    def with_prompt(self, ref: str, *, allow_drafts: bool = True) -> tuple[StoredRubric, Prompt | None]:
+        """Return a version and its prompt; a name may mean its newest draft."""
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=allow_drafts)
-            return StoredRubric.of(row), _record(session, row)
-
-
-def _record(session: Session, row: RubricRow) -> Record:
-    prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
-    return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)
+            prompt = prompts.get(session, row.prompt_id).value if row.prompt_id is not None else None
+            return StoredRubric.of(row), prompt
 
 
 def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Record]:
@@ -316,11 +317,14 @@ def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Rec
         NotFoundError: there is no such rubric.
         NotApprovedError: a name has no approved version.
     """
-    for ref in refs or ():
-        yield _record(session, rubrics.get(session, ref))
-    for row in () if refs else every(page_of, session, table=RubricRow, state=APPROVED):
-        if rubrics.get(session, row.name).id == row.id:
-            yield _record(session, row)
+    rows = (rubrics.get(session, ref) for ref in refs or ())
+    if not refs:
+        approved = every(page_of, session, table=RubricRow, state=APPROVED)
+        rows = (row for row in approved if rubrics.get(session, row.name).id == row.id)
+    for row in rows:
+        prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
+        value, id_ = (prompt.value, prompt.external_id) if prompt is not None else (None, None)
+        yield Record(value, row.value, id=id_, name=row.name)
 
 
 @dataclass(frozen=True, slots=True)

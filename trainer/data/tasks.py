@@ -17,7 +17,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, counted, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.record import Record
-from rubricsvc.services.database import open_database
+from rubricsvc.services.local import open_database
 from rubricsvc.services.rubrics import stored_records
 from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig
 from workers import checks

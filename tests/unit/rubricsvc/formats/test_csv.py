@@ -8,7 +8,8 @@ import pytest
 
 from rubricsvc.formats import InputFile, InvalidFileError, load
 from rubricsvc.formats.input_file import neutralized
-from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
+from rubricsvc.queries import ImportQuery
+from rubricsvc.services.importing import COMPLETIONS, RECORDS, Imports
 from rubricsvc.store import prompts
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
@@ -89,7 +90,7 @@ def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> Non
     with db.write() as session:
         prompts.add(session, prompts.Prompt.of("Two?"), "two")
         path.write_text("prompt,prompt_id,text,policy,step\nOne?,,1,mine,3\n,two,2,,\n")
-        import_file(session, InputFile(path), kinds=(RECORDS, COMPLETIONS))
+        Imports(db).read_in(session, InputFile(path), ImportQuery(), kinds=(RECORDS, COMPLETIONS))
     with db.read() as session:
         first, second = (row.value for row in page_of(session, CompletionRow))
     assert (first.text, first.policy, first.step) == ("1", "mine", 3)

@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.errors import ConflictError
 from rubricsvc.formats import InputFile, InvalidFileError
 from rubricsvc.queries import ImportQuery
-from rubricsvc.services.importing import RECORDS, ImportResult, import_file
+from rubricsvc.services.importing import RECORDS, ImportResult, Imports
 from rubricsvc.store import labels
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow, RubricRow
@@ -26,10 +26,10 @@ def run(db: Database, path: Path, content: str, **arguments: object) -> ImportRe
     path.write_text(content)
     with db.write() as session:
         kinds = {"kinds": arguments.pop("kinds")} if "kinds" in arguments else {}
-        return import_file(session, InputFile(path), ImportQuery(**arguments), **kinds)  # type: ignore[arg-type]
+        return Imports(db).read_in(session, InputFile(path), ImportQuery(**arguments), **kinds)  # type: ignore[arg-type]
 
 
-def test_import_file_adds_records_with_labels(db: Database, path: Path) -> None:
+def test_import_adds_records_with_labels(db: Database, path: Path) -> None:
     result = run(db, path, RECORD)
     assert result.new == {"prompts": 1, "rubrics": 1, "completions": 1, "labels": 1}
     assert [(c.id, c.prompt_id, c.policy) for c in result.completions] == [(1, 1, "")]
@@ -38,7 +38,7 @@ def test_import_file_adds_records_with_labels(db: Database, path: Path) -> None:
         assert (row.label.annotator, row.label.value, row.rubric_id) == ("ann", 1.0, result.rubric_ids[0])
 
 
-def test_import_file_detects_completions_and_labels(db: Database, path: Path) -> None:
+def test_import_detects_completions_and_labels(db: Database, path: Path) -> None:
     run(db, path, RECORD)
     lines = '{"prompt_id": "q", "completion": "c", "policy": "p"}\n{"prompt_id": "q", "text": "b"}\n'
     result = run(db, path, lines)
@@ -50,7 +50,7 @@ def test_import_file_detects_completions_and_labels(db: Database, path: Path) ->
     assert caught.value.errors[0].code == "unknown_format"
 
 
-def test_import_file_reports_references_to_missing_rows(db: Database, path: Path) -> None:
+def test_import_reports_references_to_missing_rows(db: Database, path: Path) -> None:
     run(db, path, RECORD)
     with pytest.raises(InvalidFileError) as caught:
         run(db, path, '{"prompt_id": "none", "text": "b"}\n{"prompt_id": 99, "text": "b"}\n')
@@ -64,14 +64,14 @@ def test_import_file_reports_references_to_missing_rows(db: Database, path: Path
     assert [(e.line, e.code) for e in caught.value.errors] == [(1, "not_found")]
 
 
-def test_import_file_rejects_an_invalid_file_whole(db: Database, path: Path) -> None:
+def test_import_rejects_an_invalid_file_whole(db: Database, path: Path) -> None:
     with pytest.raises(InvalidFileError):
         run(db, path, RECORD + "{}\n")
     with db.read() as session:
         assert page_of(session, CompletionRow) == [] and page_of(session, RubricRow) == []
 
 
-def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> None:
+def test_import_replaces_labels_on_request(db: Database, path: Path) -> None:
     run(db, path, RECORD)
     other = RECORD.replace('"ann": 1', '"ann": 0')
     with pytest.raises(ConflictError):
@@ -79,7 +79,7 @@ def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> Non
     assert run(db, path, other, replace_labels=True).label_ids == [1]
 
 
-def test_import_file_reports_contradicting_labels_with_all_other_errors(db: Database, path: Path) -> None:
+def test_import_reports_contradicting_labels_with_all_other_errors(db: Database, path: Path) -> None:
     run(db, path, RECORD)
     line = '{"completion_id": 1, "rubric": "q", "criterion": "c1", "annotator": "ann", "value": 1}\n'
     eve, missing = line.replace('"ann"', '"eve"'), line.replace('"completion_id": 1', '"completion_id": 9')

@@ -14,10 +14,11 @@ from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
+from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
 from rubricsvc.services import exporting, job_results
-from rubricsvc.services.importing import ImportResult, import_file
+from rubricsvc.services.importing import ImportResult, Imports
 from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select
 from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.store import judges, leases
@@ -34,7 +35,7 @@ FILE = """\
 def imported(db: Database, tmp_path: Path) -> ImportResult:
     (tmp_path / "file.yaml").write_text(FILE)
     with db.write() as session:
-        return import_file(session, InputFile(tmp_path / "file.yaml"))
+        return Imports(db).read_in(session, InputFile(tmp_path / "file.yaml"), ImportQuery())
 
 
 @pytest.mark.parametrize("from_import", [True, False])
@@ -57,7 +58,7 @@ def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: Impo
             select(session, NewJob(judge="j", rubric="none"), imported)
     (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
     with db.write() as session:
-        (two,) = import_file(session, InputFile(tmp_path / "other.yaml")).rubrics
+        (two,) = Imports(db).read_in(session, InputFile(tmp_path / "other.yaml"), ImportQuery()).rubrics
         with pytest.raises(InvalidError) as elsewhere:
             select(session, NewJob(judge="j", rubric="two", policy="p"), imported)
     Rubrics(db).review("one", action="retire")
@@ -71,7 +72,7 @@ def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, 
     (tmp_path / "file.yaml").write_text("{prompt: P?, criteria: [{text: a, required: true}], completions: [x]}")
     with db.write() as session:
         judges.add(session, Judge(name="j", model="m", mode="comparative"))
-        import_file(session, InputFile(tmp_path / "file.yaml"))
+        Imports(db).read_in(session, InputFile(tmp_path / "file.yaml"), ImportQuery())
     assert ["c1" in note for note in Jobs(db).submit(judge="j").notes] == [True]
     with pytest.raises(NotFoundError):
         Jobs(db).submit(judge="none")
