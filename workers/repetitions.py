@@ -28,13 +28,11 @@ class Repetitions(NamedTuple):
     """What repeats in a trajectory.
 
     Attributes:
-        calls: All tool calls, in order, with their arguments.
         cycles: Sequences of up to `MAX_PERIOD` steps that occur `MIN_ROUNDS` times or more in a row.
         share: Share of the steps that belong to a cycle, its first round not counted.
         text: All repetitions of steps, calls and words, for people; empty if there are none.
     """
 
-    calls: list[str]
     cycles: list[Cycle]
     share: float
     text: str
@@ -64,14 +62,14 @@ def repetitions(steps: Sequence[Step]) -> Repetitions:
     for first, period, rounds in cycles:
         what = "the same step" if period == 1 else f"the same {period} steps"
         texts.append(f"{what} {rounds} times in a row from step {first}")
-    calls = [call.text for step in steps for message in step for call in message.tool_calls or ()]
+    calls = (call.text for step in steps for message in step for call in message.tool_calls or ())
     texts += [f"{call} called {count} times" for call, count in Counter(calls).items() if count > 1]
     spoken = "\n".join(m.content for step in steps for m in step if m.role == "assistant")
     repeated = 1 - distinct_share(re.findall(r"\w+", spoken.lower()), 4)
     if repeated >= REPETITION_THRESHOLD:
         texts.append(f"{repeated:.0%} of its words repeat")
     share = sum(cycle.period * (cycle.rounds - 1) for cycle in cycles) / len(steps)
-    return Repetitions(calls, cycles, share, "; ".join(texts))
+    return Repetitions(cycles, share, "; ".join(texts))
 
 
 def distinct_share(words: Sequence[str], n: int) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from workers import packaged_yaml
+import yaml
 
 
+@cache
 def load_yaml(name: str) -> Any:
     """Return the content of a YAML file of this folder."""
-    return packaged_yaml.load_yaml(__package__, name)
+    return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))

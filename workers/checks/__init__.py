@@ -51,13 +51,13 @@ CHECKS: dict[str, CheckType] = {
     "headings": CheckType(2, text.Headings, text.counted),
     "tables": CheckType(2, text.Tables, text.counted),
     "lists": CheckType(2, text.Lists, text.counted),
-    "format": CheckType(1, text.Format, text.format_),
+    "format": CheckType(2, text.Format, text.format_),
     "language": CheckType(1, text.Language, text.language),
     "json_schema": CheckType(1, text.JsonSchema, text.json_schema),
     "contains": CheckType(1, text.Contains, text.contains),
     "regex": CheckType(1, text.Regex, text.regex),
     "distinct": CheckType(1, text.Distinct, text.distinct),
-    "loops": CheckType(1, text.Loops, text.loops),
+    "loops": CheckType(1, Args, text.loops),
 }
 """The checks by name; each with its version."""
 

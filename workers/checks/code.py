@@ -48,17 +48,15 @@ class CodeTests(Args):
     """Tests of code. ``hidden_tests`` and ``hidden_cases`` are those that the prompt does not show to the policy.
 
     ``tests`` are one piece of Python or several. A piece is one test, or holds tests in functions ``test…`` and methods
-    of classes ``Test…`` and ``TestCase``. Tests see the names that the code defines and can ``import solution``.
-    ``cases`` run the code as a program instead. ``setup`` runs before each test. The limits are those of each test.
+    of classes ``Test…`` and ``TestCase``, each of which runs after the rest of the piece. Tests see the names that the
+    code defines and can ``import solution``. ``cases`` run the code as a program instead. The limits are of each test.
     """
 
     tests: Pieces = ()
     cases: tuple[Case, ...] = ()
     hidden_tests: Pieces = ()
     hidden_cases: tuple[Case, ...] = ()
-    setup: Python = ""
     block: Which = "last"
-    packages: bool = True
     cpu_s: int = Field(default=5, ge=1, le=600)
     wall_s: float = Field(default=20.0, gt=0.0, le=600.0)
     memory_mib: int = Field(default=512, ge=64, le=65536)
@@ -103,17 +101,6 @@ class SuiteResult:
     gap: float
     summary: str
 
-    @classmethod
-    def of(cls, shown: tuple[tuple[str, str], ...], hidden: tuple[tuple[str, str], ...]) -> SuiteResult:
-        """Return the result of tests, of which there is one or more."""
-        passed = [(sum(not error for _, error in kind), len(kind)) for kind in (shown, hidden) if kind]
-        rates, texts = [count / size for count, size in passed], [f"{count} of {size}" for count, size in passed]
-        gap, summary = 0.0, f"{texts[-1]} tests passed"
-        if len(passed) == 2:
-            gap = rates[0] - rates[1]
-            summary = f"{texts[0]} shown and {texts[1]} hidden tests passed (gap {gap:+.2f})"
-        return cls(shown, hidden, rates[-1], gap, summary)
-
 
 def run_suite(source: str, suite: CodeTests) -> SuiteResult:
     """Run all tests of a suite on ``source``. Repeating the last calls costs nothing."""
@@ -127,19 +114,25 @@ def _run_suite(source: str, suite: CodeTests) -> SuiteResult:
     kinds = (("", suite.tests, suite.cases), ("hidden ", suite.hidden_tests, suite.hidden_cases))
     found: list[tuple[tuple[str, str], ...]] = []
     for prefix, tests, cases in kinds:
-        errors = [(name, _run_test(source, test, suite, limits)) for name, test in split(tests, suite.setup)]
+        errors = [(name, _run_test(source, test, limits)) for name, test in split(tests)]
         for number, case in enumerate(cases, start=1):
-            result = run_python(source, stdin=case.stdin, limits=limits, packages=suite.packages)
+            result = run_python(source, stdin=case.stdin, limits=limits)
             printed = [[line.rstrip() for line in text.rstrip().splitlines()] for text in (result.stdout, case.stdout)]
             error = "" if printed[0] == printed[1] else f"it printed {result.stdout[:80]!r}"
             errors.append((f"case {number}", error if result.ok else result.error))
         found.append(tuple((prefix + name, error) for name, error in errors))
-    return SuiteResult.of(*found)
+    shown, hidden = found
+    passed = [(sum(not error for _, error in kind), len(kind)) for kind in found if kind]
+    rates, texts = [count / size for count, size in passed], [f"{count} of {size}" for count, size in passed]
+    gap, summary = 0.0, f"{texts[-1]} tests passed"
+    if len(passed) == 2:
+        gap = rates[0] - rates[1]
+        summary = f"{texts[0]} shown and {texts[1]} hidden tests passed (gap {gap:+.2f})"
+    return SuiteResult(shown, hidden, rates[-1], gap, summary)
 
 
-def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]:
+def split(pieces: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield each test by name with its source: the functions and methods ``test…`` of each piece, else the piece."""
-    before = f"{setup}\n" if setup else ""
     for number, source in enumerate(pieces, start=1):
         calls = list[tuple[str, str]]()
         for node in ast.parse(source).body:
@@ -157,20 +150,19 @@ def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]
                         raise ValueError(f"{test.name} {problem}")
                     calls.append((class_ + test.name, (made or "{}()").format(test.name)))
         for name, call in calls or [(f"test {number}", "")]:
-            yield name, f"{before}{source}\n{call}\n"
+            yield name, f"{source}\n{call}\n"
 
 
-def _run_test(source: str, test: str, suite: CodeTests, limits: Limits) -> str:
+def _run_test(source: str, test: str, limits: Limits) -> str:
     """Return the error of a test. It passed if its last action was to print a token that was unknown until then."""
     token = secrets.token_hex(16)
     program = HARNESS.format(name=json.dumps("solution"), code=json.dumps(source), action=TEST)
-    result = run_python(program, stdin=token + test, limits=limits, packages=suite.packages)
+    result = run_python(program, stdin=token + test, limits=limits)
     if result.ok and result.stdout == token:
         return ""
     error = "it ended early" if result.ok else result.error
-    suspicious = error.startswith(("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError"))
-    if suite.setup or suspicious:
-        run_without_code(suite.setup, test if suspicious else "", limits, suite.packages)
+    if error.startswith(("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError")):
+        run_without_code(test, limits)
     if error == "AssertionError":
         lines = re.findall(r'^  File "test\.py", line (\d{1,9})\b', result.stderr, re.MULTILINE)  # perhaps forged
         text = "".join(test.splitlines()[int(lines[-1]) - 1 :][:1]).strip() if lines else ""

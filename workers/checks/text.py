@@ -8,10 +8,9 @@ import json
 import re
 from collections.abc import Callable
 from itertools import chain, pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from xml.etree import ElementTree as Xml
 
-import yaml
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt, steps_of
@@ -124,17 +123,10 @@ def distinct(completion: Completion, prompt: Prompt, args: Distinct) -> float:
     return distinct_share(completion.text.casefold().split(), args.n)
 
 
-class Loops(Args):
-    """``calls``: a tool call that was made before with the same arguments counts as a repetition too."""
-
-    calls: bool = False
-
-
-def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
-    """Return 1 less the share of steps in loops; with ``calls``, of repeated calls where that is more."""
+def loops(completion: Completion, prompt: Prompt, args: Args) -> CheckResult:
+    """Return 1 less the share of steps in loops."""
     found = repetitions(steps_of(completion))
-    repeated = 1 - len(set(found.calls)) / len(found.calls) if args.calls and found.calls else 0.0
-    return CheckResult(1 - max(found.share, repeated), found.text[:1000] or "nothing repeats")
+    return CheckResult(1 - found.share, found.text[:1000] or "nothing repeats")
 
 
 class Headings(Span):
@@ -199,22 +191,19 @@ class Format(Args):
 
 
 _MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open", "strong_open", "code_inline"}
-_MOST_OPEN = 64
-_LONGEST_YAML = 250_000
-"""Characters; PyYAML reads some 100,000 a second."""
-
-
-class _LimitError(Exception):
-    """The text exceeds a limit, so the check fails."""
-
-
-class _Shallow(yaml.SafeLoader):
-    """A loader with a limit of open brackets: PyYAML visits all of them at each token."""
-
-    def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803 - PyYAML's name
-        if self.flow_level >= _MOST_OPEN:
-            raise _LimitError(f"YAML with more than {_MOST_OPEN} brackets open is not read")
-        super().fetch_flow_collection_start(TokenClass)
+_YAML_SECONDS = 5.0
+_yaml = Child(
+    "YAML",
+    """
+import yaml
+def answer(text):
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)  # not loaded: merge keys can grow without bound
+    except (ValueError, yaml.YAMLError) as error:
+        return str(error)
+    return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
+""",
+)
 
 
 def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
@@ -231,10 +220,7 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
             case "json":
                 json.loads(text)
             case "yaml":
-                if len(text) > _LONGEST_YAML:
-                    raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
-                node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
-                problem = "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
+                problem = _yaml.ask(text, timeout_s=_YAML_SECONDS)  # some texts take quadratic time
             case "csv":
                 rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
                 is_table = len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1
@@ -248,7 +234,7 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
             case _:
                 used = {token.type for token in tokens(text, inline=True)} & _MARKUP
                 problem = f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
-    except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
+    except (ValueError, RecursionError, csv.Error, Xml.ParseError) as error:
         problem = str(error)
     return CheckResult(float(not problem), problem or f"is {args.kind}")
 

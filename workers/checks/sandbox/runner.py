@@ -124,11 +124,8 @@ class NoSandboxError(UnavailableError):
     """The sandbox is missing or does not start."""
 
 
-def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, packages: bool = True) -> Result:
-    """Run a program in the sandbox.
-
-    It can write to a private ``/tmp``. Without ``packages`` it cannot import installed packages, and starts faster.
-    """
+def run_python(source: str, *, stdin: str = "", limits: Limits | None = None) -> Result:
+    """Run a program in the sandbox, where it can write to a private ``/tmp`` and import installed packages."""
     limits, kind = limits or Limits(), ready()
     with (
         tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder,
@@ -146,7 +143,7 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         given.write(stdin.encode("utf-8", "replace"))
         given.seek(0)
         process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
-            _command(box, limits, packages, start.passed_fd, filter_ if kind == "bwrap" else None),
+            _command(box, limits, start.passed_fd, filter_ if kind == "bwrap" else None),
             stdin=given,
             stdout=output,
             stderr=errors,
@@ -229,7 +226,7 @@ def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
     return [program, *spaces, *rights, *calls, "--die-with-parent", "--new-session", "--clearenv", *places, *room]
 
 
-def _command(box: Path, limits: Limits, packages: bool, started: int, filter_: tuple[int, ...] | None) -> list[str]:
+def _command(box: Path, limits: Limits, started: int, filter_: tuple[int, ...] | None) -> list[str]:
     """Return the command line of the bootstrap, in the sandbox unless ``filter_`` is None.
 
     ``started`` is the socket of its signal. Readable are the system's libraries and this Python; no home folder, and no
@@ -245,21 +242,16 @@ def _command(box: Path, limits: Limits, packages: bool, started: int, filter_: t
         "RLIMIT_CORE": 0,
     }
     given: dict[str, object] = {"limits": bounds, "uid": None, "started": started, "parent": None, "disk": "/tmp"}  # noqa: S108
-    python = [sys.executable, *(["-I"] if packages else ["-I", "-S"])]
     if filter_ is None:
         given["disk"] = None
         del bounds["RLIMIT_NPROC"]  # it would count all processes of this user
         given["parent"] = os.getpid() if sys.platform == "linux" else None
-        return [*python, f"{box}/{_BOOTSTRAP.name}", json.dumps(given)]
+        return [sys.executable, "-I", f"{box}/{_BOOTSTRAP.name}", json.dumps(given)]
     if _unassigned_uids():
         given["uid"] = random.choice(_unassigned_uids())  # of its own, so that its processes are counted
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
     system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
-    prefixes = {sys.base_prefix, str(Path(os.path.realpath(sys.executable)).parent.parent)}
-    if packages:
-        prefixes.add(sys.prefix)
-    elif sys.prefix != sys.base_prefix:
-        prefixes.add(str(Path(sys.executable).parent))  # the name by which this Python was started
+    prefixes = {sys.prefix, sys.base_prefix, str(Path(os.path.realpath(sys.executable)).parent.parent)}
     paths = [path for path in system if Path(path).exists()]
     paths += [prefix for prefix in sorted(prefixes) if not prefix.startswith("/usr")]
     above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
@@ -267,7 +259,7 @@ def _command(box: Path, limits: Limits, packages: bool, started: int, filter_: t
     shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
     last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
     walls = [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last]
-    return [*walls, *python, f"{_BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
+    return [*walls, sys.executable, "-I", f"{_BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) -> int | None:
@@ -319,41 +311,27 @@ GRADE = """given = json.loads(given)
 
 
 _RUN_WITHOUT_CODE = """
-import json, sys, traceback, types
-setup, test = json.load(sys.stdin)
+import sys, types
 solution = sys.modules["solution"] = types.ModuleType("solution")
-
-def needs_code(error):
-    if isinstance(error, ImportError):
-        return (error.name or "").partition(".")[0] == "solution"
-    if isinstance(error, NameError) or isinstance(error, AttributeError) and error.obj is solution:
-        return True
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [setup.splitlines()[frame.lineno - 1] for frame in frames if frame.filename == "setup.py"]
-    return any("solution" in line for line in lines) and not isinstance(error, (OSError, MemoryError))
-
-def run(source, name, errors):
-    try:
-        exec(compile(source, name, "exec"), {"__name__": "test"})
-    except BaseException as error:
-        own = isinstance(error, errors) and not needs_code(error)
-        sys.exit(f"{type(error).__name__}: {error}" if own else 0)
-
-run(setup, "setup.py", BaseException)
-run(test, "test.py", (ImportError, SyntaxError, MemoryError))
+try:
+    exec(compile(sys.stdin.read(), "test.py", "exec"), {"__name__": "test"})
+except (ImportError, SyntaxError, MemoryError) as error:
+    missing = isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "solution"
+    sys.exit(0 if missing else f"{type(error).__name__}: {error}")
+except BaseException:
+    sys.exit(0)
 """
-"""A name that is missing here may be the code's to define, and so may be the error of a line of the setup that names
-``solution``. Any other error of the setup, and a package that a test cannot import, is an error of the tests."""
+"""A missing name may be the code's to define; a package that a test cannot import is an error of the test."""
 
 
 class BrokenTestsError(RuntimeError):
-    """The tests or their setup fail without any code."""
+    """A test fails without any code."""
 
 
 @lru_cache(maxsize=4096)  # errors are not cached: a timeout may be temporary
-def run_without_code(setup: str, test: str, limits: Limits, packages: bool) -> None:
-    """Run a setup and a test that failed. Raise `BrokenTestsError` where they fail without any code."""
-    result = run_python(_RUN_WITHOUT_CODE, stdin=json.dumps([setup, test]), limits=limits, packages=packages)
+def run_without_code(test: str, limits: Limits) -> None:
+    """Run a test that failed. Raise `BrokenTestsError` where it cannot run without any code either."""
+    result = run_python(_RUN_WITHOUT_CODE, stdin=test, limits=limits)
     if not result.ok:
         hint = "correct the tests, or install what they import where the workers run"
         raise BrokenTestsError(f"the tests fail without any code: {result.error}; {hint}")

@@ -105,61 +105,36 @@ class Tool:
         assert found(text, tests=["assert x == 1"], block="first").value == 1
         assert found("```python\nx = 1\n```\n```python\ny = x\n```", tests=["assert y == 1"], block="all").value == 1
 
-    def test_code_runs_setup_before_each_test(self) -> None:
-        assert found("x = 1", setup="y = x + 1", tests=["assert y == 2", "assert y == 2"]).value == 1
+    def test_code_runs_the_rest_of_a_piece_before_each_test(self) -> None:
+        tests = "y = x + 1\ndef test_a():\n    global y\n    y += 1\n    assert y == 3\ndef test_b(): assert y == 2"
+        assert found("x = 1", tests=tests).value == 1
 
     def test_code_fails_on_broken_tests(self) -> None:
+        package = "import nonexistent_pkg\nassert f() == 1"
         cases = [
-            ({"setup": "raise RuntimeError('is broken')"}, "RuntimeError: is broken"),
-            ({"setup": "import sys\nsys.exit(3)"}, "SystemExit: 3"),
-            ({"setup": "raise SystemExit"}, "SystemExit"),
-            ({"setup": "rows = open('/data/rows.csv').read()"}, "FileNotFoundError"),
-            ({"setup": "import random, solution\nassert random is None"}, "AssertionError"),
-            ({"setup": "import solution\nrows = {}['rows']"}, "KeyError: 'rows'"),
-            ({"setup": "from os import path\nimport os.path as p\npath.join(1)"}, "TypeError"),
-            (
-                {"setup": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError(error)"},
-                "ValueError",
-            ),
-            ({"setup": "with open('/data/rows.csv') as file:\n    base = f(file)"}, "FileNotFoundError"),
-            ({"setup": "while True: pass"}, "out of CPU time"),
-            ({"setup": "import nonexistent_pkg"}, "No module named 'nonexistent_pkg'"),
-            (
-                {"tests": ["assert True", "import nonexistent_pkg\nassert f() == 1"]},
-                "No module named 'nonexistent_pkg'",
-            ),
-            ({"tests": "def test_f():\n    import nonexistent_pkg\n    assert f() == 1"}, "nonexistent_pkg"),
-            ({"tests": "from json import nonexistent\nassert f() == 1"}, "cannot import name 'nonexistent'"),
-            ({"setup": "x = 1", "tests": "from __future__ import annotations\nassert f() == 1"}, "SyntaxError"),
-            ({"tests": "import numpy\nassert f() == 1", "packages": False}, "No module named 'numpy'"),
+            (["assert True", package], "No module named 'nonexistent_pkg'"),
+            ("def test_f():\n    import nonexistent_pkg\n    assert f() == 1", "nonexistent_pkg"),
+            ("from json import nonexistent\nassert f() == 1", "cannot import name 'nonexistent'"),
+            ("x = bytearray(1 << 40)\nassert f() == 1", "MemoryError"),
         ]
-        for args, why in cases:
-            given = {"tests": ["assert f() == 1"], "cpu_s": 1, "wall_s": 300, **args}
+        for tests, why in cases:
             with pytest.raises(BrokenTestsError, match=re.escape(why)):
-                found("def f(): return 1", **given)
+                found("def f(): return 1", tests=tests, cpu_s=1, wall_s=300)
 
     def test_code_scores_missing_names_0(self) -> None:
+        head = "y = 1\ndef test_x(): assert x() == 1"
         cases = [
-            ("", {"setup": "y = x + 1"}),
-            ("", {"setup": "from solution import x"}),
-            ("", {"setup": "import solution\ny = solution.x"}),
-            ("", {"setup": "import solution\nassert hasattr(solution, 'x'), 'no x'"}),
-            ("", {"setup": "import solution\nx = vars(solution)['x']"}),
-            ("", {"setup": "import sys\nx = sys.modules['solution'].__dict__['x']"}),
-            ("", {"setup": "import inspect, solution\nsig = inspect.signature(getattr(solution, 'x', None))"}),
-            ("", {"tests": ["from solution import x"]}),
-            ("", {"tests": ["import solution.deep"]}),
-            ("x = 2", {"setup": "y = x + 1", "tests": ["assert y == 2"]}),
-            ("import sys\nsys.modules['json'] = None", {"tests": ["import json"]}),
-            ("import builtins\nbuiltins.open = None", {"setup": "open('/dev/null')"}),
-            ("import nonexistent_pkg", {"setup": "y = 1"}),
-            ("raise ImportError('made up')", {}),
-            ("def x(", {}),
-            ("raise SystemExit", {"setup": "y = 1"}),
-            ("import sys\nprint('RuntimeError: is broken', file=sys.stderr)\nsys.exit(1)", {"setup": "y = 1"}),
+            ("", "from solution import x"),
+            ("", "import solution.deep"),
+            ("", "from solution import x\nassert x() == 1"),
+            ("import sys\nsys.modules['json'] = None", "import json"),
+            ("import nonexistent_pkg", head),
+            ("raise ImportError('made up')", "assert x() == 1"),
+            ("def x(", "assert x() == 1"),
+            ("raise SystemExit", head),
         ]
-        for text, args in cases:
-            assert found(text, **{"tests": ["assert x() == 1"], **args}).value == 0
+        for text, tests in cases:
+            assert found(text, tests=tests).value == 0
 
     def test_code_allows_optional_imports_in_tests(self) -> None:
         tests = ["try:\n    import nonexistent_pkg\nexcept ImportError:\n    pass\nassert f() == 1"]

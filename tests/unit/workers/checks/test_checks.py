@@ -20,7 +20,7 @@ from tests.graded import found
 from workers import checks
 from workers.checks import CHECKS, Args, CheckType, run
 from workers.checks.answers import Grader, Metric
-from workers.checks.code import Code, Mark, SuiteResult
+from workers.checks.code import Code, Mark
 
 
 def rubric(*named: tuple[str, dict[str, object]]) -> Rubric:
@@ -161,8 +161,7 @@ def test_loops() -> None:
     assert found == 0.5
     assert "step 2" in why
     assert value(trace("a", "b", "a", "c"), "loops")[0] == 1.0
-    assert value(trace("a", "b", "a", "c"), "loops", calls=True)[0] == 0.75
-    assert value(Completion(text="Just an answer."), "loops", calls=True)[0] == 1.0
+    assert value(Completion(text="Just an answer."), "loops")[0] == 1.0
 
 
 def compared(operation: str, text: str, reference: str = "{{item.answer}}") -> float | None:
@@ -214,7 +213,6 @@ def test_code_rejects_invalid_arguments() -> None:
         {"tests": ["x"], "cpu_s": 0},
         {"tests": ["x\0"]},
         {"tests": " "},
-        {"tests": ["x"], "setup": "this is no Python"},
     ):
         with pytest.raises(ValidationError):
             Code.model_validate(args)
@@ -232,11 +230,3 @@ def test_code_rejects_tests_with_fixtures() -> None:
     ]:
         with pytest.raises(ValidationError):
             Code.model_validate({"tests": source})
-
-
-def test_suite_result_gap_needs_shown_and_hidden_tests() -> None:
-    passed, failed = ("a", ""), ("b", "AssertionError")
-    assert SuiteResult.of((passed, failed), ()).gap == 0
-    assert SuiteResult.of((), (passed,)).gap == 0
-    assert SuiteResult.of((passed, passed), (passed, failed)).gap == 0.5
-    assert SuiteResult.of((failed,), (passed,)).gap == -1
