@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
 
 from recipes.embedded_judge import load_yaml
 from rubricsvc.core.prompt import Document
@@ -138,16 +137,12 @@ class Fact:
         return [_filled(template, self.slots) for template in _templates(self.frame, self.affirms)]
 
 
-def _tables() -> dict[str, Any]:
-    return load_yaml("frames.yaml")  # type: ignore[no-any-return]
-
-
 @cache
 def _fillers() -> dict[str, tuple[str, ...]]:
     """Return what may stand in each slot; numbers and years are not listed."""
     return {
         letter: tuple(word.strip() for word in words.split(","))
-        for letters, words in _tables()["slots"].items()
+        for letters, words in load_yaml("frames.yaml")["slots"].items()
         for letter in str(letters)
     }
 
@@ -163,7 +158,7 @@ def lower_first(text: str, names: frozenset[str] = frozenset()) -> str:
 
 
 def _templates(frame: int, affirms: bool) -> list[str]:
-    return _tables()["frames"][frame]["states" if affirms else "denies"]  # type: ignore[no-any-return]
+    return load_yaml("frames.yaml")["frames"][frame]["states" if affirms else "denies"]  # type: ignore[no-any-return]
 
 
 def _filled(template: str, slots: Mapping[str, str]) -> str:
@@ -175,7 +170,7 @@ def _filled(template: str, slots: Mapping[str, str]) -> str:
 def _readers() -> list[tuple[Fact, re.Pattern[str], frozenset[str]]]:
     """Return for each wording of a frame its pattern, and the words that a sentence must have for it."""
     readers = []
-    for frame, _ in enumerate(_tables()["frames"]):
+    for frame, _ in enumerate(load_yaml("frames.yaml")["frames"]):
         for affirms in (True, False):
             for wording, template in enumerate(_templates(frame, affirms)):
                 parts = _SLOT.split(re.sub(r"\ba (?=\{)", "an? ", template))
@@ -205,7 +200,7 @@ def read(sentence: str) -> Fact | None:
 
 def altered(fact: Fact, rng: random.Random) -> dict[str, list[str]]:
     """Return sentences that state something else, by kind of alteration."""
-    kinds = {letter: str(letters) for letters in _tables()["slots"] for letter in str(letters)}
+    kinds = {letter: str(letters) for letters in load_yaml("frames.yaml")["slots"] for letter in str(letters)}
     made: dict[str, list[str]] = {"negated": [], "number": [], "name": [], "order": []}
     made["negated"] = replace(fact, affirms=not fact.affirms).wordings()
 
@@ -219,7 +214,7 @@ def altered(fact: Fact, rng: random.Random) -> dict[str, list[str]]:
         others = [word for word in _fillers()[letter] if word not in fact.slots.values()]
         made["name"].append(with_slots(**{letter: rng.choice(others)}))
         twin = kinds[letter].replace(letter, "")
-        if twin in fact.slots and twin > letter and not _tables()["frames"][fact.frame].get("symmetric"):
+        if twin in fact.slots and twin > letter and not load_yaml("frames.yaml")["frames"][fact.frame].get("symmetric"):
             made["order"].append(with_slots(**{letter: fact.slots[twin], twin: text}))
     return made
 
@@ -236,7 +231,7 @@ def _other_number(text: str, year: bool, rng: random.Random) -> str:
 
 def invented_documents(seed: int, count: int) -> Iterator[Document]:
     """Yield documents of invented facts, each about a few people, towns and companies."""
-    tables = _tables()
+    tables = load_yaml("frames.yaml")
     for number in range(count):
         rng = random.Random(ident := f"invented.{seed}.{number}")
         casts = {str(letters): _fillers()[str(letters)[0]] for letters in tables["slots"]}
