@@ -20,13 +20,12 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -35,7 +34,7 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Unavail
 from trainer.config import TrainConfig
 from trainer.data.tasks import Task
 from trainer.optim import MasterAdamW
-from trainer.recording import replace_text, sync
+from trainer.recording import sync
 
 if TYPE_CHECKING:
     from trainer.judge_training.config import JudgeTrainConfig
@@ -102,15 +101,6 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
         domain, demonstrations = [task.domain] * bool(task.domain), [one.digest for one in task.demonstrations]
         content.append([task.prompt.digest, task.rubric.digest, *domain, *demonstrations])
     return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": digest(content)}
-
-
-def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the configuration and ``record`` (plain data) to ``config.json`` of the run's folder; return both."""
-    content = config.model_dump(mode="json") | dict(record)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        replace_text(out / "config.json", json.dumps(content, indent=2, ensure_ascii=False))
-    return content
 
 
 def steps(out: Path) -> list[int]:

@@ -377,23 +377,16 @@ class ServiceJudge(ConfigSection):
     timeout_s: float = Field(default=1800.0, gt=0.0)
 
 
-def _judge_kind(value: Any) -> str:
-    if isinstance(value, str):
-        return "name"
-    remote = isinstance(value, ServiceJudge) or (isinstance(value, dict) and "service" in value)
-    return "service" if remote else "local"
-
-
 JudgeSetting = Annotated[
     Annotated[str, Tag("name")] | Annotated[ServiceJudge, Tag("service")] | Annotated[Judge, Tag("local")],
-    Discriminator(_judge_kind),
+    Discriminator(
+        lambda value: (
+            {str: "name", ServiceJudge: "service"}.get(type(value))
+            or ("service" if isinstance(value, dict) and "service" in value else "local")
+        )
+    ),
 ]
 """The name of a judge in the database, a judge of a service, or a judge's own fields."""
-
-
-def judge_name(judge: str | ServiceJudge | Judge) -> str:
-    """Return the name of a judge of a configuration."""
-    return judge if isinstance(judge, str) else judge.name
 
 
 class OtherPromptsConfig(ConfigSection):
@@ -454,7 +447,8 @@ class EvalConfig(DataSource):
     @property
     def score_names(self) -> list[str]:
         """The names of all scores: the training reward's, the judges', the checks'."""
-        return [REWARD, *map(judge_name, self.judges), *([CHECKS] if self.checks else [])]
+        judges = [one if isinstance(one, str) else one.name for one in self.judges]
+        return [REWARD, *judges, *([CHECKS] if self.checks else [])]
 
     @property
     def gold_name(self) -> str:
@@ -532,10 +526,8 @@ class RunConfig(TrainConfig):
     @property
     def gold_judge(self) -> Judge | ServiceJudge | None:
         """The judge that the gold score of evaluations is by; None where that is the reward or checks."""
-        judges = [one for one in self.eval.judges if judge_name(one) == self.eval.gold_name] if self.eval else []
-        judge = judges[0] if judges else None
-        assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
-        return judge
+        named = [one for one in self.eval.judges if not isinstance(one, str)] if self.eval is not None else []
+        return next((one for one in named if self.eval is not None and one.name == self.eval.gold_name), None)
 
     @model_validator(mode="after")
     def _tables_agree(self) -> Self:

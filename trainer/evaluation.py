@@ -167,7 +167,8 @@ class Evaluator:
         self.tasks = tasks
         self.on_progress = on_progress
         self._config, self._stop = config, stop or Event()
-        self._scorers = {name: StepScorer(source.of_evaluation(name), config, stop) for name, source in scorers.items()}
+        evaluated = {name: source.of_evaluation(name) for name, source in scorers.items()}
+        self._scorers = {name: StepScorer(source, config, self._stop) for name, source in evaluated.items()}
         self._joined = {name for name, source in scorers.items() if source.items_at == scorers[REWARD].items_at}
         self.setup = setup_of(config.eval, config, tasks)
 

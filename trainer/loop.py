@@ -56,6 +56,7 @@ from trainer.recording import (
     recorded,
     replace_text,
     rollout_groups,
+    write_config,
 )
 from trainer.rewards import ControlRewards, RewardSource, ScoredRollout, StepScorer, StopRequested, judge_of
 
@@ -157,7 +158,7 @@ def train(
     identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
     control = config.control
     trained_on = rewards if control is None else ControlRewards(rewards, control.reward, config.seed)
-    scorer = StepScorer(trained_on, config, stop, recorder)
+    scorer = StepScorer(trained_on, config, stop or Event(), recorder)
     optimizer = MasterAdamW(policy.model, config.optim)
     needs_start = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
     reference = None
@@ -168,7 +169,7 @@ def train(
     first = saved = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     repeatability = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
     of_judge = constants | {"judge_repeatability": repeatability}
-    content = checkpoint.write_config(config.out, config, of_judge | dict(record or {}))
+    content = write_config(config.out, config, of_judge | dict(record or {}))
     history = History(config.out, done)
     with closing(optimizer), recorded(recorder, content, judge, history), tracking.running(content, history.steps):
         try:
@@ -180,7 +181,7 @@ def train(
                 for alarm in monitor_alarms(history.steps):
                     if alarm.step == done:
                         log.warning("step %d: %s", done, alarm.text)
-                tracking.step(line)
+                tracking.log(line)
                 if recorder is not None:
                     recorder.send(RunStep(step=done, metrics=line, groups=groups))
                 if config.checkpoint_every and done % config.checkpoint_every == 0:
@@ -224,7 +225,7 @@ def _watch(
     line = evaluation.run(state.policy, done, state.policy.name)
     lines = history.evaluations = evaluation.lines
     for each in lines:  # trackers skip those that they have
-        tracking.evaluation(each)
+        tracking.log(each)
     if line is None:
         return saved
     for alarm in monitor_alarms((), lines):

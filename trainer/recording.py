@@ -23,10 +23,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, storable
 from rubricsvc.core.prompt import Completion
@@ -54,16 +57,13 @@ Report = RunStep | RunEvaluation | RunHeartbeat
 """What is delivered of a run."""
 
 
+@dataclass(eq=False)
 class Undelivered:
     """What is to be delivered, oldest first, in a file that survives the process. One thread appends, one pops."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = Lock()
-        self._offset = 0
-
-    def __bool__(self) -> bool:
-        return self.path.exists()
+    path: Path
+    _lock: Lock = field(default_factory=Lock)
+    _offset: int = 0
 
     def append(self, event: Report) -> None:
         """Write an event to the disk. After an error the file is as before."""
@@ -80,7 +80,7 @@ class Undelivered:
 
     def each(self) -> Iterator[Report]:
         """Yield the events that are whole, oldest first; each is removed once the next one is asked for."""
-        while self:
+        while self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._offset)
                 line = file.readline()
@@ -98,7 +98,7 @@ class Undelivered:
 
         A resumed run repeats the others, and reports a new state. If a line is damaged, a copy of the file is kept.
         """
-        if not self:
+        if not self.path.exists():
             return
         kept, damaged = [], 0
         for line in self.path.read_bytes().splitlines(keepends=True):
@@ -233,7 +233,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
 
     def complete(self, lines: Iterable[Metrics]) -> None:
         """Record evaluations that the record lacks, of a run that began elsewhere, without their completions."""
-        if self.run_id is None or self._undelivered:
+        if self.run_id is None or self._undelivered.path.exists():
             return
         try:
             stored = self._store.evaluations(self.run_id, limit=MAX_LIMIT)
@@ -255,7 +255,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
         """Record a step, an evaluation or a state: deliver it, or keep it after what is kept already."""
         delivered = False
         try:
-            if (run_id := self.run_id) is not None and not self._undelivered:
+            if (run_id := self.run_id) is not None and not self._undelivered.path.exists():
                 self._deliver(run_id, event)
                 delivered = True
         except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on
@@ -338,7 +338,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
 
     def _beat(self) -> None:
         while not self._is_closed.wait(self._seconds):
-            if self.run_id is None or self._undelivered:
+            if self.run_id is None or self._undelivered.path.exists():
                 self._catch_up()
                 continue
             try:
@@ -353,9 +353,9 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
         if not self._thread.ident:  # the run has not begun
             return
         self._thread.join()
-        if self.run_id is None or self._undelivered:
+        if self.run_id is None or self._undelivered.path.exists():
             self._catch_up()
-        if self._undelivered:
+        if self._undelivered.path.exists():
             log.warning("%s has what is not recorded; to deliver it, resume the run", self._undelivered.path)
 
 
@@ -421,6 +421,15 @@ class History:
         return recorded
 
 
+def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the configuration and ``record`` (plain data) to ``config.json`` of the run's folder; return both."""
+    content = config.model_dump(mode="json") | dict(record)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        replace_text(out / "config.json", json.dumps(content, indent=2, ensure_ascii=False))
+    return content
+
+
 def read(folder: Path, name: str = METRICS) -> list[Metrics]:
     """Return the steps of the run in ``folder``. An incomplete last line is left out; a damaged one is an error."""
     path = folder / name
@@ -450,26 +459,24 @@ _MAX_ID_CHARS = 128
 Name = Literal["tensorboard", "trackio", "wandb"]
 
 
-def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics that are finite numbers, but the step."""
-    return {
-        name: value
-        for name, value in metrics.items()
-        if name != "step" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    }
+def numbers(line: Metrics) -> dict[str, float]:
+    """Return the metrics of a step that are finite numbers, or the estimates of an evaluation.
 
-
-def evaluation_numbers(line: Metrics) -> dict[str, float]:
-    """Return the estimates of an evaluation: ``eval/SCORE/mean``, with ``mean_low`` and ``mean_high``."""
-    found: dict[str, Any] = {}
-    for score, estimates in line["scores"].items():
+    Those of an evaluation are named ``eval/SCORE/mean``, with ``mean_low`` and ``mean_high``.
+    """
+    found: dict[str, Any] = {} if "scores" in line else line
+    for score, estimates in line.get("scores", {}).items():
         for name, estimate in estimates.items():
             key = f"eval/{score}/{name}"
             if isinstance(estimate, Mapping):
                 found |= {key: estimate["value"], f"{key}_low": estimate["low"], f"{key}_high": estimate["high"]}
             else:
                 found[key] = estimate
-    return numbers(found)
+    return {
+        name: value
+        for name, value in found.items()
+        if name != "step" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
 
 
 class Tracking:
@@ -496,15 +503,13 @@ class Tracking:
         finally:
             self._each(lambda tracker: tracker.close())
 
-    def step(self, metrics: Metrics) -> None:
-        """Report the metrics of a step."""
-        self._each(lambda tracker: tracker.log(numbers(metrics), metrics["step"], is_evaluation=False))
-
-    def evaluation(self, line: Metrics) -> None:
-        """Report an evaluation that is newer than those before."""
-        if line["step"] > self._newest_evaluation:
+    def log(self, line: Metrics) -> None:
+        """Report the metrics of a step, or an evaluation that is newer than those before."""
+        if is_evaluation := "scores" in line:
+            if line["step"] <= self._newest_evaluation:
+                return
             self._newest_evaluation = line["step"]
-            self._each(lambda tracker: tracker.log(evaluation_numbers(line), line["step"], is_evaluation=True))
+        self._each(lambda tracker: tracker.log(numbers(line), line["step"], is_evaluation=is_evaluation))
 
     def _each(self, act: Callable[[Tracker], None]) -> None:
         for name, tracker in list(self.trackers.items()):
@@ -516,6 +521,7 @@ class Tracking:
                 log.warning("the tracker %s does not get all metrics of this run: %s", name, reason)
 
 
+@dataclass(eq=False)
 class Tracker:
     """A run of TensorBoard, in event files of the run's folder, of Trackio or of Weights & Biases.
 
@@ -523,44 +529,44 @@ class Tracker:
     ``WANDB_MODE``, among others, say where it is.
     """
 
-    def __init__(self, kind: Name, folder: Path | None) -> None:
-        self._kind, self._folder = kind, (folder or Path()) / "tensorboard"
-        self._run: Any = None
+    kind: Name
+    folder: Path | None
+    _run: Any = None
 
     def begin(self, config: Mapping[str, Any], name: str, done: int) -> None:
         """Begin the run, or continue it: that of Trackio by its name, that of W&B by its id.
 
         Readers of TensorBoard leave out what earlier event files have after ``done`` steps.
         """
-        if self._kind == "tensorboard":
+        if self.kind == "tensorboard":
             from torch.utils.tensorboard import SummaryWriter
 
             make: Any = SummaryWriter
-            self._run = make(str(self._folder), purge_step=done + 1 if done else 0)
+            self._run = make(str((self.folder or Path()) / "tensorboard"), purge_step=done + 1 if done else 0)
             if not done:
                 self._run.add_text("config", f"```\n{json.dumps(config, indent=2)}\n```")
             return
-        module: Any = import_module(self._kind)
+        module: Any = import_module(self.kind)
         how: dict[str, Any] = {"name": name, "resume": "allow", "config": dict(config)}
-        how["project"] = os.environ.get(f"{self._kind.upper()}_PROJECT") or PROJECT
-        if self._kind == "trackio":
+        how["project"] = os.environ.get(f"{self.kind.upper()}_PROJECT") or PROJECT
+        if self.kind == "trackio":
             how |= {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
         else:
             how["id"] = os.environ.get("WANDB_RUN_ID") or re.sub(r"[^A-Za-z0-9_.-]", "-", name)[-_MAX_ID_CHARS:]
             how |= {"name": os.environ.get("WANDB_NAME") or name, "settings": module.Settings(console="off")}
         with redirect_stdout(sys.stderr):  # trackio prints, and the output of a command is data
             self._run = module.init(**how)
-        if self._kind == "wandb":
+        if self.kind == "wandb":
             self._run.define_metric(EVAL_STEP)
             self._run.define_metric("eval/*", step_metric=EVAL_STEP)
 
     def log(self, values: Mapping[str, float], step: int, *, is_evaluation: bool) -> None:
         """Log values. In W&B those of an evaluation have an axis of their own: it refuses steps before its newest."""
-        if self._kind == "tensorboard":
+        if self.kind == "tensorboard":
             for name, value in values.items():
                 self._run.add_scalar(name, value, step)
             self._run.flush()
-        elif is_evaluation and self._kind == "wandb":
+        elif is_evaluation and self.kind == "wandb":
             self._run.log({EVAL_STEP: step, **values}, commit=False)
         else:
             self._run.log(dict(values), step=step)
@@ -568,7 +574,7 @@ class Tracker:
     def close(self) -> None:
         """Send what is left."""
         with redirect_stdout(sys.stderr):
-            if self._kind == "tensorboard":
+            if self.kind == "tensorboard":
                 self._run.close()
             else:
                 self._run.finish()

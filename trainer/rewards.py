@@ -148,15 +148,15 @@ def require_scored(scored: Sequence[ScoredRollout], max_unscored: float, then: s
         )
 
 
+@dataclass(eq=False)
 class CallableRewards(RewardSource):
     """Rewards of ``function(prompt, text)``, which returns None where it cannot tell."""
 
-    def __init__(self, function: Callable[[Prompt, str], float | None]) -> None:
-        self._function = function
+    function: Callable[[Prompt, str], float | None]
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Call the function for each completion."""
-        values = [self._function(task.prompt, one.text) for task, one in zip(tasks, completions, strict=True)]
+        values = [self.function(task.prompt, one.text) for task, one in zip(tasks, completions, strict=True)]
         return [ScoredRollout(Reward(v, coverage=0.0 if v is None else 1.0, formula="function")) for v in values]
 
 
@@ -434,6 +434,7 @@ class StopRequested(Exception):  # noqa: N818 - not an error
     """The run was asked to stop while its judge was down."""
 
 
+@dataclass(eq=False)
 class StepScorer:
     """Scores steps by a reward source, and takes none of which too little was scored.
 
@@ -444,26 +445,24 @@ class StepScorer:
         recorder: records that the run pauses, with the reason, and that it goes on.
     """
 
-    def __init__(
-        self, rewards: RewardSource, config: TrainConfig, stop: Event | None = None, recorder: RunRecorder | None = None
-    ) -> None:
-        self._rewards, self._config = rewards, config
-        self._stop = stop or Event()
-        self._recorder = recorder
+    rewards: RewardSource
+    config: TrainConfig
+    stop: Event
+    recorder: RunRecorder | None = None
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> tuple[list[ScoredRollout], Metrics]:
         """Return the results of a step, and the metrics ``scored_by``, ``score_attempts`` and ``paused_time``.
 
         A completion to which a tool leaked the answer is not scored: its reward is null.
         """
-        how: Metrics = {"scored_by": self._rewards.scored_by, "score_attempts": 0, "paused_time": 0.0}
+        how: Metrics = {"scored_by": self.rewards.scored_by, "score_attempts": 0, "paused_time": 0.0}
 
         while True:
             how["score_attempts"] += 1
-            scored = score_sound(self._rewards, tasks, completions)
+            scored = score_sound(self.rewards, tasks, completions)
             sound = [place for place, result in enumerate(scored) if result is not NOT_SCORED]
             try:
-                require_scored([scored[place] for place in sound], self._config.max_unscored)
+                require_scored([scored[place] for place in sound], self.config.max_unscored)
                 break
             except UnavailableError as caught:
                 # may pass: a failed call to the judge, or a job of workers that ended without verdicts
@@ -474,10 +473,10 @@ class StepScorer:
                     raise
                 error = caught
             log.warning("the step is not taken: %s", error)
-            if how["score_attempts"] % self._config.pause_after == 0:
-                left = self._config.max_pause_s - how["paused_time"]
+            if how["score_attempts"] % self.config.pause_after == 0:
+                left = self.config.max_pause_s - how["paused_time"]
                 how["paused_time"] += self._pause(error, tasks, completions, scored, left)
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise StopRequested
         how["score_attempts"] *= bool(sound)
         return scored, how
@@ -495,24 +494,24 @@ class StepScorer:
         sound = [[place for place in at if scored[place] is not NOT_SCORED] for at in places_by_task(tasks)]
         groups = [at for at in sound if any(scored[place].reward.value is None for place in at)]
         if max_seconds > 0:
-            if self._recorder is not None:
-                self._recorder.set_state("paused", str(error))
+            if self.recorder is not None:
+                self.recorder.set_state("paused", str(error))
             log.warning("the run pauses until the judge is back, for up to %.0f s: %s", max_seconds, error)
         for group in itertools.cycle(groups):
             if (left := max_seconds - (time.monotonic() - began)) <= 0:
                 raise error
-            if self._stop.wait(min(wait, left)):
+            if self.stop.wait(min(wait, left)):
                 raise StopRequested
             some = [completions[place] for place in group]
-            probed = validated(self._rewards.score([tasks[place] for place in group], some), some)
+            probed = validated(self.rewards.score([tasks[place] for place in group], some), some)
             unscored = [new for new, place in zip(probed, group, strict=True) if scored[place].reward.value is None]
             if any(new.reward.value is not None for new in unscored):
                 break
             wait = min(MAX_PROBE_SECONDS, 2 * wait)
         paused_s = time.monotonic() - began
         log.warning("the judge is back; the run goes on after %.0f s", paused_s)
-        if self._recorder is not None:
-            self._recorder.set_state("running")
+        if self.recorder is not None:
+            self.recorder.set_state("running")
         return paused_s
 
 

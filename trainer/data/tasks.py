@@ -68,12 +68,6 @@ def page_key(prompt: Prompt) -> str:
     return digest("page", item["digest"], page) if page and "digest" in item else content_key(prompt)
 
 
-def on_both_sides(train: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
-    """Return the held-out prompts that were made of the page of a prompt that is trained on."""
-    trained = {page_key(task.prompt) for task in train}
-    return [task for task in held_out if page_key(task.prompt) in trained]
-
-
 def check_apart(train: Iterable[Task], held_out: Sequence[Task]) -> None:
     """Check that no prompt is both trained on and held out.
 
@@ -243,7 +237,8 @@ def find_tasks(config: RunConfig, say: Callable[[str], None]) -> RunTasks:
         else:
             held_out = tasks_in(settings, "eval")
         check_apart(train, held_out)
-        if shared := on_both_sides(train, held_out):
+        trained = {page_key(task.prompt) for task in train}
+        if shared := [task for task in held_out if page_key(task.prompt) in trained]:
             count = f"{len(shared)} of {counted(len(held_out), 'held-out prompt')}"
             text = f"pages of {count} are those of training prompts: {names_of(shared)}"
             say(f"warning: contamination: {text}")

@@ -39,7 +39,7 @@ from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
 from trainer.judge_training.data import Dataset, Example, Split, sample
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import use_grouped_attention
-from trainer.recording import History, Metrics
+from trainer.recording import History, Metrics, write_config
 from workers.engines.base import EngineRequest
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.prefix_tree import PADDING, SHARED, shared_length, tree_mask
@@ -349,7 +349,7 @@ def train(
         with safe_open(checkpoint.folder(config.out, done) / "model/best.safetensors", framework="pt") as file:
             numbers = {name: float(one) if name == "loss" else int(one) for name, one in file.metadata().items()}
             best = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-    checkpoint.write_config(config.out, config, {"data_digest": data.digest})
+    write_config(config.out, config, {"data_digest": data.digest})
     history, start, written = History(config.out, done), time.monotonic(), done
     size = config.optim.batch_examples
     mixture = mix(data.sources, data.weights, config.seed, start=done * size)

@@ -239,9 +239,12 @@ class Policy:
         )
 
     def decoding(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> Decoding:
-        """Process prompts, and return the completions that begin after them."""
-        logits_BV, cache = self._prefill(ids_QP, mask_QP, prompt_of_B)
-        return Decoding(self, cache, mask_QP[prompt_of_B], logits_BV)
+        """Process each prompt once, and return the completions that begin after them."""
+        cache = growing_cache(self.model.config)
+        logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
+        cache.batch_select_indices(prompt_of_B)
+        mask_BP = mask_QP[prompt_of_B]
+        return Decoding(self, cache, mask_BP, logits_QV[prompt_of_B], mask_BP.sum(-1))
 
     def texts(self, rows: Sequence[Sequence[int]]) -> tuple[str, ...]:
         """Return the texts of tokens, with U+FFFD for characters that a service cannot store."""
@@ -254,14 +257,14 @@ class Policy:
         where there are any. Both are [B, T], 0 at padding and at tokens that the
         policy did not write; the entropy has no gradient.
         """
-        first_BV, cache = self._prefill(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
+        begun = self.decoding(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
         written_BT, nucleus_BTK = rollouts.written_BT, rollouts.nucleus_BTK
-        logits_NV = first_BV[written_BT[:, 0]]
+        logits_NV = begun.logits_BV[written_BT[:, 0]]
         if rollouts.ids_BT.shape[1] > 1:
-            mask_BT = torch.cat([rollouts.prompt_mask_QP[rollouts.prompt_of_B], rollouts.mask_BT[:, :-1]], dim=-1)
+            mask_BT = torch.cat([begun.mask_BC, rollouts.mask_BT[:, :-1]], dim=-1)
             with self._logits_at(written_BT[:, 1:]):
                 context_BT = None if rollouts.context_BT is None else rollouts.context_BT[:, :-1]
-                rest_1NV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, cache, context_BT=context_BT)
+                rest_1NV = self.forward(rollouts.ids_BT[:, :-1], mask_BT, begun.cache, context_BT=context_BT)
             logits_NV = torch.cat([logits_NV, rest_1NV.squeeze(0)])
         first_BT, rest_BT = written_BT.clone(), written_BT.clone()
         first_BT[:, 1:], rest_BT[:, :1] = False, False
@@ -286,13 +289,6 @@ class Policy:
             yield
         finally:
             hook.remove()
-
-    def _prefill(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> tuple[Tensor, DynamicCache]:
-        """Process each prompt once; return the next token's logits [B, V] and keys and values for each completion."""
-        cache = growing_cache(self.model.config)
-        logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
-        cache.batch_select_indices(prompt_of_B)
-        return logits_QV[prompt_of_B], cache
 
     def forward(
         self,
@@ -443,31 +439,38 @@ class Sampled:
         return [ids[mask].tolist() for ids, mask in zip(self.ids_BN, self.mask_BN, strict=True)]
 
 
+@dataclass(eq=False)
 class Decoding:
-    """Keys and values of a batch, and the logits of its next tokens [B, V]. The mask is True at a token."""
+    """Keys and values of a batch, and the logits of its next tokens [B, V]. The mask is True at a token.
 
-    def __init__(self, policy: Policy, cache: DynamicCache, mask_BC: Tensor, logits_BV: Tensor) -> None:
-        self._policy, self._cache, self._mask_BC, self._logits_BV = policy, cache, mask_BC, logits_BV
-        self._prompt_B = mask_BC.sum(-1)
-        self._pending: Tensor | None = None  # sampled tokens [B, 1] whose keys and values are not computed yet
+    ``prompt_B`` are the numbers of tokens of prompts; ``pending`` are sampled tokens [B, 1] whose keys and values are
+    not computed yet.
+    """
+
+    policy: Policy
+    cache: DynamicCache
+    mask_BC: Tensor
+    logits_BV: Tensor
+    prompt_B: Tensor
+    pending: Tensor | None = None
 
     def sample(self, sampling: SamplingConfig, generator: torch.Generator) -> Sampled:
         """Sample tokens until every sequence ends or has ``max_new_tokens`` of them."""
-        ends, mask_B = self._policy.end_ids, torch.ones_like(self._mask_BC[:, 0])
+        ends, mask_B = self.policy.end_ids, torch.ones_like(self.mask_BC[:, 0])
         tokens: list[Tensor] = []
         masks: list[Tensor] = []
         nuclei: list[Tensor] = []
         for _ in range(sampling.max_new_tokens):
-            if self._pending is not None:
-                logits_B1V = self._policy.forward(self._pending, self._mask_BC, self._cache, keep=1)
-                self._logits_BV = logits_B1V.squeeze(1)
-            token_B, nucleus_BK = sample_tokens(self._logits_BV, sampling.temperature, sampling.top_p, generator)
+            if self.pending is not None:
+                logits_B1V = self.policy.forward(self.pending, self.mask_BC, self.cache, keep=1)
+                self.logits_BV = logits_B1V.squeeze(1)
+            token_B, nucleus_BK = sample_tokens(self.logits_BV, sampling.temperature, sampling.top_p, generator)
             tokens.append(torch.where(mask_B, token_B, ends[0]))
             masks.append(mask_B)
             if nucleus_BK is not None:
                 nuclei.append(nucleus_BK)
-            self._pending = tokens[-1].unsqueeze(-1)
-            self._mask_BC = torch.cat([self._mask_BC, mask_B.unsqueeze(-1)], dim=-1)
+            self.pending = tokens[-1].unsqueeze(-1)
+            self.mask_BC = torch.cat([self.mask_BC, mask_B.unsqueeze(-1)], dim=-1)
             mask_B = mask_B & ~torch.isin(token_B, ends)
             if not mask_B.any():
                 break
@@ -480,11 +483,19 @@ class Decoding:
 
         All of these have just been sampled from.
         """
-        parts = [batch._select([place for _, place in group]) for batch, group in groupby(rows, lambda row: row[0])]
+        parts: list[Decoding] = []
+        for batch, group in groupby(rows, lambda row: row[0]):
+            chosen = torch.tensor([place for _, place in group], device=batch.mask_BC.device)
+            cache = copy.copy(batch.cache)
+            cache.layers = [copy.copy(layer) for layer in cache.layers]
+            cache.batch_select_indices(chosen)
+            pending = None if batch.pending is None else batch.pending[chosen]
+            tensors = batch.mask_BC[chosen], batch.logits_BV[chosen], batch.prompt_B[chosen], pending
+            parts.append(Decoding(batch.policy, cache, *tensors))
         first, *others = parts
-        width = max(part._mask_BC.shape[1] for part in parts)
-        caches = [part._cache for part in parts]
-        for number, layer in enumerate(first._cache.layers if others else ()):
+        width = max(part.mask_BC.shape[1] for part in parts)
+        caches = [part.cache for part in parts]
+        for number, layer in enumerate(first.cache.layers if others else ()):
             layers = [cache.layers[number] for cache in caches]
             length = max(one.keys.shape[-2] for one in layers)
             rooms = [
@@ -492,38 +503,31 @@ class Decoding:
             ]  # at the beginning: the mask leaves it out
             layer.keys = torch.cat([pad(one.keys, room) for one, room in zip(layers, rooms, strict=True)])
             layer.values = torch.cat([pad(one.values, room) for one, room in zip(layers, rooms, strict=True)])
-        mask_BC = torch.cat([pad(part._mask_BC, (width - part._mask_BC.shape[1], 0)) for part in parts])
-        whole = Decoding(first._policy, first._cache, mask_BC, torch.cat([part._logits_BV for part in parts]))
-        whole._prompt_B = torch.cat([part._prompt_B for part in parts])
-        whole._pending = torch.cat([part._pending for part in parts if part._pending is not None])
-        return whole
-
-    def _select(self, rows: Sequence[int]) -> Decoding:
-        """Return a batch of these sequences."""
-        chosen = torch.tensor(rows, device=self._mask_BC.device)
-        cache = copy.copy(self._cache)
-        cache.layers = [copy.copy(layer) for layer in cache.layers]
-        cache.batch_select_indices(chosen)
-        selected = Decoding(self._policy, cache, self._mask_BC[chosen], self._logits_BV[chosen])
-        selected._prompt_B = self._prompt_B[chosen]
-        selected._pending = None if self._pending is None else self._pending[chosen]
-        return selected
+        mask_BC = torch.cat([pad(part.mask_BC, (width - part.mask_BC.shape[1], 0)) for part in parts])
+        return Decoding(
+            first.policy,
+            first.cache,
+            mask_BC,
+            logits_BV=torch.cat([part.logits_BV for part in parts]),
+            prompt_B=torch.cat([part.prompt_B for part in parts]),
+            pending=torch.cat([part.pending for part in parts if part.pending is not None]),
+        )
 
     def append(self, rows: Sequence[Sequence[int]], fresh: Sequence[bool]) -> None:
         """Extend each sequence by given tokens, at least one; of a ``fresh`` one these see the prompt alone."""
-        device = self._mask_BC.device
-        prompt_BC = self._mask_BC.cumsum(-1) <= self._prompt_B.unsqueeze(-1)
-        self._mask_BC &= prompt_BC | ~torch.tensor(fresh, device=device).unsqueeze(-1)
+        device = self.mask_BC.device
+        prompt_BC = self.mask_BC.cumsum(-1) <= self.prompt_B.unsqueeze(-1)
+        self.mask_BC &= prompt_BC | ~torch.tensor(fresh, device=device).unsqueeze(-1)
         ids = [torch.tensor(row, device=device) for row in rows]
         masks = [torch.ones_like(row, dtype=torch.bool) for row in ids]
         # on the left, so that the last column has the last token of every sequence
         ids_BN = pad_sequence(ids, batch_first=True, padding_side="left")
         mask_BN = pad_sequence(masks, batch_first=True, padding_side="left")
-        self._mask_BC = torch.cat([self._mask_BC, mask_BN], dim=-1)
-        if self._pending is not None:
-            ids_BN = torch.cat([self._pending, ids_BN], dim=-1)
-        self._pending = None
-        self._logits_BV = self._policy.forward(ids_BN, self._mask_BC, self._cache, keep=1).squeeze(1)
+        self.mask_BC = torch.cat([self.mask_BC, mask_BN], dim=-1)
+        if self.pending is not None:
+            ids_BN = torch.cat([self.pending, ids_BN], dim=-1)
+        self.pending = None
+        self.logits_BV = self.policy.forward(ids_BN, self.mask_BC, self.cache, keep=1).squeeze(1)
 
 
 CHUNK = 2**23

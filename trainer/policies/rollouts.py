@@ -139,6 +139,7 @@ def join(parts: Sequence[Rollouts]) -> Rollouts:
     )
 
 
+@dataclass(eq=False)
 class Transcript:
     """The tokens of a completion, in an environment with its episode; which of them the environment gave.
 
@@ -146,15 +147,15 @@ class Transcript:
     ``logprobs`` are those that the tokens were sampled with, where they are known.
     """
 
-    def __init__(self, episode: RunningEpisode | None = None) -> None:
-        self.episode, self.truncated = episode, False
-        self.ids: list[int] = []
-        self.given: list[bool] = []
-        self.contexts: list[int] = []
-        self.start = 0  # of the current context
-        self.fresh = False  # whether it began with the last answer
-        self.nuclei: list[Tensor] = []
-        self.logprobs: list[float] = []
+    episode: RunningEpisode | None = None
+    truncated: bool = False
+    ids: list[int] = field(default_factory=list)
+    given: list[bool] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)
+    start: int = 0  # of the current context
+    fresh: bool = False  # whether it began with the last answer
+    nuclei: list[Tensor] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
 
     def add(
         self, ids: Sequence[int], nuclei: Tensor | None = None, logprobs: Sequence[float] = (), *, given: bool = False

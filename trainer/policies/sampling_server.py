@@ -84,7 +84,7 @@ class SamplingServer:
         """Run a coroutine with a connection, in an event loop of its own: notebooks have one in this thread."""
 
         async def connected() -> None:
-            connection = _Connection(self)
+            connection = _Connection(self, HttpClient(Endpoint(base_url=self.url, timeout_s=TIMEOUT_S)))
             try:
                 await work(connection)
             finally:
@@ -94,12 +94,12 @@ class SamplingServer:
             loop.run(connected())
 
 
+@dataclass(eq=False)
 class _Connection:
     """Requests to a server."""
 
-    def __init__(self, server: SamplingServer) -> None:
-        self._server = server
-        self.client = HttpClient(Endpoint(base_url=server.url, timeout_s=TIMEOUT_S))
+    server: SamplingServer
+    client: HttpClient
 
     async def check(self, policy: Policy) -> None:
         """See `SamplingServer.check`."""
@@ -118,7 +118,7 @@ class _Connection:
             if config["device_config"]["device"] == "cpu" and overrides.get("tie_word_embeddings") is not False:
                 problem = "runs on a CPU, where it does not reload output embeddings that are tied to the input's"
         if problem:
-            raise InvalidError(f"the server {self._server.url} {problem}", hint=_START, path=SETTING)
+            raise InvalidError(f"the server {self.server.url} {problem}", hint=_START, path=SETTING)
 
     async def sample(
         self,
@@ -151,7 +151,7 @@ class _Connection:
                 task.cancel()
         if await self._version() != policy.version:
             raise UnavailableError(
-                f"the server {self._server.url} lost the weights of the policy while it sampled: it was restarted, or "
+                f"the server {self.server.url} lost the weights of the policy while it sampled: it was restarted, or "
                 "another run uses it",
                 hint=f"use a server for one run at a time; {_RESUME}",
                 path=SETTING,
@@ -186,11 +186,11 @@ class _Connection:
         except (KeyError, TypeError, ValueError):
             pass
         problem = f"it did not reply with tokens and their log-probabilities: {str(reply)[:300]}"
-        raise UnavailableError(f"the server {self._server.url} failed: {problem}", hint=_START, path=SETTING)
+        raise UnavailableError(f"the server {self.server.url} failed: {problem}", hint=_START, path=SETTING)
 
     async def _load(self, policy: Policy) -> None:
         """Load the weights of a policy into the server."""
-        folder = (self._server.out / _FOLDER).resolve()
+        folder = (self.server.out / _FOLDER).resolve()
         shutil.rmtree(folder, ignore_errors=True)
         try:
             policy.save(folder)
@@ -217,7 +217,7 @@ class _Connection:
                 return json.loads(content)
             except ValueError:
                 problem = f"{path} is not JSON"
-        raise UnavailableError(f"the server {self._server.url} failed: {problem}", hint=hint, path=SETTING)
+        raise UnavailableError(f"the server {self.server.url} failed: {problem}", hint=hint, path=SETTING)
 
 
 def is_tied(model: Any) -> bool:

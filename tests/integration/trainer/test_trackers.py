@@ -17,7 +17,7 @@ from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
 from trainer import recording
 from trainer.evaluation import LINES
 from trainer.loop import train
-from trainer.recording import Metrics, Tracking, evaluation_numbers, numbers
+from trainer.recording import Metrics, Tracking, numbers
 from trainer.rewards import CallableRewards
 
 Written = list[tuple[str, int, float]]
@@ -127,8 +127,7 @@ def test_tracker_holds_each_step_and_evaluation(
         assert sorted(keys) == sorted(set(keys))
     values = {(key, step): value for key, step, value in written}
     steps, lines = recording.read(folder), recording.read(folder, LINES)
-    expected = {(key, line["step"]): value for line in steps for key, value in numbers(line).items()}
-    expected |= {(key, line["step"]): value for line in lines for key, value in evaluation_numbers(line).items()}
+    expected = {(key, line["step"]): value for line in (*steps, *lines) for key, value in numbers(line).items()}
     assert set(values) - {("eval/step", line["step"]) for line in lines} == set(expected)
     timeless = {key: value for key, value in expected.items() if not key[0].endswith("_time")}
     assert {key: values[key] for key in timeless} == pytest.approx(timeless, rel=1e-6)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_completion_with_a_leak_is_not_scored(tmp_path: Path) -> None:
     assert rollout_metrics(rollouts)["tools/leak_hits"] == 1
     completions = rollouts.completions("tiny", 3, SAMPLING)
     source, tasks = Counting(), [TASKS[0], TASKS[0]]
-    scored, how = StepScorer(source, config()).score(tasks, completions)
+    scored, how = StepScorer(source, config(), Event()).score(tasks, completions)
     assert [(one.reward.value, one.reward.null_reason) for one in scored] == [(None, LEAK), (1.0, None)]
     assert (source.sizes, how["score_attempts"]) == ([1], 1)
     log_leaks(tmp_path, tasks, completions)
@@ -77,7 +78,7 @@ def test_completion_with_a_leak_is_not_scored(tmp_path: Path) -> None:
 def test_step_of_leaks_alone_asks_no_judge() -> None:
     source = Counting()
     leaked = Completion(text="x", sampling={"leaks": [{"source": "page"}]})
-    scored, how = StepScorer(source, config()).score([TASKS[0]], [leaked])
+    scored, how = StepScorer(source, config(), Event()).score([TASKS[0]], [leaked])
     assert ([one.reward.value for one in scored], source.sizes, how["score_attempts"]) == ([None], [], 0)
 
 
