@@ -38,7 +38,7 @@ from rubricsvc.schemas.runs import (
 from rubricsvc.stats.policy_scores import PromptValues, over_prompts, policy_scores, prompt_values
 from trainer import checkpoint
 from trainer.config import EvalConfig, SamplingConfig, TrainConfig
-from trainer.data.demonstrations import rollouts_of
+from trainer.data.demonstrations import as_sampled
 from trainer.data.tasks import Task, stream_seed
 from trainer.environments.episodes import Acting, log_leaks
 from trainer.environments.scripted import NAME, demonstrate
@@ -465,7 +465,7 @@ class Script(Policy):
             completion = found or Completion(text="", policy=NAME)
             whole = {"sampling": {**completion.sampling, "truncated": False}}
             completions += [completion.model_copy(update=whole)] * group_size
-        return rollouts_of(prompts, completions, self)
+        return as_sampled(prompts, completions, self)
 
 
 def with_other_tools(policy: Policy, baseline: str) -> Policy:

@@ -38,7 +38,7 @@ from rubricsvc.services.local import LocalService, open_database
 from rubricsvc.settings import get_settings
 from trainer.config import CHECKS, ControlName, RunConfig, ServiceJudge, TrainConfig
 from trainer.data.tasks import Task, names_of
-from trainer.environments.episodes import LEAK, leaks_of
+from trainer.environments.episodes import LEAK
 from trainer.event_loop import EventLoopThread
 from trainer.recording import Metrics, RunRecorder
 from workers.engines import make_engine
@@ -290,7 +290,7 @@ def score_sound(rewards: RewardSource, tasks: Sequence[Task], completions: Seque
     Raises:
         InvalidError: The source returned anything but a `ScoredRollout` for each.
     """
-    sound = [place for place, one in enumerate(completions) if not leaks_of(one)]
+    sound = [place for place, one in enumerate(completions) if not one.sampling.get("leaks")]
     results, asked = [NOT_SCORED] * len(completions), [completions[place] for place in sound]
     scored = validated(rewards.score([tasks[place] for place in sound], asked), asked) if sound else ()
     for place, result in zip(sound, scored, strict=True):

@@ -12,7 +12,6 @@ from dataclasses import replace
 from random import Random
 
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rubricsvc.core.prompt import Completion, Prompt
@@ -22,7 +21,7 @@ from rubricsvc.formats.input_file import InputFile
 from trainer.config import RunConfig
 from trainer.data.tasks import Task, content_key
 from trainer.policies.policy import Policy, context_of
-from trainer.policies.rollouts import Rollouts, transcript
+from trainer.policies.rollouts import Rollouts, rollouts_of, transcript
 
 
 def demonstrations_of(tasks: list[Task], config: RunConfig, say: Callable[[str], None]) -> list[Task]:
@@ -71,10 +70,10 @@ def demonstrated(policy: Policy, tasks: Sequence[Task], group_size: int, seed: i
         while len(group) < group_size:
             group += rng.sample(task.demonstrations, len(task.demonstrations))
         chosen += group[:group_size]
-    return rollouts_of([task.prompt for task in tasks], chosen, policy)
+    return as_sampled([task.prompt for task in tasks], chosen, policy)
 
 
-def rollouts_of(prompts: Sequence[Prompt], completions: Sequence[Completion], policy: Policy) -> Rollouts:
+def as_sampled(prompts: Sequence[Prompt], completions: Sequence[Completion], policy: Policy) -> Rollouts:
     """Return completions as if the policy had sampled them: those of the first prompt, of the second, and so on."""
     group_size = len(completions) // len(prompts)
     ids_QP, mask_QP = policy.encode(prompts, 1)
@@ -86,20 +85,11 @@ def rollouts_of(prompts: Sequence[Prompt], completions: Sequence[Completion], po
             prompt = prompts[place // group_size].text[:60]
             message = f"a completion of prompt {prompt!r} has {longest} tokens; the context has room for {room:.0f}"
             raise InvalidError(message, hint="shorten it, or leave it out", path="demonstrations.path")
-    device = policy.device
-
-    def padded(values: Sequence[Sequence[int]]) -> Tensor:
-        return pad_sequence([torch.tensor(one, device=device) for one in values], batch_first=True)
-
-    return Rollouts(
-        prompt_ids_QP=ids_QP,
-        prompt_mask_QP=mask_QP,
-        prompt_of_B=torch.arange(len(prompts), device=device).repeat_interleave(group_size),
-        ids_BT=padded([row.ids for row in rows]),
-        mask_BT=padded([[True] * len(row.ids) for row in rows]),
-        truncated_B=torch.zeros(len(rows), dtype=torch.bool, device=device),
+    prompt_of_B = torch.arange(len(prompts), device=policy.device).repeat_interleave(group_size)
+    given = [torch.tensor(row.given, device=policy.device) for row in rows]
+    return replace(
+        rollouts_of(policy, (ids_QP, mask_QP, prompt_of_B), rows),
         texts=tuple(one.text for one in completions),
-        from_environment_BT=padded([row.given for row in rows]),
-        context_BT=padded([row.contexts for row in rows]) if notes else None,
+        from_environment_BT=pad_sequence(given, batch_first=True),
         demonstrations=tuple(completions),
     )

@@ -87,19 +87,14 @@ def guard_of(collection: Collection, prompt: Prompt, near_copies: Callable[[], N
     return LeakGuard(source, frozenset({source}) | (near.of(source) - gold), tuple(answers))
 
 
-def leaks_of(completion: Completion) -> list[dict[str, JsonValue]]:
-    """Return what the tools of a completion leaked."""
-    leaks = completion.sampling.get("leaks")
-    return [leak for leak in leaks if isinstance(leak, dict)] if isinstance(leaks, list) else []
-
-
 def log_leaks(out: Path | None, tasks: Sequence[Task], completions: Sequence[Completion]) -> None:
     """Add a line for each leak in the completions of tasks, with the step; nothing without a folder or leaks."""
-    lines = [
-        {"step": one.step, "prompt": task.name, "prompt_digest": task.prompt.digest, **leak}
-        for task, one in zip(tasks, completions, strict=True)
-        for leak in leaks_of(one)
-    ]
+    lines: list[dict[str, JsonValue]] = []
+    for task, one in zip(tasks, completions, strict=True):
+        leaks = one.sampling.get("leaks")
+        for leak in leaks if isinstance(leaks, list) else ():
+            what = leak if isinstance(leak, dict) else {}
+            lines.append({"step": one.step, "prompt": task.name, "prompt_digest": task.prompt.digest, **what})
     if lines and out is not None:
         out.mkdir(parents=True, exist_ok=True)
         with (out / LEAKS).open("a", encoding="utf-8") as file:

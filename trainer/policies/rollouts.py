@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import JsonValue
@@ -230,31 +230,20 @@ def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> li
     return ids
 
 
-class Tokens(NamedTuple):
-    """The tokens of a completion, which of them tools answered, and the number of the context of each."""
-
-    ids: list[int]
-    given: list[bool]
-    contexts: list[int]
-
-
-def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -> Tokens:
+def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -> Transcript:
     """Return the tokens of a completion as a policy would have sampled it.
 
     An assistant message that follows another one is left out: it repeats the report of a call. With ``notes`` a note
     begins another context.
     """
     messages = completion.messages or (Message(role="assistant", content=completion.text),)
-    ids: list[int] = []
-    given: list[bool] = []
-    contexts: list[int] = []
-    seen, context = 0, 0
+    found, seen = Transcript(), 0
     for from_tools, group in groupby(messages, key=lambda message: message.role == "tool"):
         step = list(group)
         seen += len(step)
         if from_tools and notes and took_note(step):
             part = transcript(tokenizer, Completion(messages=notes_of(messages[:seen]))).ids
-            context += 1
+            found.start = len(found.ids)
         elif from_tools:
             part = answer_ids(tokenizer, step)
         else:
@@ -262,10 +251,8 @@ def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -
             calls = "\n".join(call_line(call) for call in message.tool_calls or ())
             text = "\n".join(filter(None, (message.content, calls)))
             part = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-        ids += part
-        given += [from_tools] * len(part)
-        contexts += [context] * len(part)
-    return Tokens(ids, given, contexts)
+        found.add(part, given=from_tools)
+    return found
 
 
 def answer_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:

@@ -106,7 +106,8 @@ def test_run_with_notes_learns_every_context(tmp_path: Path) -> None:
     policy = acting_policy()
     rollouts = demonstrated(policy, tasks, 1, 0)
     assert rollouts.context_BT is not None
-    contexts = [rollouts.written_BT & (rollouts.context_BT == number) for number in (0, 1)]
+    contexts = [rollouts.written_BT & (rollouts.context_BT == start) for start in rollouts.context_BT.unique()]
+    assert len(contexts) == 2
     before, _ = policy.logprobs(rollouts, 1.0)
     assert warm_up(settings, acting_policy, tasks, CallableRewards(lambda prompt, text: 1.0))
     policy.model = policy.model.from_pretrained(warmed_up_model(settings))
