@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -180,10 +181,9 @@ class ExportCounts:
     those of a pair each other. ``lower``: not among the best.
     """
 
-    items: int = 0
     rows: int = 0
     without_reward: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
     noise: float = 0.0
 
 

@@ -419,7 +419,6 @@ class JudgeCurves(Value):
     gold: tuple[Estimate, ...] = Field(description="Gold of that completion: what it keeps.")
     gain: Estimate = Field(description="Gold at the largest n less that of one sample, paired by prompt.")
     oracle_share: Estimate = Field(description="That gain as a share of the oracle's, with an interval over prompts.")
-    slope: Estimate = Field(description="Rise of the gold over the square root of the KL bound.")
     difference: Estimate | None = Field(description="Gold at the largest n less that of the first judge's choice.")
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import sqrt
 from statistics import NormalDist
@@ -27,21 +26,21 @@ from rubricsvc.formats.input_file import neutralized
 from rubricsvc.schemas.jobs import ExportCounts, ExportFormat, ExportQuery
 from rubricsvc.services import job_results
 from rubricsvc.store import jobs, labels
+from rubricsvc.store.tables import ItemRow
 
 if TYPE_CHECKING:
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.services.job_results import ItemDetail
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import ItemRow, JobRow
+    from rubricsvc.store.tables import JobRow
 
 Row = dict[str, Any]
 
-EXAMPLES_PER_PAGE = 100
 _Z = NormalDist().inv_cdf(0.975)
 
 
-def pages(db: Database, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[list[Row]]:
-    """Yield the rows of an export in pages; ``counts`` counts them.
+def rows(db: Database, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[Row]:
+    """Yield the rows of an export, read page by page; ``counts`` counts them.
 
     Raises:
         NotFoundError: No such job.
@@ -51,15 +50,10 @@ def pages(db: Database, job_id: int, query: ExportQuery, counts: ExportCounts) -
         measured = job.judge.measured
         counts.noise = query.noise if query.noise is not None else (measured and measured.reward.value) or 0.0
         counts.without_reward = sum(jobs.unrewarded(session, job_id)[0].values())
-    if query.kind != "completion":
-        for page in _example_pages(db, job, query, counts):
-            counts.rows += len(page)
-            yield page
-        return
-    for found in job_results.pages(db, job.id):
-        counts.items += len(found)
-        counts.rows += len(found)
-        yield [_result(job, detail) for detail in found]
+    results = (_result(job, detail) for detail in job_results.details(db, job_id))
+    for row in results if query.kind == "completion" else _examples(db, job, query, counts):
+        counts.rows += 1
+        yield row
 
 
 def _result(job: JobRow, detail: ItemDetail) -> Row:
@@ -109,77 +103,68 @@ def plain_verdict(verdict: Verdict) -> Row:
     return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
 
 
-@dataclass(frozen=True)
-class _PromptGroups:
-    """The rewarded completions of a prompt under each rubric, by id of the item, and what people said of them.
-
-    ``copies`` has the number of the first completion that one repeats, by the id of its item.
-    """
-
-    judge: str
-    groups: Sequence[Sequence[ItemRow]]
-    copies: dict[int, int]
-    overall: Sequence[dict[int, float]]
-
-    def example(self, row: ItemRow, **own: Any) -> Row:
-        """Return an example with the columns that say where it is from, and its prompt."""
-        prompt = row.completion.prompt
-        return {
-            "prompt": [message.openai for message in prompt.value.with_documents.messages],
-            **own,
-            "prompt_id": prompt.id,
-            "prompt_external_id": prompt.external_id,
-            "rubric": row.rubric.ref,
-            "formula": row.formula,
-            "judge": self.judge,
-        }
-
-
-def _example_pages(db: Database, job: JobRow, query: ExportQuery, counts: ExportCounts) -> Iterator[list[Row]]:
+def _examples(db: Database, job: JobRow, query: ExportQuery, counts: ExportCounts) -> Iterator[Row]:
     """Yield examples, read prompt by prompt."""
-    least = 2 if query.kind == "dpo" else 1
+    for groups in jobs.rewarded_groups(db, job.id, least=2 if query.kind == "dpo" else 1):
+        found = [row for group in groups for row in group]
+        copies = copy_groups([row.completion.value.full_text for row in found])
+        copy_of = dict(zip((row.id for row in found), copies, strict=True))
+        if query.kind == "dpo":
+            people: dict[str, dict[int, float]] = defaultdict(dict)
+            with db.read() as session:
+                for label, completion, _ in labels.of_completions(session, {row.completion_id for row in found}):
+                    if label.criterion == OVERALL and label.value is not None:
+                        people[label.annotator][completion.id] = label.value
+            chosen = _pairs(groups, copy_of, people.values(), query, counts)
+        else:
+            chosen = _best(groups, copy_of, query.top or 1, counts.left_out)
+        for row, own in chosen:
+            prompt = row.completion.prompt
+            yield {
+                "prompt": [message.openai for message in prompt.value.with_documents.messages],
+                **own,
+                "prompt_id": prompt.id,
+                "prompt_external_id": prompt.external_id,
+                "rubric": row.rubric.ref,
+                "formula": row.formula,
+                "judge": job.judge.name,
+            }
 
-    left_out: Counter[str] = Counter()
-    page: list[Row] = []
-    for groups in jobs.rewarded_groups(db, job.id, least=least):
-        rows = [row for group in groups for row in group]
-        people: dict[str, dict[int, float]] = defaultdict(dict)
-        with db.read() as session:
-            labelled = labels.of_completions(session, {row.completion_id for row in rows})
-        for label, completion, _ in labelled:
-            if label.criterion == OVERALL and label.value is not None:
-                people[label.annotator][completion.id] = label.value
-        copies = copy_groups([row.completion.value.full_text for row in rows])
-        by_item = dict(zip((row.id for row in rows), copies, strict=True))
-        read = _PromptGroups(job.judge.name, groups, by_item, list(people.values()))
-        page += _pairs(read, query, counts.noise, left_out) if least == 2 else _best(read, query.top or 1, left_out)
-        counts.left_out = dict(left_out)
-        if len(page) >= EXAMPLES_PER_PAGE:
-            yield page
-            page = []
-    if page:
-        yield page
+
+Groups = Sequence[Sequence[ItemRow]]
+"""The items of a prompt that have a reward, under each rubric."""
+Chosen = Iterator[tuple[ItemRow, Row]]
+"""An item, and the columns of its example beside those that say where it is from."""
 
 
-def _pairs(found: _PromptGroups, query: ExportQuery, noise: float, left_out: Counter[str]) -> Iterator[Row]:
-    """Yield one pair for each two different texts that no rubric, copy or person orders the other way."""
+def _pairs(
+    groups: Groups,
+    copy_of: Mapping[int, int],
+    people: Collection[Mapping[int, float]],
+    query: ExportQuery,
+    counts: ExportCounts,
+) -> Chosen:
+    """Yield one pair for each two different texts that no rubric, copy or most people order the other way.
+
+    ``people`` have the overall scores of each person by completion.
+    """
     ordered: dict[tuple[int, int], list[tuple[float, ItemRow, ItemRow]]] = defaultdict(list)
-    disputed = set()
-    for group in found.groups:
+    disputed, left_out = set(), counts.left_out
+    for group in groups:
         for pair in combinations(group, 2):
             rejected, chosen = sorted(pair, key=lambda row: row.reward or 0.0)  # a group has rewards only
             margin = (chosen.reward or 0.0) - (rejected.reward or 0.0)
-            key = found.copies[chosen.id], found.copies[rejected.id]
+            key = copy_of[chosen.id], copy_of[rejected.id]
             if margin <= 0 or margin < (query.min_margin or 0.0):
                 left_out["close"] += 1
             elif key[0] == key[1]:
                 left_out["near_duplicates"] += 1
-            elif margin <= _Z * sqrt(2) * noise:
+            elif margin <= _Z * sqrt(2) * counts.noise:
                 left_out["uncertain"] += 1
             else:
                 ordered[key].append((margin, chosen, rejected))
                 sides = chosen.completion_id, rejected.completion_id
-                gaps = [scores[sides[0]] - scores[sides[1]] for scores in found.overall if scores.keys() >= set(sides)]
+                gaps = [scores[sides[0]] - scores[sides[1]] for scores in people if scores.keys() >= set(sides)]
                 if sum(gap < 0 for gap in gaps) > sum(gap > 0 for gap in gaps):  # most people prefer the rejected one
                     disputed.add(key)
     for key, several in ordered.items():
@@ -187,26 +172,20 @@ def _pairs(found: _PromptGroups, query: ExportQuery, noise: float, left_out: Cou
             left_out["contradictory"] += len(several)
             continue
         left_out["near_duplicates"] += len(several) - 1
-        margin, chosen, rejected = max(several, key=lambda one: one[0])
-        yield found.example(
-            chosen,
-            chosen=_messages(chosen.completion.value),
-            rejected=_messages(rejected.completion.value),
-            margin=margin,
-            chosen_reward=chosen.reward,
-            rejected_reward=rejected.reward,
-            chosen_completion_id=chosen.completion_id,
-            rejected_completion_id=rejected.completion_id,
-        )
+        margin, *both = max(several, key=lambda one: one[0])
+        of_side = dict(zip(("chosen", "rejected"), both, strict=True))
+        own: Row = {side: _messages(row.completion.value) for side, row in of_side.items()} | {"margin": margin}
+        own |= {f"{side}_reward": row.reward for side, row in of_side.items()}
+        yield both[0], own | {f"{side}_completion_id": row.completion_id for side, row in of_side.items()}
 
 
-def _best(found: _PromptGroups, top: int, left_out: Counter[str]) -> Iterator[Row]:
+def _best(groups: Groups, copy_of: Mapping[int, int], top: int, left_out: Counter[str]) -> Chosen:
     """Yield the best different completions of each rubric; those that another rubric has, too, are not repeated."""
     taken = set[int]()
-    for group in found.groups:
+    for group in groups:
         best = set[int]()
         for row in sorted(group, key=lambda row: -(row.reward or 0.0)):
-            copy = found.copies[row.id]
+            copy = copy_of[row.id]
             if len(best) == top:
                 left_out["lower"] += 1
                 continue
@@ -214,7 +193,7 @@ def _best(found: _PromptGroups, top: int, left_out: Counter[str]) -> Iterator[Ro
                 left_out["near_duplicates"] += 1
             else:
                 own = {"completion": _messages(row.completion.value), "reward": row.reward}
-                yield found.example(row, **own, completion_id=row.completion_id, policy=row.completion.policy)
+                yield row, own | {"completion_id": row.completion_id, "policy": row.completion.policy}
             best.add(copy)
         taken |= best
 
@@ -226,14 +205,14 @@ def _messages(completion: Completion) -> list[Row]:
     return [{"role": "assistant", "content": completion.text}]
 
 
-def write_lines(made: Iterable[list[Row]], stream: TextIO, form: ExportFormat) -> None:
+def write_lines(made: Iterable[Row], stream: TextIO, form: ExportFormat) -> None:
     """Write rows as JSON lines; or completions as CSV with a header.
 
     In CSV, values and contributions by criterion are JSON, since rubrics differ, and text that a spreadsheet would take
     for a formula gets a single quote before it.
     """
     table: csv.DictWriter[str] | None = None
-    for row in (row for page in made for row in page):
+    for row in made:
         if form == "jsonl":
             stream.write(strict_json.dump(row) + "\n")
             continue

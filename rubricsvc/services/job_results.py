@@ -139,7 +139,7 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
     criteria: dict[tuple[str, str], CriterionTotals] = {}
     usage: Usage | None = None
     rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
-    for done, detail in enumerate((one for page in pages(db, job_id) for one in page), start=1):
+    for done, detail in enumerate(details(db, job_id), start=1):
         row, rewarded = detail.row, detail.row.reward is not None
         rubrics[row.rubric.ref] += 1
         if row.reward is not None:
@@ -161,11 +161,9 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
     policies = {name: made for name, of in rewards.items() if (made := distribution(*of, low, high)) is not None}
 
     with db.read() as session:
-
-        def listed(**selection: Any) -> list[ItemDetail]:
-            return _details(session, job, jobs.items(session, job_id, limit=extremes, **selection))
-
-        worst = listed(sort="reward", rewarded=True)
+        worst, best = (
+            _page(session, job_id, limit=extremes, sort=sort, rewarded=True) for sort in ("reward", "-reward")
+        )
         known = {one.row.id for one in worst}
         return JobResults(
             job=job,
@@ -181,14 +179,14 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
             criteria=sorted(criteria.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text)),
             usage=usage,
             worst=worst,
-            best=[one for one in listed(sort="-reward", rewarded=True) if one.row.id not in known],
-            without_reward=listed(rewarded=False),
+            best=[one for one in best if one.row.id not in known],
+            without_reward=_page(session, job_id, limit=extremes, rewarded=False),
             null_reasons=jobs.unrewarded(session, job_id)[0],
         )
 
 
-def pages(db: Database, job_id: int) -> Iterator[list[ItemDetail]]:
-    """Yield all items of a job by id, in pages with a transaction each.
+def details(db: Database, job_id: int) -> Iterator[ItemDetail]:
+    """Yield all items of a job by id, read in pages with a transaction each.
 
     Raises:
         NotFoundError: No such job.
@@ -196,16 +194,16 @@ def pages(db: Database, job_id: int) -> Iterator[list[ItemDetail]]:
     after = 0
     while True:
         with db.read() as session:
-            job = jobs.scoring(session, job_id)
-            found = _details(session, job, jobs.items(session, job_id, after=after, limit=ITEMS_PER_PAGE))
-        if not found:
+            found = _page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
+        yield from found
+        if len(found) < ITEMS_PER_PAGE:
             return
-        yield found
         after = found[-1].row.id
 
 
-def _details(session: Session, job: JobRow, rows: Sequence[ItemRow]) -> list[ItemDetail]:
-    """Return these items of the job with their texts and verdicts."""
+def _page(session: Session, job_id: int, **selection: Any) -> list[ItemDetail]:
+    """Return a page of the items of a job, as of `jobs.items`, with their texts and verdicts."""
+    job, rows = jobs.scoring(session, job_id), jobs.items(session, job_id, **selection)
     by_item = verdicts.for_items(session, [row.id for row in rows])
     rubrics = {row.rubric_id: row.rubric.value for row in rows}
     return [

@@ -436,11 +436,11 @@ class Jobs:
 
         return render_job(read_results(self.db, job_id, extremes=completions, on_progress=on_progress))
 
-    def export(self, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[list[dict[str, Any]]]:
-        """Yield rows of rewards and verdicts, or examples for trainers, in pages; ``counts`` counts them."""
+    def export(self, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[dict[str, Any]]:
+        """Yield rows of rewards and verdicts, or examples for trainers; ``counts`` counts them."""
         from rubricsvc.services import exporting
 
-        return exporting.pages(self.db, job_id, query, counts)
+        return exporting.rows(self.db, job_id, query, counts)
 
     def cancel(self, job_id: int) -> StoredJob:
         """Cancel a job. Scored items keep their rewards."""

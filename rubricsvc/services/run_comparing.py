@@ -54,8 +54,8 @@ def _notes(a: RunReport, b: RunReport) -> Iterator[str]:
     if not a.evaluations or not b.evaluations:
         return
     first, second = a.evaluations[-1], b.evaluations[-1]
-    if first["setup"] != second["setup"] and (pairs := _pairs(first, second)) is not None:
-        of_a, of_b = (set(line["prompt_digests"]) for line in (first, second))
+    if first["setup"] != second["setup"]:
+        pairs, (of_a, of_b) = _pairs(first, second), (set(line.get("prompt_digests", ())) for line in (first, second))
         counts = {
             "in A only": len(of_a - of_b),
             "in B only": len(of_b - of_a),
@@ -67,13 +67,13 @@ def _notes(a: RunReport, b: RunReport) -> Iterator[str]:
         yield f"the last evaluation of A is after step {first['step']}, that of B after step {second['step']}"
 
 
-def _pairs(a: Line, b: Line) -> list[tuple[int, int]] | None:
-    """Return the places in both evaluations of each shared prompt; None if one does not say which prompts it has."""
-    if a["setup"] == b["setup"]:
-        return [(place, place) for place in range(a["prompts"])]
-    if "prompt_digests" not in a or "prompt_digests" not in b:
-        return None
-    keys_a, keys_b = (zip(one["prompt_digests"], one["rubric_digests"], strict=True) for one in (a, b))
+def _pairs(a: Line, b: Line) -> list[tuple[int, int]]:
+    """Return the places in both evaluations of each shared prompt with the same rubric version.
+
+    An evaluation of another trainer may not say which prompts it has, and shares none.
+    """
+    digests = ("prompt_digests", "rubric_digests")
+    keys_a, keys_b = (zip(*(one.get(name, ()) for name in digests), strict=False) for one in (a, b))
     places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for place, key in enumerate(keys_b):
         places[key].append(place)
@@ -94,8 +94,6 @@ def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[st
         if not mean:
             return [], f"{name} has no score by {score}"
     pairs = _pairs(first, second)
-    if pairs is None:
-        return [], "an evaluation does not say which held-out prompts it has, and the settings of [eval] differ"
     if not pairs:
         shared = set(first.get("prompt_digests", ())) & set(second.get("prompt_digests", ()))
         other = f"other rubric versions of all {len(shared)} shared prompts"
@@ -106,8 +104,7 @@ def paired_values(a: RunReport, b: RunReport, score: str) -> tuple[list[tuple[st
         of_a, of_b = ((config.get("sampling") or {}).get(setting) for config in (a.config, b.config))
         if of_a != of_b:
             return [], f"other sampling: {setting} is {of_a} in A, {of_b} in B"
-    names = first.get("prompt_digests") or list(map(str, range(first["prompts"])))
-    known = [(names[place], values[0][place], values[1][other]) for place, other in pairs]
+    known = [(first["prompt_digests"][place], values[0][place], values[1][other]) for place, other in pairs]
     return [(name, one, two) for name, one, two in known if one is not None and two is not None], ""
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -128,14 +126,10 @@ def stream() -> io.StringIO:
     return io.StringIO()
 
 
-def pages(db: Database, job: int) -> Iterator[list[dict[str, Any]]]:
-    return exporting.pages(db, job, ExportQuery(), ExportCounts())
-
-
-def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> None:
+def test_result_rows_have_texts_and_contributions(db: Database, job: int) -> None:
     counts = ExportCounts()
-    rows = [row for page in exporting.pages(db, job, ExportQuery(), counts) for row in page]
-    assert counts == ExportCounts(items=4, rows=4, without_reward=1)
+    rows = list(exporting.rows(db, job, ExportQuery(), counts))
+    assert counts == ExportCounts(rows=4, without_reward=1)
     assert [row["reward"] for row in rows] == [0.0, 0.5, 0.5, None]
     assert [row["completion_id"] for row in rows] == [1, 2, 3, 4]
     assert {(row["rubric"], row["judge"], row["prompt"]) for row in rows} == {("test@1", "test", "What is a rubric?")}
@@ -152,7 +146,7 @@ def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> No
 def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
     row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
     verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
-    exporting.write_lines([[row | {"verdicts": [verdict]}]], stream, "csv")
+    exporting.write_lines([row | {"verdicts": [verdict]}], stream, "csv")
     (read,) = csv.DictReader(io.StringIO(stream.getvalue()))
     assert {name: read[name] for name in row} == {
         "policy": "'=1+1",
@@ -162,8 +156,3 @@ def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
         "reward": "-0.5",
     }
     assert read["failed"] == "'=c:timeout"
-
-
-def test_export_rejects_unknown_job(db: Database) -> None:
-    with pytest.raises(NotFoundError):
-        list(pages(db, 7))

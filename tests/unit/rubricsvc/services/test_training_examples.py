@@ -44,7 +44,7 @@ def scored(db: Database, *scores: Scores) -> int:
 
 def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[list[Any], dict[str, int]]:
     counts = ExportCounts()
-    rows = [row for page in exporting.pages(db, job, ExportQuery(kind=kind, **rules), counts) for row in page]
+    rows = list(exporting.rows(db, job, ExportQuery(kind=kind, **rules), counts))
     assert counts.rows == len(rows)
     short = [tuple(row[name][0]["content"] for name in ("chosen", "rejected") if name in row) for row in rows]
     if kind == "sft":
@@ -52,12 +52,6 @@ def exported(db: Database, job: int, kind: ExportKind, **rules: Any) -> tuple[li
     return short, {name: count for name, count in counts.left_out.items() if count}
 
 
-@pytest.fixture(params=[1, 100])
-def _paged(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    monkeypatch.setattr(exporting, "EXAMPLES_PER_PAGE", request.param)
-
-
-@pytest.mark.usefixtures("_paged")
 def test_sft_takes_the_best_different_completions_of_each_prompt(db: Database) -> None:
     job = scored(db, {"a": [0.5], LONG: [0.9], f"{LONG}!": [0.8], "none": [None]}, {"only": [0.1]})
     assert exported(db, job, "sft") == ([(LONG,), ("only",)], {"lower": 2})
@@ -121,11 +115,12 @@ def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
         judge = judges.add(session, Judge(name="j", model="m"))
         job = jobs.submit(session, judge_id=judge.id, items=[(ids[0], rubric.id)]).id
         jobs.items(session, job)[0].reward = 1.0
-    (page,) = exporting.pages(db, job, ExportQuery(kind="sft"), ExportCounts())
-    assert page[0]["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
-    assert page[0]["completion"] == [{"role": "assistant", "content": "x"}]
+    (made,) = exporting.rows(db, job, ExportQuery(kind="sft"), ExportCounts())
+    assert made["prompt"] == [{"role": "user", "content": "[d] Because.\n\nWhy?"}]
+    assert made["completion"] == [{"role": "assistant", "content": "x"}]
 
 
-def test_pages_reject_an_unknown_job(db: Database) -> None:
+@pytest.mark.parametrize("kind", ["completion", "dpo"])
+def test_rows_reject_an_unknown_job(db: Database, kind: ExportKind) -> None:
     with pytest.raises(NotFoundError):
-        list(exporting.pages(db, 7, ExportQuery(kind="dpo"), ExportCounts()))
+        list(exporting.rows(db, 7, ExportQuery(kind=kind), ExportCounts()))
