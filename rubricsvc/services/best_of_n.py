@@ -16,7 +16,6 @@ from rubricsvc.store.session import by_id
 from rubricsvc.store.tables import RubricRow
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
     from sqlalchemy.orm import Session
 
     from rubricsvc.stats.intervals import Floats
@@ -125,7 +124,7 @@ def best_of_n(
     )
 
 
-def _means(rows: Sequence[Row[Any]]) -> dict[int, float]:
+def _means(rows: Sequence[Any]) -> dict[int, float]:
     """Return the mean reward of each completion; none where one is missing, since rubrics may differ in their scale."""
     found = defaultdict[int, list[float | None]](list)
     for row in rows:
@@ -134,9 +133,7 @@ def _means(rows: Sequence[Row[Any]]) -> dict[int, float]:
     return {id_: fmean(several) for id_, several in known.items() if len(several) == len(found[id_])}
 
 
-def _gold(
-    session: Session, scored: Sequence[tuple[JobRow, Sequence[Row[Any]]]], gold: str
-) -> tuple[str, dict[int, float]]:
+def _gold(session: Session, scored: Sequence[tuple[JobRow, Sequence[Any]]], gold: str) -> tuple[str, dict[int, float]]:
     """Return where the gold is from, and the gold of completions.
 
     Raises:
