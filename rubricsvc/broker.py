@@ -9,14 +9,11 @@ from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError as BrokerError
 from kombu.transport import TRANSPORT_ALIASES, memory
-from structlog import get_logger
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import leases
-from rubricsvc.store.session import AWAY, Database
-
-log = get_logger(__name__)
+from rubricsvc.store.session import Database
 
 MEMORY = "memory://"
 BROKER_SECONDS = 2
@@ -76,17 +73,21 @@ def make_celery(settings: Settings) -> Celery:
     return app
 
 
-def send_outbox(db: Database, app: Celery) -> None:
-    """Send all messages of the outbox. An unreachable broker is not an error: the reconciler sends them later."""
-    try:
-        leases.relay(db, partial(app.send_task, retry=False, ignore_result=True))
-    except (BrokerError, OSError, *AWAY) as error:  # the work is committed in any case
-        log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
+def sender(app: Celery) -> leases.Send:
+    """Return a function that sends a task by its name, or raises a ConnectionError."""
+
+    def send(task: str, args: list[object]) -> None:
+        try:
+            app.send_task(task, args, retry=False, ignore_result=True)
+        except BrokerError as error:
+            raise ConnectionError(str(error)) from error
+
+    return send
 
 
 def attach(db: Database, settings: Settings, app: Celery | None = None) -> Database:
     """Send the outbox after each commit that writes to it, by ``app`` or an application of its own; return ``db``."""
-    db.on_commit = partial(send_outbox, db, app or make_celery(settings))
+    db.on_commit = partial(leases.relay, db, sender(app or make_celery(settings)))
     return db
 
 

@@ -21,13 +21,14 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, case, delete, func, select, tuple_, update
 from sqlalchemy.orm import Session
+from structlog import get_logger
 
 from rubricsvc.core.fingerprint import QuestionSet
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.session import CHUNK, PUBLISHED, Database, batched, insert, rows_with
+from rubricsvc.store.session import AWAY, CHUNK, PUBLISHED, Database, batched, insert, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -127,6 +128,8 @@ ITEMS_PER_MESSAGE = 32
 MAX_MESSAGES = 32
 """Messages about a large job: the processes of a prefork pool are one worker, and each can take one."""
 
+log = get_logger(__name__)
+
 Send = Callable[[str, list[object]], object]
 
 
@@ -138,19 +141,26 @@ def publish(session: Session, judge_id: int, items: int = 1) -> None:
 
 
 def relay(db: Database, send: Send) -> int:
-    """Send the waiting messages and delete them; return how many. An error of ``send`` leaves the rest."""
+    """Send the waiting messages and delete them; return how many.
+
+    An unreachable broker (an OSError of ``send``) or database is logged: the work is committed in any case, and the
+    reconciler sends the rest later.
+    """
     oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)
-    with db.read() as session:
-        waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
     sent: list[int] = []
     try:
-        for id_, task, args in waiting:
-            send(task, args)
-            sent.append(id_)
-    finally:
-        if sent:
-            with db.write() as session:
-                session.execute(delete(OutboxRow).where(OutboxRow.id.in_(sent)))
+        with db.read() as session:
+            waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
+        try:
+            for id_, task, args in waiting:
+                send(task, args)
+                sent.append(id_)
+        finally:
+            if sent:
+                with db.write() as session:
+                    session.execute(delete(OutboxRow).where(OutboxRow.id.in_(sent)))
+    except (OSError, *AWAY) as error:
+        log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
     return len(sent)
 
 

@@ -272,7 +272,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
-        self.on_commit: Callable[[], None] | None = None
+        self.on_commit: Callable[[], object] | None = None
         self._immediate = self.engine.execution_options(rubricsvc_immediate=True)
 
     @contextmanager

@@ -66,7 +66,7 @@ def worker(
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.on_commit = lambda: (leases.relay(db, send), None)[1]
+    db.on_commit = lambda: leases.relay(db, send)
 
     def answers(answer: Callable[[Question], Reply | Failure] | None) -> None:
         if answer is not None:

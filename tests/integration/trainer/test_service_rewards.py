@@ -44,7 +44,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.on_commit = lambda: (leases.relay(db, send), None)[1]
+    db.on_commit = lambda: leases.relay(db, send)
     yield made
     for thread in threads:
         thread.join()

@@ -199,8 +199,7 @@ def test_relay_keeps_what_the_broker_did_not_take(db: Database) -> None:
             raise ConnectionError("broker is gone")
         sent.append(args)
 
-    with pytest.raises(ConnectionError):
-        leases.relay(db, first_only)
+    assert leases.relay(db, first_only) == 1
     assert leases.relay(db, lambda *_: None) == 1
 
 
@@ -263,17 +262,6 @@ def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> N
         leases.claim(session, 1, limit=1, worker="w", seconds=60)
     reconcile()
     assert messages() == 0  # a worker holds a lease, and will claim the other item too
-
-
-def test_relay_keeps_messages_of_unreachable_broker(db: Database) -> None:
-    submit_job(db, 1, judge=JUDGE)
-
-    def away(*_: object) -> None:
-        raise OSError("no broker")
-
-    with pytest.raises(OSError):
-        leases.relay(db, away)
-    assert leases.relay(db, lambda *_: None) == 1
 
 
 def test_submit_rejects_key_of_another_job(each_db: Database) -> None:
