@@ -33,7 +33,7 @@ from workers import checks
 
 if TYPE_CHECKING:
     from rubricsvc.core.rubric_analysis import TestOutcome
-    from workers.authoring.proposals import Proposal
+    from workers.authoring.gate import Proposal
 
 Names = list[str] | None
 
@@ -250,8 +250,7 @@ def propose(
 
     Nothing is stored; the chosen one is written as YAML, to be read and edited. Exits with 1 if there is no rubric.
     """
-    from workers.authoring.gate import judge_of_gate
-    from workers.authoring.proposals import try_proposals, write_proposals
+    from workers.authoring.gate import judge_of_gate, try_proposals, write_proposals
 
     task, default = _proposal_task(prompt, good, bad, specification)
     if (method or default) not in _METHODS:
@@ -294,7 +293,7 @@ def _proposal_task(
     prompt: str, good: str | None, bad: str | None, specification: Path | None
 ) -> tuple[AuthoringTask, str]:
     """Return what the candidates are written from and tried on, and the method that uses most of it."""
-    from workers.authoring.proposals import OFF_TOPIC
+    from workers.authoring.gate import OFF_TOPIC
 
     text = file_or_text(prompt)
     if not text.strip():

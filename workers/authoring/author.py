@@ -1,23 +1,33 @@
-"""The author: asks a model for a rubric until a reply is one. A reply is sent back with its error, then drawn again."""
+"""The author: asks a model for a rubric until a reply is one. A reply is sent back with its error, then drawn again.
+
+Its `RecordingEngine` asks nothing twice: replies are stored when they arrive, and read by the worker that takes over.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from rubricsvc.core.base import storable
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import NO_RUBRIC, Generation, ResearchNotes, SourceText
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import LOCAL, Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, cut
+from rubricsvc.store.generation import add_replies
 from workers.authoring.rubric_replies import Documents, cleaning_note, criteria_texts, read_rubric
 from workers.authoring.templates import AuthoringTemplate, read
-from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Question, Replies, Reply
 from workers.judges.calls import split_thinking
+from workers.queue.costs import Write
 
 _ERROR_CHARS = 500
 
@@ -130,13 +140,66 @@ class Author:
         raise GenerationError(NO_RUBRIC, message, redraws=drawn, repairs=sent_back)
 
 
-def rubric_reader(template: str, documents: Documents | None = None, evidence: Documents | None = None) -> Reader:
-    """Return the reader of replies that are rubrics, which may cite these texts and not copy the template's example."""
+def rubric_reader(
+    template: str, documents: Documents | None = None, evidence: Documents | None = None, **limits: Any
+) -> Reader:
+    """Return the reader of replies that are rubrics, which may cite these texts and not copy the template's example.
+
+    ``limits`` are those of `read_rubric`.
+    """
     examples = criteria_texts(read(template).shared)
-    parse = partial(read_rubric, examples=examples, documents=documents, evidence=evidence)
-    return lambda text, truncated: parse(text, truncated=truncated)
+    limits |= {"documents": documents, "evidence": evidence}
+    return lambda text, truncated: read_rubric(text, truncated=truncated, examples=examples, **limits)
 
 
 def sha256_of(text: str) -> str:
     """Return the SHA-256 of a text."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+REPLIES = TypeAdapter(dict[str, Reply])
+"""The replies of one item, by the digest of the question."""
+
+
+class RecordingEngine:
+    """Answers from the stored ``replies`` of an item; what is not in them is asked of the judge's engine, and stored.
+
+    Failures are not stored: a retry asks again. The questions to a server are separate calls, so that each reply is
+    stored when it arrives; a local model answers those of a request together.
+    """
+
+    def __init__(self, engine: Engine, judge: Judge, item_id: int, replies: dict[str, Reply], write: Write) -> None:
+        self._engine, self._judge, self._replies = engine, judge, replies
+        self._item_id, self._write = item_id, write
+
+    async def ask(self, request: EngineRequest) -> Replies:
+        """Return one reply or failure for each question, in order."""
+        how = [request.sampling, request.max_context, request.thinking]
+        keys = [  # of all that decides the reply: the judge and the conversation
+            digest(self._judge.digest, request.messages(one), list(one.labels), one.schema, *how, one.sample)
+            for one in request.questions
+        ]
+        missing = {key: one for key, one in zip(keys, request.questions, strict=True) if key not in self._replies}
+        failures: dict[str, Failure] = {}
+
+        async def call(questions: Mapping[str, Question]) -> None:
+            outcome = await self._engine.ask(replace(request, questions=tuple(questions.values())))
+            answered: dict[str, Reply] = {}
+            for key, reply in zip(questions, outcome, strict=True):
+                if isinstance(reply, Failure):
+                    failures[key] = reply
+                else:
+                    names = ("text", "thinking", "note")
+                    texts: dict[str, Any] = {name: storable(getattr(reply, name)) for name in names}
+                    answered[key] = replace(reply, **texts)
+            if answered:
+                data = REPLIES.dump_python(answered, mode="json", exclude_none=True)
+                await self._write(partial(add_replies, item_id=self._item_id, replies=data))
+                self._replies.update(answered)
+
+        together = bool(missing) and self._judge.engine in LOCAL
+        await asyncio.gather(*map(call, [missing] if together else [{key: missing[key]} for key in missing]))
+        return [self._replies.get(key) or failures[key] for key in keys]
+
+    async def aclose(self) -> None:
+        """Do nothing: the engine belongs to the drain."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from rubricsvc.core.base import numbered_names
 from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, ProposalSource, RefusedProposal
@@ -14,9 +13,8 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.lint import lint
 from rubricsvc.lint.duplicates import near_duplicates
 from workers import checks
-from workers.authoring.author import Author, GenerationError
-from workers.authoring.rubric_replies import criteria_texts, read_rubric
-from workers.authoring.templates import read, shown, shown_all
+from workers.authoring.author import Author, GenerationError, rubric_reader
+from workers.authoring.templates import shown, shown_all
 from workers.engines.base import Engine
 from workers.engines.budget import SpendingLimit, current_budget
 
@@ -63,13 +61,12 @@ async def propose_criteria(
         values["labelled"] = answers
     else:
         values |= {"prompt": shown("question", prompt.text), "answers": answers}
-    examples = criteria_texts(read(TEMPLATE).shared)
-    parse = partial(read_rubric, examples=examples, least=1, needs_positive=False)
+    reader = rubric_reader(TEMPLATE, least=1, needs_positive=False)
     own = SpendingLimit(None, 0.0, within=limit)
     token = current_budget.set(own)
     try:
         author = Author(engine, judge, Generation(sampling=judge.sampling, repairs=REPAIRS, redraws=0))
-        draft = await author.write(TEMPLATE, values, reader=lambda text, truncated: parse(text, truncated=truncated))
+        draft = await author.write(TEMPLATE, values, reader=reader)
     except GenerationError as error:
         return [], EvolutionRound(failure=f"{error.reason}: {error}"[:500], cost=own.spent)
     finally:

@@ -5,6 +5,8 @@ completion to another prompt's, or to a text that only praises itself; if it doe
 completions that it was written from; if it orders completions no better than chance where people have labelled them; or
 if one of these could not be measured. What it gives to a text with shuffled sentences, or to its first third, is only
 reported.
+
+Several rubrics proposed for one prompt are tried in the same way, each with the linter's findings beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
@@ -22,8 +25,11 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import TRANSIENT
+from rubricsvc.lint import Finding, lint
 from rubricsvc.stats.ranking import concordance
-from workers.authoring.author import GenerationError
+from workers import checks
+from workers.authoring.author import Author, Draft, GenerationError
+from workers.authoring.methods import write_rubric
 from workers.engines.base import Engine
 from workers.scoring.completions import score
 
@@ -157,3 +163,80 @@ def preference_agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgre
         low, high = samples[int(0.025 * len(samples))], samples[int(0.975 * len(samples))]
     share = (different + net_concordant) / (2 * different)
     return PreferenceAgreement(completions=len(pairs), pairs=different, agreement=share, low=low, high=high)
+
+
+OnDone = Callable[[], None]
+
+OFF_TOPIC = (
+    "Bread rises when yeast turns sugar into carbon dioxide, which the gluten of the dough holds back. Knead the"
+    " dough for ten minutes, let it rest for an hour in a warm place, fold it twice, and bake it at 230 °C. The crust"
+    " becomes crisp if there is steam in the oven during the first ten minutes."
+)
+"""A completion of another prompt."""
+
+DUPLICATE = "duplicate"
+"""The reason of a candidate that is the same rubric as an earlier one."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One candidate: a rubric, or the reason why there is none. Without ``tried``, ``reason`` says why.
+
+    Attributes:
+        draft: The rubric as it was written.
+        reason: Why there is no rubric, or why it could not be tried.
+        findings: What the linter finds.
+        tried: What it gives to good, bad and empty texts.
+    """
+
+    draft: Draft | None = None
+    reason: str | None = None
+    findings: tuple[Finding, ...] = ()
+    tried: GateFindings | None = None
+
+
+async def write_proposals(
+    engine: Engine, judge: Judge, generation: Generation, task: AuthoringTask, *, n: int, on_done: OnDone = lambda: None
+) -> list[Proposal]:
+    """Return ``n`` candidates that the judge's model writes, each with other seeds, and the linter's findings."""
+
+    async def write(number: int) -> Proposal:
+        try:
+            draft = await write_rubric(Author(engine, judge, generation, retries=number), task)
+        except GenerationError as error:
+            return Proposal(reason=f"{error.reason}: {error.message}")
+        finally:
+            on_done()
+        findings = lint(draft.rubric, task.prompt, empty_value=checks.value_of_empty)
+        return Proposal(draft, findings=tuple(findings))
+
+    seen: dict[str, int] = {}
+    found = list[Proposal]()
+    for number, one in enumerate(await asyncio.gather(*map(write, range(n))), start=1):
+        first = seen.setdefault(one.draft.rubric.digest, number) if one.draft else number
+        found.append(one if first == number else Proposal(reason=f"{DUPLICATE}: the same as candidate {first}"))
+    return found
+
+
+async def try_proposals(
+    engine: Engine,
+    judge: Judge,
+    generation: Generation,
+    task: AuthoringTask,
+    given: Sequence[Proposal],
+    *,
+    on_done: OnDone = lambda: None,
+) -> list[Proposal]:
+    """Return the candidates with what the judge gives to the probes under each."""
+
+    async def try_one(one: Proposal) -> Proposal:
+        if one.draft is None:
+            return one
+        try:
+            return replace(one, tried=await try_rubric(engine, judge, generation, one.draft.rubric, task))
+        except GenerationError as error:
+            return replace(one, reason=f"{error.reason}: {error.message}")
+        finally:
+            on_done()
+
+    return list(await asyncio.gather(*map(try_one, given)))

@@ -147,7 +147,7 @@ async def investigate(author: Author, prompt: Prompt, collection: Collection, re
     notes = ResearchNotes(
         collection=research.collection,
         digest=collection.digest,
-        queries=tuple(storable(_cut(query, MAX_QUERY_CHARS)) for query in asked),
+        queries=tuple(storable(cut(query, MAX_QUERY_CHARS)) for query in asked),
         left_out=tuple(id_ for id_ in chosen if id_ not in shown_texts),
         withheld=withheld,
     )
@@ -170,7 +170,7 @@ async def _plan(
     if asked:
         snippets = {}
         for hit in chain.from_iterable(asked.values()):
-            text = "(withheld)" if addresses_model(hit.text) else _cut(" ".join(hit.text.split()), SNIPPET_CHARS)
+            text = "(withheld)" if addresses_model(hit.text) else cut(" ".join(hit.text.split()), SNIPPET_CHARS)
             snippets[hit.id] = f"{hit.title}\n{text}"
         values["queries"] = shown("queries", "\n".join(asked))
         values["results"] = shown_all("result", snippets) or "nothing"
@@ -183,10 +183,6 @@ async def _plan(
         return _Plan.model_validate(strict_json.parse(found[0])) if found else _Plan()
     except (ValidationError, ValueError):
         return _Plan()
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _read(

@@ -115,7 +115,8 @@ def read_rubric(
         raise ValueError("expected weights other than 0, and at least one positive")
     if copied := by_text.keys() & examples:
         raise ValueError(f"a criterion is copied from the example: {copied.pop()!r}")
-    indexes = {name: text_index(body) for name, body in {**(documents or {}), **(evidence or {})}.items()}
+    given_texts = {**(documents or {}), **(evidence or {})}
+    indexes = {name: QuoteIndex(clean(body).text, body) for name, body in given_texts.items()}  # as they were shown
     numbered = enumerate(distinct, start=1)
     try:
         rubric = Rubric(criteria=tuple(_criterion(n, one, indexes, evidence or {}) for n, one in numbered))
@@ -234,8 +235,3 @@ def _criterion(number: int, given: _Criterion, indexes: Mapping[str, QuoteIndex]
         passages=tuple(one.passage for one in sources if one.passage and one.document not in hidden) or None,
         sources=sources or None,
     )
-
-
-def text_index(text: str) -> QuoteIndex:
-    """Return a text as the generator saw it, to look for passages in."""
-    return QuoteIndex(clean(text).text, text)

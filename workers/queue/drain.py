@@ -45,10 +45,9 @@ from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, ReplyRow
-from workers.authoring.author import Author, GenerationError
+from workers.authoring.author import REPLIES, Author, GenerationError, RecordingEngine
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
-from workers.authoring.recording import REPLIES, RecordingEngine
 from workers.engines import make_engine
 from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.budget import current_budget

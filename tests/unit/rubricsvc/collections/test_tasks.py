@@ -15,7 +15,6 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from rubricsvc.lint import lint
 from workers import checks
-from workers.authoring.rubric_replies import text_index
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def test_synthesize_cites_passages_that_occur_in_their_documents(
     ]
     assert len(sources) > 70
     for source in sources:
-        assert source.passage and text_index(python.open(source.document).text).locate(source.passage).start is not None
+        assert source.passage and source.passage in " ".join(python.open(source.document).text.split())
 
 
 def test_synthesize_makes_rubrics_that_the_linter_has_little_to_say_about(tasks: dict[str, list[Task]]) -> None:
