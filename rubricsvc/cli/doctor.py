@@ -18,7 +18,7 @@ from rubricsvc.schemas import StoredJudge
 from rubricsvc.services.local import LocalService, open_database, sqlite_file
 from rubricsvc.settings import read_settings
 from workers.checks.sandbox.runner import ready
-from workers.engines.local.weights import adapter_folder, check_sha256, weights_sha256
+from workers.engines.local.weights import adapter_folder, check_sha256
 
 MIN_FREE_BYTES = 1_000_000_000
 _PACKAGES = {"train": ("torch", "transformers"), "judging": ("jsonschema", "nltk", "rapidfuzz", "sacrebleu", "sklearn")}
@@ -113,8 +113,7 @@ def _judge(stored: StoredJudge) -> str:
     if judge.engine == "transformers_local" and find_spec("torch") is None:
         raise UnavailableError(f"{judge.model} needs torch", hint="pip install 'rubricsvc[train]'")
     if judge.adapter:
-        folder = adapter_folder(judge.adapter)
-        check_sha256(folder, judge.weights_sha256 or "", weights_sha256(folder))
+        check_sha256(adapter_folder(judge.adapter), judge.weights_sha256)
     return f"{judge.model} in process"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -23,7 +24,7 @@ from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, DEFAULT_REPE
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.verdict import TRANSIENT, Reason
+from rubricsvc.core.verdict import TRANSIENT, Reason, total_usage
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.formats import load
 from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
@@ -174,8 +175,8 @@ def ask_test_questions(judge: Judge) -> None:
     Raises:
         UnavailableError: The model cannot be reached.
     """
-    from workers.audit.repeatability import COMPLETION, RUBRIC
-    from workers.audit.repeatability import probe as ask_both
+    from workers.audit.repeatability import COMPLETION, MIN_DIFFERENCE, OTHER, PROMPT, RUBRIC
+    from workers.scoring.completions import score_group
 
     if all(leaf.engine == "none" for leaf in judge.leaf_judges):
         echo(f"{judge.name} has no model to ask: it only runs checks")
@@ -193,8 +194,10 @@ def ask_test_questions(judge: Judge) -> None:
     limit = max((leaf.endpoint.timeout_s for leaf in hasty.leaf_judges if leaf.engine == "openai_http"), default=None)
     questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
     echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{f'; up to {limit:g} s a reply' if limit else ''}")
-    result = ask(hasty, lambda engine: ask_both(engine, hasty))
-    verdicts = {"met": result.met, "not met": result.not_met}
+    shown = (COMPLETION, OTHER) if judge.mode == "comparative" else (COMPLETION,)
+    start = time.perf_counter()
+    (met, unmet), *_ = ask(hasty, lambda engine: score_group(engine, hasty, RUBRIC, PROMPT, shown))
+    seconds, verdicts = time.perf_counter() - start, {"met": met, "not met": unmet}
     unscored = min((v for v in verdicts.values() if v.value is None), key=lambda v: v.outcome != "failed", default=None)
     problem = unscored and f"{unscored.reason or unscored.outcome}: {unscored.detail or ''}".rstrip(": ")
     if unscored is not None and unscored.reason in _NOT_REACHED:
@@ -206,16 +209,20 @@ def ask_test_questions(judge: Judge) -> None:
         else f"{one.reason or one.outcome} ({name})"
         for name, one in verdicts.items()
     )
-    cost = f", {result.usage.prompt + result.usage.completion} tokens" if result.usage is not None else ""
-    cost += f", ${result.usage.cost:.2g}" if result.usage is not None and judge.priced else ""
-    echo(f"{judge.name} answers: {values}; {result.seconds:.1f} s{cost}")
+    cost = ""
+    if (usage := total_usage((met.usage, unmet.usage))) is not None:
+        cost = f", {usage.prompt + usage.completion} tokens" + (f", ${usage.cost:.2g}" if judge.priced else "")
+    echo(f"{judge.name} answers: {values}; {seconds:.1f} s{cost}")
     for vote in {v.by: v for one in verdicts.values() for v in one.votes if v.outcome == "failed"}.values():
         echo(f"warning: {vote.by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
-    if not result.passed or result.is_close:
+    passed = unscored is None and (met.value or 0.0) - (unmet.value or 0.0) >= MIN_DIFFERENCE
+    sure, unsure = met.probability, unmet.probability
+    is_close = passed and sure is not None and unsure is not None and sure - unsure < MIN_DIFFERENCE
+    if not passed or is_close:
         lacks = "does not distinguish a met criterion from one that is not"
         if unscored is not None:
             lacks = f"answers without a verdict: {problem}"
-        elif result.is_close:
+        elif is_close:
             lacks = "distinguishes the criteria by its threshold alone"
         echo(f"warning: {judge.name} {lacks}: {values}")
         known = FIXES[unscored.reason] if unscored is not None and unscored.reason else ""
@@ -307,7 +314,6 @@ def audit(
 
     with local_service() as s:
         stored = s.judges.value(judge)
-    runner.check_auditable(stored)
     every = cases.built_in(stored.mode) if data is None else cases.from_records(load(data), source=str(data))
     taken = every if data is None else cases.sample(every, limit)
     if len(taken) < len(every):

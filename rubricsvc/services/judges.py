@@ -103,9 +103,7 @@ class Judges:
     def get(self, ref: int | str) -> StoredJudge:
         """Get a judge."""
         with self.db.read() as session:
-            row = judges.get(session, ref)
-            newest = judges.newest_audit(session, [row.id]).get(row.id)
-            return _stored(session, [row])[0].model_copy(update={"newest_audit": newest and newest.value})
+            return _stored(session, [judges.get(session, ref)], with_audit=True)[0]
 
     @takes(Paging)
     def page(self, query: Paging) -> Page[StoredJudge]:
@@ -123,11 +121,7 @@ class Judges:
             return Page.cut([row.value for row in rows], query.limit)
 
     def passport(self, ref: int | str) -> Passport:
-        """Get the passport of a trained judge: its data with licenses, its figures, what it must not be used for.
-
-        Raises:
-            NotFoundError: There is no such judge, or it has no passport.
-        """
+        """Get the passport of a trained judge: its data with licenses, its figures, what it must not be used for."""
         with self.db.read() as session:
             row = judges.get(session, ref)
             if (value := row.passport_value) is None:
@@ -173,8 +167,10 @@ class Judges:
             found = [session.get_one(ItemRow, one) for one in taken]
             return [(one.rubric.value, one.completion.prompt.value, one.completion.value) for one in found]
 
-    def judged_labels(self, ref: int | str, job: int | None = None, criterion: str | None = None) -> list[JudgedLabel]:
-        """Return people's labels beside the judge's verdicts.
+    def _judged_labels(
+        self, ref: int | str, job: int | None, criterion: str | None = None
+    ) -> tuple[Judge, list[JudgedLabel]]:
+        """Return a judge, and people's labels beside its verdicts.
 
         Raises:
             InvalidError: There are no labels, or the judge has judged none of the labelled criteria.
@@ -183,8 +179,7 @@ class Judges:
             row = judges.get(session, ref)
             if job is not None:
                 jobs.scoring(session, job)
-            found = judged_labels(session, row.id, job_id=job)
-            name = row.name
+            judge, found = row.value, judged_labels(session, row.id, job_id=job)
         rows = [one for one in found if criterion in (None, one.label.criterion)]
         if not rows:
             scope = f" of criterion {criterion!r}" if criterion else ""
@@ -192,11 +187,11 @@ class Judges:
             raise InvalidError(f"no labels{scope}", hint="import labels with `rubricsvc labels import FILE`")
         if not any(one.verdicts for one in rows):
             hint = (
-                f"score them with `rubricsvc jobs submit --judge {name} --wait`; a label counts for each rubric "
-                "version whose criterion has the same text, scale, reference and passages"
+                f"score them with `rubricsvc jobs submit --judge {judge.name} --wait`; a label counts for each rubric "
             )
-            raise InvalidError(f"judge {name!r} has judged none of the labelled criteria", hint=hint)
-        return rows
+            hint += "version whose criterion has the same text, scale, reference and passages"
+            raise InvalidError(f"judge {judge.name!r} has judged none of the labelled criteria", hint=hint)
+        return judge, rows
 
     def agreement(
         self, ref: int | str, *, job: int | None = None, criterion: str | None = None, resamples: int
@@ -204,8 +199,7 @@ class Judges:
         """Compare a judge's verdicts with people's labels."""
         from rubricsvc.stats.agreement import agreement_report
 
-        judge, rows = self.value(ref), self.judged_labels(ref, job, criterion)
-        return agreement_report(judge, rows, resamples=resamples)
+        return agreement_report(*self._judged_labels(ref, job, criterion), resamples=resamples)
 
     def calibrate(
         self, ref: int | str, name: str | None = None, *, job: int | None = None, held_out: float, seed: int = 0
@@ -218,7 +212,7 @@ class Judges:
         """
         from rubricsvc.stats.calibration_fit import calibrate
 
-        judge, rows = self.value(ref), self.judged_labels(ref, job)
+        judge, rows = self._judged_labels(ref, job)
         if judge.mode != "readout":
             hint = "calibrate its readout members, or use a judge of mode readout"
             raise InvalidError(f"judge {judge.name!r} has no probabilities: its mode is {judge.mode}", hint=hint)
@@ -235,16 +229,8 @@ class Judges:
         """Yield each labelled completion with its labels under one rubric version, by completion.
 
         A label counts for its question: with a ``rubric``, labels on its other versions are yielded where it asks the
-        same. If a person labelled a question under several versions, the newest label counts.
-
-        Args:
-            rubric: A rubric by id, name (the newest version), name@version or digest; None: all.
-            annotators: Names of people; none: all.
-            job_id: Only completions of this job.
-            left_out: Counts the labels that are left out: ``superseded``, or of an ``other_question``.
-
-        Raises:
-            NotFoundError: No such rubric or job.
+        same. If a person labelled a question under several versions, the newest label counts. Without ``annotators``
+        it is everybody's. ``left_out`` counts the other labels: ``superseded``, or of an ``other_question``.
         """
         with self.db.read() as session:
             if job_id is not None:
@@ -271,14 +257,9 @@ class Judges:
                     yield JudgedCompletion(prompt, completion.value, rubric_version, tuple(kept))
 
     def verdicts(self, judge: int | str, *, job_id: int | None = None) -> Iterator[JudgedCompletion]:
-        """Yield the judge's newest verdicts on each completion under each rubric version.
-
-        Args:
-            judge: The judge by id or name.
-            job_id: Only what this job scored.
+        """Yield the judge's newest verdicts on each completion under each rubric version, or on what a job scored.
 
         Raises:
-            NotFoundError: No such judge or job.
             InvalidError: The job was scored by another judge.
         """
         with self.db.read() as session:
@@ -295,7 +276,10 @@ class Judges:
                 yield JudgedCompletion(*texts, values[one.rubric_id], tuple(found.get(one.id, ())))
 
 
-def _stored(session: Session, rows: Sequence[JudgeRow]) -> list[StoredJudge]:
-    newest = judges.newest_audit(session, [row.id for row in rows])
-    audits = {id_: f"{row.value.audit.result} {row.created_at:%Y-%m-%d}" for id_, row in newest.items()}
-    return [StoredJudge.of(row, judge=row.valid, audit=audits.get(row.id), newest_audit=None) for row in rows]
+def _stored(session: Session, rows: Sequence[JudgeRow], *, with_audit: bool = False) -> list[StoredJudge]:
+    newest = {id_: row.value for id_, row in judges.newest_audit(session, [row.id for row in rows]).items()}
+    results = {id_: f"{one.audit.result} {one.created_at:%Y-%m-%d}" for id_, one in newest.items()}
+    whole = newest if with_audit else {}
+    return [
+        StoredJudge.of(row, judge=row.valid, audit=results.get(row.id), newest_audit=whole.get(row.id)) for row in rows
+    ]

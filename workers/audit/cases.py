@@ -97,7 +97,7 @@ def from_records(records: Iterable[Record], *, source: str = "the file") -> tupl
     for record in records:
         if record.prompt is None or record.rubric is None or len(record.completions) != 1:
             continue
-        judged = _judged(record.rubric)
+        judged = [c.key for c in record.rubric.criteria if c.check is None and c.weight > 0]
         labels = {label.criterion: label.value for label in record.labels if label.value is not None}
         values = {key: value for key, value in labels.items() if key in judged}
         met = tuple(key for key, value in values.items() if value >= MET_THRESHOLD)
@@ -110,11 +110,6 @@ def from_records(records: Iterable[Record], *, source: str = "the file") -> tupl
         hint = "an audit needs completions with labels under 0.5 (docs/formats.md, labels)"
         raise InvalidError(f"{source}: no completion is labelled as missing a criterion", hint=hint)
     return tuple(cases)
-
-
-def _judged(rubric: Rubric) -> tuple[str, ...]:
-    """Return the keys of the positive criteria without a check."""
-    return tuple(c.key for c in rubric.criteria if c.check is None and c.weight > 0)
 
 
 def sample(cases: Sequence[AuditCase], limit: int) -> tuple[AuditCase, ...]:

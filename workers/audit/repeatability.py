@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Usage, Verdict, total_usage
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.intervals import bootstrap
@@ -85,7 +84,13 @@ async def measure(
     for repeat in range(repeats):
         shuffler = random.Random(f"{seed}/{repeat}")
         order = shuffler.sample(range(len(asked)), len(asked))
-        variant = _with_other_seeds(judge, repeat)
+
+        def reseeded(leaf: Judge, repeat: int = repeat) -> Judge:  # the same seeds would draw the same replies
+            sampling, samples = leaf.sampling, leaf.voting.samples if leaf.voting else 1
+            seed = None if sampling.seed is None else sampling.seed + repeat * samples
+            return leaf.model_copy(update={"sampling": sampling.model_copy(update={"seed": seed})})
+
+        variant = judge.map_leaves(reseeded)
 
         async def ask(number: int, variant: Judge = variant, shuffler: random.Random = shuffler) -> None:
             group = asked[number]
@@ -138,16 +143,6 @@ def _deviations(scored: Iterable[_Scored], seed: int) -> dict[str, Any]:
     return {"reward": deviations.pop(""), "criteria": deviations, **counts}
 
 
-def _with_other_seeds(judge: Judge, repeat: int) -> Judge:
-    """Return the judge, and its members, with other sampling seeds: the same seeds would draw the same replies."""
-    members = tuple(_with_other_seeds(member, repeat) for member in judge.members) if judge.members else None
-    samples = judge.voting.samples if judge.voting else 1
-    sampling = judge.sampling
-    if sampling.seed is not None:
-        sampling = sampling.model_copy(update={"seed": sampling.seed + repeat * samples})
-    return judge.model_copy(update={"members": members, "sampling": sampling})
-
-
 PROMPT = Prompt.of("Say hello.")
 COMPLETION = Completion(text="Hello! Nice to meet you.")
 OTHER = Completion(text="Boil the eggs for six minutes.")
@@ -162,45 +157,6 @@ RUBRIC = Rubric(
 
 MIN_DIFFERENCE = 0.5
 """Difference of the two values, each from 0 to 1, from which a judge distinguishes the criteria."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The verdicts of a judge on the two criteria, and the ``seconds`` that both took together.
-
-    Attributes:
-        difference: The value on the met criterion less that on the other; None where one of them has no value.
-        passed: Whether the judge distinguishes the criteria.
-        is_close: Whether only a threshold distinguishes them: their probabilities are nearly the same.
-        usage: The tokens and the cost of both; None where none are counted.
-    """
-
-    met: Verdict
-    not_met: Verdict
-    seconds: float
-    difference: float | None
-    passed: bool
-    is_close: bool
-    usage: Usage | None
-
-    @property
-    def verdicts(self) -> tuple[Verdict, Verdict]:
-        """Both verdicts."""
-        return self.met, self.not_met
-
-
-async def probe(engine: Engine, judge: Judge) -> Probe:
-    """Ask ``judge`` about both criteria of `RUBRIC`, in one request to the engine."""
-    shown = (COMPLETION, OTHER) if judge.mode == "comparative" else (COMPLETION,)
-    start = time.perf_counter()
-    (met, not_met), *_ = await score_group(engine, judge, RUBRIC, PROMPT, shown)
-    seconds = time.perf_counter() - start
-    difference = None if met.value is None or not_met.value is None else met.value - not_met.value
-    passed = difference is not None and difference >= MIN_DIFFERENCE
-    sure, unsure = met.probability, not_met.probability
-    is_close = passed and sure is not None and unsure is not None and sure - unsure < MIN_DIFFERENCE
-    usage = total_usage(verdict.usage for verdict in (met, not_met))
-    return Probe(met, not_met, seconds, difference, passed, is_close, usage)
 
 
 def pooled_deviation(values: Sequence[Sequence[float]], clusters: Sequence[int], *, seed: int = 0) -> Deviation:

@@ -24,7 +24,7 @@ from rubricsvc.core.judge import Judge, TrajectoryOptions, orders_disagree
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, cut
+from rubricsvc.errors import cut
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.intervals import rate
 from workers.audit.cases import MET_THRESHOLD, AuditCase
@@ -144,14 +144,6 @@ def asking_fingerprint(judge: Judge) -> str:
     return questions_of(_PROBE, judge).digest
 
 
-def check_auditable(judge: Judge) -> None:
-    """Check that the judge can be audited."""
-    for leaf in judge.leaf_judges:
-        if leaf.mode not in ("readout", "written") and leaf is not judge:
-            hint = "audit its members one by one"
-            raise InvalidError(f"judge {judge.name!r}: a panel of {leaf.mode} judges cannot be audited", hint=hint)
-
-
 @dataclass
 class AuditJournal:
     """Verdicts by question, and the file that gets new ones, if there is one.
@@ -238,7 +230,6 @@ async def run(
     ``max_rates`` are limits by suite that replace the plan's own. ``journal`` has the verdicts of an interrupted audit,
     and gets the new ones. ``on_progress`` gets the completions done, the completions in all, and the suite.
     """
-    check_auditable(judge)
     asked_judge = judge
     if judge.mode == "trajectory":  # its verdict is that on the last step
         options = TrajectoryOptions(value="last", written=judge.effective_trajectory.written)

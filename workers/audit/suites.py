@@ -225,7 +225,15 @@ class AuditPlan:
         )
 
     def adapted(self, judge: Judge) -> AuditPlan:
-        """Return the plan for this judge. A comparative one is shown each bad completion beside a good one."""
+        """Return the plan for this judge. A comparative one is shown each bad completion beside a good one.
+
+        Raises:
+            InvalidError: The judge, or one of its members, cannot be audited on these cases.
+        """
+        for leaf in judge.leaf_judges:
+            if leaf.mode not in ("readout", "written") and leaf is not judge:
+                hint = "audit its members one by one"
+                raise InvalidError(f"judge {judge.name!r}: a panel of {leaf.mode} judges cannot be audited", hint=hint)
         if judge.mode == "trajectory":
             if not all(case.messages for case in self.cases):
                 hint = "audit it on the built-in trajectories: leave out --data"

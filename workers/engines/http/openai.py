@@ -315,7 +315,7 @@ class OpenAIEngine:
         prompts: Sequence[str] = (),
     ) -> Outcome:
         """Ask one question, or all in one call where they have ``prompts``, when the throttle lets it."""
-        kind = server.list_dialect
+        kind, sampling = server.list_dialect, request.sampling
 
         async def send() -> Outcome:
             await self._server.probe()  # the server may have come up while this call waited
@@ -324,7 +324,19 @@ class OpenAIEngine:
                 body = {"model": self._model, "max_tokens": 1, "temperature": 0, "logprobs": server.top_logprobs}
                 body |= kind.no_special_tokens | {"prompt": prompts}
             else:
-                body = self._body(request, questions[0], structured)
+                question, limit = questions[0], self._server.limit_field
+                body = {"model": self._model, "messages": request.messages(question)}
+                if not request.thinking:
+                    body |= self._server.no_thinking
+                if question.labels:  # only the log-probabilities matter, not the token that is sampled
+                    body |= {limit: 1, "temperature": 0, "logprobs": True, "top_logprobs": self._server.top_logprobs}
+                else:
+                    body |= {limit: sampling.max_tokens, "temperature": sampling.temperature}
+                    body |= {"top_p": sampling.top_p} if sampling.top_p < 1 else {}
+                    body |= {"seed": sampling.seed + question.sample} if sampling.seed is not None else {}
+                if structured:
+                    schema = {"name": "verdict", "strict": True, "schema": question.schema}
+                    body["response_format"] = {"type": "json_schema", "json_schema": schema}
             response = await self._client.call("/completions" if prompts else "/chat/completions", body)
             if isinstance(response, RequestFailed):
                 return response
@@ -339,22 +351,3 @@ class OpenAIEngine:
             return [replace(reply, latency_s=took) if isinstance(reply, Reply) else reply for reply in replies]
 
         return await self.throttle.call(send, max_cost(request, questions, self._endpoint.price))
-
-    def _body(self, request: EngineRequest, question: Question, structured: bool) -> dict[str, Any]:
-        server = self._server
-        body: dict[str, Any] = {"model": self._model, "messages": request.messages(question)}
-        if not request.thinking:
-            body |= server.no_thinking
-        if question.labels:  # only the log-probabilities matter, not the token that is sampled
-            options = {"temperature": 0, "logprobs": True, "top_logprobs": server.top_logprobs}
-            return body | {server.limit_field: 1} | options
-        sampling = request.sampling
-        body |= {server.limit_field: sampling.max_tokens, "temperature": sampling.temperature}
-        if sampling.top_p < 1:
-            body["top_p"] = sampling.top_p
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed + question.sample
-        if structured:
-            schema = {"name": "verdict", "strict": True, "schema": question.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body

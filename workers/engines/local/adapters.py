@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +26,6 @@ from workers.engines.local.weights import (
     adapter_folder,
     base_sha256,
     check_sha256,
-    listing_sha256,
     trained_on,
     unreadable,
 )
@@ -128,9 +126,7 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
             contents[name] = (folder / name).read_bytes()
         except OSError as error:
             raise unreadable(folder / name, error) from error
-    if expected_sha256 is not None:
-        digests = {name: sha256(content).hexdigest() for name, content in contents.items()}
-        check_sha256(folder, expected_sha256, listing_sha256(digests))
+    check_sha256(folder, expected_sha256)
     path = folder / ADAPTER_CONFIG
     try:
         config = AdapterConfig.model_validate_json(contents[ADAPTER_CONFIG])

