@@ -197,10 +197,6 @@ class Price(Value):
         prompt = (usage.prompt - cached) * self.prompt + cached * cached_price
         return (prompt + usage.completion * self.completion) / 1e6
 
-    def max_cost(self, prompt: float, completion: float) -> float:
-        """Return the highest cost of so many tokens over any share of cached ones."""
-        return (prompt * max(self.prompt, self.cached or 0.0) + completion * self.completion) / 1e6
-
 
 class Endpoint(Value):
     """How a judge's server is reached. It does not change verdicts, so it is not part of their fingerprint."""

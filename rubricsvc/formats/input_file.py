@@ -346,15 +346,15 @@ _COLLECTED = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 
 @dataclass(eq=False)
 class InputFile:
-    """A file to read, or a folder; it is opened when the first record is asked for.
+    """A file to read, or a folder; it is opened when the first of its ``entries`` is asked for. Each is read once.
 
     Its records are YAML, JSON, JSONL or CSV by the ending of its name. With another ending they are JSONL if the first
-    character is ``{`` (JSON if the line ends there), else YAML.
+    character is ``{`` (JSON if the line ends there), else YAML. A line that is not JSON is added to ``errors``, which
+    are shared where several files are read as one.
 
     With a ``stream``, which has its bytes, only the ending of its path counts. Messages call it ``name``, by default
-    its path. ``errors`` is shared where several files are read as one. A document, or a line of JSONL, may have
-    ``max_values`` keys and values, and the file ``max_records`` records (JSONL: lines). ``check`` is called with each
-    rubric. With ``given``, its records, it need not exist.
+    its path. A document, or a line of JSONL, may have ``max_values`` keys and values, and the file ``max_records``
+    records (JSONL: lines). ``check`` is called with each rubric. With ``given``, its records, it need not exist.
     """
 
     at: InitVar[str | Path]
@@ -364,36 +364,27 @@ class InputFile:
     max_values: int | None = None
     max_records: int | None = None
     check: RubricCheck | None = None
-    given: Iterator[Entry] | None = None
+    given: InitVar[Iterator[Entry] | None] = None
 
-    def __post_init__(self, at: str | Path) -> None:
+    def __post_init__(self, at: str | Path, given: Iterator[Entry] | None) -> None:
         self.path, self.name = Path(at), self.name or str(at)
         self.location = Location(self.name)
         self.is_folder = self.stream is None and self.path.is_dir()
+        self.entries = self._read() if given is None else given
 
     def first(self) -> Any:
         """Return the data of the first record that can be read, without consuming it; None if there is none."""
-        entries = self.entries()
-        for first in entries:
-            self.given = chain((first,), entries)
+        for first in self.entries:
+            self.entries = chain((first,), self.entries)
             return first.data
         return None
-
-    def entries(self) -> Iterator[Entry]:
-        """Return the iterator over the records. There is one: each record is read once.
-
-        A line that is not JSON is added to ``errors``.
-        """
-        if self.given is None:
-            self.given = self._read()
-        return self.given
 
     def parse(self, parse: Callable[[Entry], Iterable[T]], entries: Iterable[Entry] | None = None) -> Iterator[T]:
         """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
 
         ``entries`` are records that were made of those of the file.
         """
-        for entry in self.entries() if entries is None else entries:
+        for entry in self.entries if entries is None else entries:
             parsed: list[T] = []
             entry.check = self.check
             try:
@@ -478,7 +469,7 @@ class InputFile:
             raise file_error(self.location, "is_folder", "is a folder without data files", hint)
         number = 0
         for path in paths:
-            for entry in InputFile(path, errors=self.errors, max_values=self.max_values).entries():
+            for entry in InputFile(path, errors=self.errors, max_values=self.max_values).entries:
                 number += 1
                 self._check_records(number)
                 own = f"{self.path.name}-{number}" if len(paths) > 1 else entry.name

@@ -301,9 +301,8 @@ class Scope:
                     one.value.get("label") for one in options if isinstance(one.value, dict) and one.value.get("na")
                 ]
                 found = Node(None) if value in absent else node
-            case "verl_key" | "verl_check" | "verl_rest":
-                rest = name == "verl_rest" and self.find(argument).value is not MISSING
-                found = _verl(entry, node, name, mapping.tables["ifeval"], has_check=rest)
+            case "verl":
+                found = _verl(entry, node, mapping.tables["ifeval"])
             case "flattened":
                 found = _flattened(entry, node)
             case _:
@@ -439,7 +438,7 @@ class Scope:
 
 
 FUNCTIONS = (
-    *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl_key", "verl_check", "verl_rest"),
+    *("lookup", "match", "json", "text", "number", "nth", "applicable", "verl"),
     *("strip", "before", "split", "lines", "listed", "prefixed", "stems", "without", "given", "arguments"),
     *("asked", "sections", "sha256", "digest", "flattened"),
 )
@@ -596,53 +595,53 @@ def _read_paperbench(entry: Entry) -> Iterator[Record]:
     yield Record(None, rubric, labels=tuple(labels), name=name, location=entry.location)
 
 
-def _verl(entry: Entry, node: Node, wanted: str, classes: dict[str, Any], *, has_check: bool) -> Any:
-    """Return the key, the check or the other tags (``wanted``) of a criterion of verl, whose tags name them.
+def _verl(entry: Entry, node: Node, classes: dict[str, Any]) -> Any:
+    """Return ``key``, ``check`` and ``others`` of the tags of a criterion of verl.
 
     The check is its own, or the one that decides as its function does; ``classes`` has the instructions of IFEval by
-    the names of verl's functions. The tags of a rule are left only if no check was made of it (``has_check``).
+    the names of verl's functions. The tags of a rule are among the others only if no check was made of it.
     """
-    rule, value, named, listed = ("verifier", "function", "parameters"), node.value, dict[str, Any](), list[str]()
+    value, path, named, listed = node.value, node.path or (), dict[str, Any](), list[str]()
     if isinstance(value, dict):
         named = {name: one for name, one in value.items() if one is not None}
         tags = named.pop("tags", [])
         listed = [str(one) for one in tags] if isinstance(tags, list) else []
+    elif not isinstance(value, list):
+        entry.expected("list_type", "a mapping, or a list of key:value", value, path)
     for text in value if isinstance(value, list) else ():
         name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-        if name in (*rule, "key", "check"):
+        if name in ("verifier", "function", "parameters", "key", "check"):
             named[name] = rest
         elif isinstance(text, str):
             listed.append(text)
-    if wanted == "verl_key":
-        return str(named["key"]) if named.get("key") else MISSING
-    if wanted == "verl_rest":
-        if not isinstance(value, list | dict):
-            entry.expected("list_type", "a mapping, or a list of key:value", value, node.path or ())
-        left_out = {"key", "check", *(rule if has_check or named.get("verifier") == "llm" else ())}
-        texts = {name: one if isinstance(one, str) else strict_json.dump(one) for name, one in named.items()}
-        return [f"{name}:{text}" for name, text in texts.items() if name not in left_out] + listed
     decoded: dict[str, Any] = {}
     for name in ("check", "parameters"):  # which may be JSON in a text
         one = named.get(name)
         with suppress(ValueError, RecursionError):
             decoded[name] = json.loads(one) if isinstance(one, str) else one
-    if isinstance(decoded.get("check"), dict):
-        return decoded["check"]
-    if named.get("verifier") != "rule" or not named.get("function"):
-        return MISSING
-    function, given = str(named["function"]), decoded.get("parameters")
+    function, given, check = str(named.get("function") or ""), decoded.get("parameters"), decoded.get("check")
     parameters = {name: one for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
-    if function == "math_verify" and "answer" in parameters:
-        return {"name": "math", "args": {"answer": str(parameters["answer"])}}
-    if function == "word_count_range" and parameters.keys() >= {"min_count", "max_count"}:
+    if isinstance(check, dict):
+        pass
+    elif named.get("verifier") != "rule" or not function:
+        check = None
+    elif function == "math_verify" and "answer" in parameters:
+        check = {"name": "math", "args": {"answer": str(parameters["answer"])}}
+    elif function == "word_count_range" and parameters.keys() >= {"min_count", "max_count"}:
         bounds = {"min": int(parameters["min_count"]), "max": int(parameters["max_count"])}
-        return {"name": "words", "args": {**bounds, "partial": False}}
-    if (instruction := classes.get(function)) is not None:  # Parquet and JSON of other writers make 2.0 of 2
+        check = {"name": "words", "args": {**bounds, "partial": False}}
+    elif (instruction := classes.get(function)) is not None:  # Parquet and JSON of other writers make 2.0 of 2
         whole = {n: int(one) if isinstance(one, float) and one.is_integer() else one for n, one in parameters.items()}
-        return {"name": "ifeval", "args": {"instruction_id": instruction, "kwargs": whole}}
-    message = f"no check decides the function {function!r} with these parameters; a judge decides it"
-    entry.add("rule", f"{message}: write a check into the rubric instead (docs/checks.md)", node.path or (), note=True)
-    return MISSING
+        check = {"name": "ifeval", "args": {"instruction_id": instruction, "kwargs": whole}}
+    else:
+        check, hint = None, "write a check into the rubric instead (docs/checks.md)"
+        message = f"no check decides the function {function!r} with these parameters; a judge decides it: {hint}"
+        entry.add("rule", message, path, note=True)
+    rule = ("verifier", "function", "parameters") if check is not None or named.get("verifier") == "llm" else ()
+    others = {name: one for name, one in named.items() if name not in ("key", "check", *rule)}
+    texts = [f"{name}:{one if isinstance(one, str) else strict_json.dump(one)}" for name, one in others.items()]
+    found = {"key": named.get("key") and str(named["key"]), "others": texts + listed}
+    return Placed({**found, "check": Placed(check, path) if check is not None else None}, path)
 
 
 def _flattened(entry: Entry, node: Node) -> Any:

@@ -429,8 +429,8 @@ def _rubric_fields(entry: Entry, data: dict[str, Any]) -> dict[str, Any]:
         given = {"text": item} if isinstance(item, str) else item
         if isinstance(given, dict):
             expanded = _with_path({"key": f"c{number + 1}", **given}, "group")
-            for name, (expand, expected) in _SHORT_FORMS.items():
-                if name in expanded and (value := expand(expanded[name])) is None:
+            for name, expected in _SHORT_FORMS.items():
+                if name in expanded and (value := _expanded(name, expanded[name])) is None:
                     entry.expected("shape", expected, expanded.pop(name), ("criteria", number, name))
                 elif name in expanded:
                     expanded[name] = value
@@ -458,34 +458,28 @@ def _with_path(item: Any, field: str) -> Any:
     return {**item, field: item[field].split("/") if item[field] else []}
 
 
-def _scale(given: Any) -> dict[str, Any] | None:
-    match given:
-        case "binary":
+_SHORT_FORMS = {
+    "scale": "binary, [low, high] or a mapping of levels to values",
+    "check": "the name of a check, or {name: {arguments}}",
+}
+
+
+def _expanded(field: str, given: Any) -> dict[str, Any] | None:
+    """Return the scale or the check that is given in full or in one of the ``_SHORT_FORMS``; None if it is neither."""
+    match field, given:
+        case "scale", "binary":
             return {"kind": "binary"}
-        case [low, high]:
+        case "scale", [low, high]:
             return {"kind": "numeric", "low": low, "high": high}
-        case dict() if "kind" in given:
-            return given
-        case dict() if len(given) > 1:
+        case ("scale", {"kind": _}) | ("check", {"name": _}):
+            return dict(given)
+        case "scale", dict() if len(given) > 1:
             return {"kind": "ordinal", "levels": [{"label": label, "value": value} for label, value in given.items()]}
-    return None
-
-
-def _check(given: Any) -> dict[str, Any] | None:
-    match given:
-        case str() if given:
+        case "check", str() if given:
             return {"name": given}
-        case dict() if "name" in given:
-            return given
-        case dict() if len(given) == 1 and isinstance(args := next(iter(given.values())), dict):
+        case "check", dict() if len(given) == 1 and isinstance(args := next(iter(given.values())), dict):
             return {"name": next(iter(given)), "args": args}
     return None
-
-
-_SHORT_FORMS: dict[str, tuple[Callable[[Any], dict[str, Any] | None], str]] = {
-    "scale": (_scale, "binary, [low, high] or a mapping of levels to values"),
-    "check": (_check, "the name of a check, or {name: {arguments}}"),
-}
 
 
 Given = tuple[FieldPath, GivenLabel]

@@ -53,34 +53,30 @@ def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
 def unreachable_level(subject: Subject) -> Iterator[LintHit]:
     """Find levels that no completion reaches or that a judge cannot tell apart."""
     for criterion in subject.rubric.criteria:
-        if isinstance(criterion.scale, Ordinal):
-            yield from ((criterion, message) for message in _dead_levels(criterion, criterion.scale))
-
-
-def _dead_levels(criterion: Criterion, scale: Ordinal) -> Iterator[str]:
-    if criterion.check is not None:
-        yield f"the check {criterion.check.name} gives a number, and the levels are never used"
-        return
-    described = [level for level in scale.levels if level.text.strip()]
-    seen: dict[str, str] = {}
-    for level in described:
-        text = " ".join(level.text.split()).casefold().strip(" .")
-        if text in seen:
-            yield f"levels {seen[text]!r} and {level.label!r} have the same description"
-        seen.setdefault(text, level.label)
-    if described and len(described) < len(scale.levels):
-        missing = next(level.label for level in scale.levels if not level.text.strip())
-        yield f"level {missing!r} has no description, and others have one"
-    values = [level.value for level in scale.levels]
-    if max(values) < 1.0:
-        yield f"the best level has the value {max(values):g}: nothing gets full credit"
-    found = [_BAND.match(level.label) for level in scale.levels]
-    bands = sorted((int(one[1]), int(one[2])) for one in found if one)  # levels of numbers, such as 1-2 and 3-4
-    for (_, high), (low, _) in pairwise(bands) if len(bands) == len(scale.levels) else ():
-        if low > high + 1:
-            yield f"no level has the numbers between {high} and {low}"
-        elif low < high:
-            yield f"the bands overlap at {low}"
+        scale, check = criterion.scale, criterion.check
+        if isinstance(scale, Ordinal) and check is not None:
+            yield criterion, f"the check {check.name} gives a number, and the levels are never used"
+        if not isinstance(scale, Ordinal) or check is not None:
+            continue
+        described = [level for level in scale.levels if level.text.strip()]
+        seen: dict[str, str] = {}
+        for level in described:
+            text = " ".join(level.text.split()).casefold().strip(" .")
+            if text in seen:
+                yield criterion, f"levels {seen[text]!r} and {level.label!r} have the same description"
+            seen.setdefault(text, level.label)
+        if described and len(described) < len(scale.levels):
+            missing = next(level.label for level in scale.levels if not level.text.strip())
+            yield criterion, f"level {missing!r} has no description, and others have one"
+        if (best := max(level.value for level in scale.levels)) < 1.0:
+            yield criterion, f"the best level has the value {best:g}: nothing gets full credit"
+        found = [_BAND.match(level.label) for level in scale.levels]
+        bands = sorted((int(one[1]), int(one[2])) for one in found if one)  # levels of numbers, such as 1-2 and 3-4
+        for (_, high), (low, _) in pairwise(bands) if len(bands) == len(scale.levels) else ():
+            if low > high + 1:
+                yield criterion, f"no level has the numbers between {high} and {low}"
+            elif low < high:
+                yield criterion, f"the bands overlap at {low}"
 
 
 DOMINANT_SHARE = 0.5

@@ -71,7 +71,7 @@ def built_in(mode: Mode = "readout") -> tuple[AuditCase, ...]:
     For a trajectory judge each task has a trajectory with a bad last step, and one with a good last step.
     """
     cases: list[AuditCase] = []
-    for entry in InputFile(_FOLDER / ("trajectories.yaml" if mode == "trajectory" else "cases.yaml")).entries():
+    for entry in InputFile(_FOLDER / ("trajectories.yaml" if mode == "trajectory" else "cases.yaml")).entries:
         task: dict[str, Any] = entry.data
         prompt = Prompt.of(task["task"])
         if mode == "trajectory":

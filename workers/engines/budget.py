@@ -55,14 +55,14 @@ current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default
 
 def max_cost(request: EngineRequest, questions: tuple[Question, ...], price: Price | None) -> float:
     """Return the maximum cost of a call in US dollars: one token a byte, and replies of full length."""
-    cost = 0.0
     if price is None:
-        return cost
+        return 0.0
+    prompt = completion = 0
     for question in questions:
         texts = [*(message["content"] for message in request.messages(question)), repr(question.schema or "")]
-        size = sum(len(text.encode("utf-8", "replace")) for text in texts)
-        cost += price.max_cost(size + _TEMPLATE_TOKENS, 1 if question.labels else request.sampling.max_tokens)
-    return cost
+        prompt += sum(len(text.encode("utf-8", "replace")) for text in texts) + _TEMPLATE_TOKENS
+        completion += 1 if question.labels else request.sampling.max_tokens
+    return (prompt * max(price.prompt, price.cached or 0.0) + completion * price.completion) / 1e6
 
 
 async def charge(send: Send, max_cost: float, price: Price | None) -> Outcome:

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
+from rubricsvc.core.verdict import Usage
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, judges, leases, verdicts
@@ -74,7 +75,7 @@ def row(db: Database, job: int) -> JobRow:
 def worst(server: ScriptedServer) -> float:
     """Of the dearest call: a byte a token, and what a template may add."""
     texts = max(sum(len(message["content"]) for message in body["messages"]) for body in server.requests)
-    return PRICE.max_cost(texts + 300, 1)
+    return PRICE.cost(Usage(prompt=texts + 300, completion=1))
 
 
 @pytest.mark.parametrize("workers", [1, 3])

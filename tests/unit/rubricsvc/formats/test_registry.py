@@ -20,7 +20,7 @@ def test_detect_uses_ending_and_fields(tmp_path: Path) -> None:
     ]:
         file = InputFile(write(tmp_path, name, content))
         assert detect(file) == format
-        assert len(list(file.entries())) == 1  # the record that was looked at is not lost
+        assert len(list(file.entries)) == 1  # the record that was looked at is not lost
 
 
 def test_detect_names_a_misspelt_field_beside_a_rubric(tmp_path: Path) -> None:
