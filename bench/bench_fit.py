@@ -31,7 +31,7 @@ from rubricsvc.core.rubric_analysis import WeightFit
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.queries import FitQuery
 from rubricsvc.services.analysing import fit
-from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, labels, leases, rubrics
 from rubricsvc.store.session import Database
 from tests import llm_rubric
 from tests.conftest import SHARED
@@ -57,7 +57,7 @@ def store(db: Database, dialogues: llm_rubric.Dialogues, keys: Sequence[str]) ->
             judges.add(session, Judge(name="gpt", model="gpt")).id,
             rubrics.add(session, rubric, name="r").id,
         )
-        given = [prompts.add(session, Prompt.of(f"Dialogue {n}")).id for n in range(len(dialogues.scores))]
+        given = [completions.add_prompt(session, Prompt.of(f"Dialogue {n}")).id for n in range(len(dialogues.scores))]
         ids = completions.add_many(session, ((id_, Completion(text=f"Dialogue {id_}")) for id_ in given))
         jobs.submit(session, judge_id=judge_id, items=[(id_, rubric_id) for id_ in ids])
     values = dict(zip(ids, dialogues.expected, strict=True))

@@ -28,7 +28,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database
 from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import fresh_url
@@ -43,7 +43,8 @@ RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact number 
 def submit(db: Database, judge: Judge, count: int) -> int:
     """A job over ``count`` completions of 8 prompts; its id."""
     with db.write() as session:
-        ids = [prompts.add(session, Prompt.of(f"Question {n}: what are the ten facts?")).id for n in range(8)]
+        asked = [Prompt.of(f"Question {n}: what are the ten facts?") for n in range(8)]
+        ids = [completions.add_prompt(session, one).id for one in asked]
         rubric = rubrics.add(session, RUBRIC, name="ten-facts")
         answers = ((ids[n % 8], Completion(text=f"Answer {n}. " + "Fact after fact. " * 40)) for n in range(count))
         pairs = [(id_, rubric.id) for id_ in completions.add_many(session, answers)]

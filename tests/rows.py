@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, WorkerRow
@@ -23,7 +23,7 @@ RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"Says thing number {
 def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRIC, key: str | None = None) -> int:
     """A job over ``items`` completions of one prompt; its id."""
     with db.write() as session:
-        prompt = prompts.add(session, Prompt.of("What is a rubric?"))
+        prompt = completions.add_prompt(session, Prompt.of("What is a rubric?"))
         row = rubrics.add(session, rubric, name="test", prompt_id=prompt.id)
         pairs = ((prompt.id, Completion(text=f"answer {n}")) for n in range(items))
         ids = completions.add_many(session, pairs)

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
-from rubricsvc.api import errors, graders, health, imports, jobs, rewards, routes
+from rubricsvc.api import errors, graders, health, rewards, routes
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import BodyLimit, RequestContext
@@ -57,7 +57,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    known = [noun.router for noun in (jobs, rewards, imports, graders)]
+    known = [noun.router for noun in (rewards, graders)]
     for router in (*known, routes.router()):
         app.include_router(router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)

@@ -46,7 +46,8 @@ def from_exception(error: Exception) -> RubricsvcError:
         case RequestValidationError():
             return _of_validation(error.errors())
         case HTTPException(status_code=413):
-            return body_too_large(str(error.detail))
+            hint = "split the request into smaller ones, or raise RUBRICSVC_MAX_BODY_MIB"
+            return TooLargeError(str(error.detail), hint=hint)
         case HTTPException(status_code=400):
             return MalformedError(str(error.detail), hint=_SEE_DOCS)
         case HTTPException(status_code=status):  # of the framework: unknown route, wrong method
@@ -101,11 +102,6 @@ _HINTS = {
     "string_too_long": "shorten the text",
     "too_long": "send fewer items",
 }
-
-
-def body_too_large(message: str) -> TooLargeError:
-    """Return the error of a request body over the limit."""
-    return TooLargeError(message, hint="split the request into smaller ones, or raise RUBRICSVC_MAX_BODY_MIB")
 
 
 _SEE_DOCS = "see /docs for the endpoints and methods"

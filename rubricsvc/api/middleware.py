@@ -73,10 +73,10 @@ class BodyLimit:
             return
         mib: float = scope["app"].state.settings.max_body_mib
         limit = mib * 2**20
-        message = f"the request body is larger than {mib:g} MiB"
+        too_large = HTTPException(TooLargeError.status, f"the request body is larger than {mib:g} MiB")
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and float(declared) > limit:
-            await errors.error_response(errors.body_too_large(message))(scope, receive, send)
+            await errors.error_response(errors.from_exception(too_large))(scope, receive, send)
             return
         seen = 0
 
@@ -85,7 +85,7 @@ class BodyLimit:
             received = await receive()
             seen += len(received.get("body", b""))
             if seen > limit:  # HTTPException is the only exception that FastAPI passes on here
-                raise HTTPException(TooLargeError.status, message)
+                raise too_large
             return received
 
         await self.app(scope, receive_limited, send)

@@ -1,5 +1,7 @@
 """Routes made from the methods of services: a row of `ROUTES` is a method, and where it is found over HTTP.
 
+Those of a file that is imported and of a job's report have functions of their own, as their bodies are no models.
+
 A method's last argument, a request model, is the query of a GET and the body of a POST; arguments before it are in the
 path. Its docstring is the operation's description, its annotations are the types.
 """
@@ -12,13 +14,17 @@ from http import HTTPStatus
 from inspect import Parameter, Signature, getattr_static, isclass, signature
 from typing import Annotated, Any, cast, get_args, get_type_hints
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.request import IdInPath, RefInPath, Service
-from rubricsvc.schemas import Page
+from rubricsvc.errors import InvalidError
+from rubricsvc.queries import ImportQuery, ReportQuery
+from rubricsvc.schemas import ImportedFile, Page
 from rubricsvc.schemas.methods import Attribute
 from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
 from rubricsvc.services.evolutions import Evolutions
@@ -116,7 +122,38 @@ def router() -> APIRouter:
             tags=[noun],
             operation_id=operation,
         )
+    html = {HTTPStatus.OK: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+    options: dict[str, Any] = {"response_model": None, "responses": error_responses(404) | html, "tags": ["jobs"]}
+    made.add_api_route("/jobs/{job_id}/report", get_report, **options)
+    content = {"application/octet-stream": {"schema": {"type": "string"}}}
+    options = {"status_code": CREATED, "responses": error_responses(404, 409), "tags": ["imports"]}
+    options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+    made.add_api_route("/imports", create, methods=["POST"], **options)
     return made
+
+
+MAX_REPORT_ITEMS = 2000
+"""About 4 seconds of reading."""
+
+
+def get_report(service: Service, job_id: IdInPath, query: Annotated[ReportQuery, Query()]) -> HTMLResponse:
+    """Get the report of a job as one HTML page that loads nothing: of at most 2,000 items, since it reads them all."""
+    progress = service.jobs.get(job_id).progress
+    if progress is not None and progress.total > MAX_REPORT_ITEMS:
+        message = f"job {job_id} has {progress.total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
+        raise InvalidError(
+            message, hint=f"write it on the service's machine: `rubricsvc jobs export {job_id} --format html`"
+        )
+    return HTMLResponse(service.jobs.report(job_id, completions=query.completions))
+
+
+async def create(service: Service, request: Request, query: Annotated[ImportQuery, Query()]) -> ImportedFile:
+    """Import a file, whole or not at all. The request body is the file's content.
+
+    Importing a file again changes nothing. 422: the file is invalid; `errors` lists what is wrong with it. 409 with a
+    `parent` that has been edited already: the rubric is kept as a draft.
+    """
+    return await run_in_threadpool(service.imports.content, await request.body(), query)
 
 
 def _endpoint(

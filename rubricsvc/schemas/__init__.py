@@ -11,7 +11,6 @@ from rubricsvc.schemas.base import (
     Page,
     Problem,
     Ready,
-    Ref,
     Stored,
     StoredIds,
     Wire,

@@ -9,8 +9,8 @@ from pydantic.config import JsonDict
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.verdict import Label, Verdict
-from rubricsvc.queries import Id
-from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+from rubricsvc.queries import Id, Ref
+from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
 
 _COMPLETION: JsonDict = {"text": "Air scatters short waves more than long ones.", "policy": "my-model", "step": 0}
 

@@ -21,8 +21,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemState, JobKind, JobStatus
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.queries import MAX_REWARD_SECONDS, Id, Whole
-from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+from rubricsvc.queries import MAX_REWARD_SECONDS, Id, Ref, Whole
+from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
 
 
 class NewItem(Wire):

@@ -14,8 +14,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest, TestOutcome
 from rubricsvc.core.states import ReviewAction, RubricOrigin, RubricState
 from rubricsvc.lint import Finding, Severity
-from rubricsvc.queries import Id
-from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+from rubricsvc.queries import Id, Ref
+from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
 from rubricsvc.schemas.jobs import Key
 
 _RUBRIC: JsonDict = {

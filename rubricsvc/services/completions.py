@@ -23,7 +23,7 @@ from rubricsvc.schemas import (
     StoredVerdict,
 )
 from rubricsvc.schemas.methods import takes
-from rubricsvc.store import completions, jobs, labels, prompts, rubrics, verdicts
+from rubricsvc.store import completions, jobs, labels, rubrics, verdicts
 from rubricsvc.store.session import Database, every, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow
 
@@ -39,7 +39,7 @@ class Completions:
         """Store completions of one or several prompts. Identical content for a prompt is stored once."""
         with self.db.write() as session:
             for prompt_id in {item.prompt_id for item in new.completions}:
-                prompts.get(session, prompt_id)
+                completions.get_prompt(session, prompt_id)
             pairs = ((item.prompt_id, item.completion) for item in new.completions)
             return StoredIds(ids=tuple(completions.add_many(session, pairs)))
 
@@ -47,7 +47,7 @@ class Completions:
     def page(self, query: CompletionFilters) -> Page[StoredCompletion]:
         """List completions, oldest first."""
         with self.db.read() as session:
-            own = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
+            own = None if query.prompt_id is None else completions.get_prompt(session, query.prompt_id).id
             rows = page_of(session, CompletionRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
             return Page.cut([StoredCompletion.of(row) for row in rows], query.limit)
 
@@ -133,7 +133,7 @@ class Prompts:
     def add(self, new: NewPrompt) -> StoredPrompt:
         """Store a prompt. Identical content is stored once."""
         with self.db.write() as session:
-            return StoredPrompt.of(prompts.add(session, new.prompt, new.external_id))
+            return StoredPrompt.of(completions.add_prompt(session, new.prompt, new.external_id))
 
     @takes(Paging)
     def page(self, query: Paging) -> Page[StoredPrompt]:
@@ -150,4 +150,4 @@ class Prompts:
     def get(self, ref: int | str) -> StoredPrompt:
         """Get a prompt by id or external id."""
         with self.db.read() as session:
-            return StoredPrompt.of(prompts.get(session, ref))
+            return StoredPrompt.of(completions.get_prompt(session, ref))

@@ -12,7 +12,7 @@ from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
 from rubricsvc.schemas.methods import takes
 from rubricsvc.stats import OnProgress
-from rubricsvc.store import evolutions, prompts
+from rubricsvc.store import completions, evolutions
 from rubricsvc.store.session import by_id, page_of
 from rubricsvc.store.tables import EvolutionRow, RubricRow
 
@@ -33,7 +33,7 @@ class Evolutions:
     def page(self, query: EvolutionFilters) -> Page[EvolutionSummary]:
         """List evolutions, oldest first, with how far each of them is."""
         with self.db.read() as session:
-            prompt_id = prompts.get(session, query.prompt).id if query.prompt is not None else None
+            prompt_id = completions.get_prompt(session, query.prompt).id if query.prompt is not None else None
             rows = page_of(session, EvolutionRow, query.after, query.limit + 1, run=query.run, prompt_id=prompt_id)
             return Page.cut([EvolutionSummary(**_summary(session, row)) for row in rows], query.limit)
 

@@ -38,7 +38,7 @@ from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured
 from rubricsvc.stats.intervals import Floats
 from rubricsvc.stats.paired import differences, ordered, preference_pairs
-from rubricsvc.store import evolutions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import completions, evolutions, jobs, judges, labels, rubrics
 from rubricsvc.store.labels import Selection
 from rubricsvc.store.session import by_id, get_or_add, page_of
 from rubricsvc.store.tables import CANCELLED, CompletionRow, EvolutionRow, PromptRow, RubricRow
@@ -190,7 +190,7 @@ class RunEvolutions:
         with self.db.write() as session:
             for key, (prompt, base) in zip(keys, tasks, strict=True):
                 if key not in self._ids:
-                    prompt_id = prompts.add(session, prompt).id
+                    prompt_id = completions.add_prompt(session, prompt).id
                     row = evolutions.authored(session, base.digest, prompt_id)
                     if row is None:
                         edit, name = Edit(self.run, policy="none"), f"rubric-{base.digest[:12]}"

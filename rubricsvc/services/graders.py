@@ -17,7 +17,7 @@ from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, leases, rubrics, verdicts
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def submit(
     run, prompt = parsed(grader, check), parse_prompt(item)
     whole = run.rubric
     with db.write() as session:
-        prompt_id = prompts.add(session, prompt).id
+        prompt_id = completions.add_prompt(session, prompt).id
         (completion_id,) = completions.add_many(session, [(prompt_id, Completion(text=sample))])
         asked = {
             criterion.key: judges.of_model(session, criterion.custom_prompt.model or "")

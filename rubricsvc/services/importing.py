@@ -27,7 +27,7 @@ from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.rubrics import Edit, add_version
-from rubricsvc.store import completions, labels, prompts, rubrics
+from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import CHUNK, Database, added, batched, by_id
 from rubricsvc.store.tables import PromptRow
 
@@ -93,7 +93,7 @@ class Imports:
         """
         with self.db.write() as session:
             records = (one for one in formats.stream(file, format) if one.prompt is not None)
-            ids = [prompts.add(session, one.prompt, one.id).id for one in records if one.prompt is not None]
+            ids = [completions.add_prompt(session, one.prompt, one.id).id for one in records if one.prompt is not None]
             if not ids:
                 raise file_error(file.location, "no_records", "has no prompts")
         return list(dict.fromkeys(ids))
@@ -172,7 +172,7 @@ class _Importer:
     before: Counter[str]
     """Rows that the session had added before, by table."""
     result: ImportResult
-    _prompt_ids: dict[prompts.PromptKey, int] = field(default_factory=dict)  # of records: those of the batch
+    _prompt_ids: dict[completions.PromptKey, int] = field(default_factory=dict)  # of records: those of the batch
     _approved: dict[tuple[str, str], int] = field(default_factory=dict)  # new rubrics of the batch, by name and digest
     _used_prompts: set[int] = field(default_factory=set)
     _prompt_refs: dict[int | str, int] = field(default_factory=dict)
@@ -187,12 +187,13 @@ class _Importer:
         while batch := list(islice(remaining, CHUNK)):
             for place, record in enumerate(batch):
                 if record.text_only and record.prompt is not None and record.id is not None:
-                    ids = prompts.ids_in_files(self.session, record.id)  # the stored prompt, if it is the same text
+                    # the stored prompt, if it is the same text
+                    ids = completions.prompts_in_files(self.session, record.id)
                     known = [row.value for row in by_id(self.session, PromptRow, ids).values()]
                     same = [one for one in known if one.messages == record.prompt.messages]
                     batch[place] = replace(record, prompt=next(iter(same), record.prompt))
             given = ((record.prompt, record.id) for record in batch if record.prompt is not None)
-            self._prompt_ids = prompts.add_many(self.session, given)
+            self._prompt_ids = completions.add_prompts(self.session, given)
             rubrics_of = [(one.rubric, one) for one in batch if one.rubric is not None and at_once]
             drafts: set[str] = set()
             if self.edit.policy != "none":
@@ -228,7 +229,7 @@ class _Importer:
         """Return the record with labels on the stored rubric that it names, and the id; None if they do not fit."""
         try:
             row = rubrics.get(self.session, record.rubric_ref or "")
-            owner = prompts.get(self.session, row.prompt_id).digest if row.prompt_id is not None else None
+            owner = completions.get_prompt(self.session, row.prompt_id).digest if row.prompt_id is not None else None
             if record.prompt is not None and owner not in (None, record.prompt.digest):
                 raise InvalidError(f"rubric {record.rubric_ref!r} was written for another prompt", path="rubric")
             resolved = tuple(_resolve(one, row.value) for one in record.given_labels)
@@ -240,7 +241,7 @@ class _Importer:
     def _prompt_id(self, prompt: Prompt, external_id: str | None) -> int:
         key = (prompt.digest, external_id)
         if key not in self._prompt_ids:
-            self._prompt_ids[key] = prompts.add(self.session, prompt, external_id).id
+            self._prompt_ids[key] = completions.add_prompt(self.session, prompt, external_id).id
         self._used_prompts.add(self._prompt_ids[key])
         return self._prompt_ids[key]
 
@@ -276,7 +277,7 @@ class _Importer:
                 else:
                     if ref not in self._prompt_refs:
                         try:
-                            self._prompt_refs[ref] = prompts.get(self.session, ref, as_in_file=True).id
+                            self._prompt_refs[ref] = completions.get_prompt(self.session, ref, as_in_file=True).id
                         except NotFoundError:
                             message = f"no prompt {ref!r} in the database"
                             self.file.errors.add(location.error("not_found", message, ("prompt_id",)))
@@ -335,7 +336,7 @@ class _Importer:
             return line.completion_id
         ref = line.prompt_id or "", line.completion_id
         if ref not in self._completion_refs:
-            prompt_ids = prompts.ids_in_files(self.session, ref[0])
+            prompt_ids = completions.prompts_in_files(self.session, ref[0])
             if not prompt_ids:
                 raise NotFoundError(f"no prompt {ref[0]!r} in the database", path="prompt_id")
             self._completion_refs[ref] = completions.ids_in_files(self.session, prompt_ids, ref[1])

@@ -24,7 +24,7 @@ from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgre
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services import comparing
 from rubricsvc.settings import get_settings
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import AWAY, PUBLISHED, Database, by_id, every, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow, RubricRow
 from rubricsvc.store.verdicts import for_items
@@ -102,7 +102,7 @@ def select(session: Session, new: NewJob, imported: ImportResult | None = None) 
     none = "nothing to score: no completion" + (f" of policy {new.policy!r}" if new.policy is not None else "")
     if one is None or one.prompt_id is None:
         raise no_rubric(session, f"{none} has a rubric", dict.fromkeys(without))
-    owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
+    owner = completions.get_prompt(session, one.prompt_id).external_id or one.prompt_id
     hint = "leave --rubric out, or name a rubric of the prompt of the completions"
     raise InvalidError(f"{none} is of prompt {owner!r}, to which rubric {one.ref} belongs", hint=hint)
 

@@ -15,7 +15,8 @@ from rubricsvc.schemas import Item, NewRewards
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.jobs import Jobs, no_rubric
 from rubricsvc.services.rubrics import Edit, add_version
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
+from rubricsvc.store.completions import get_prompt
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -93,11 +94,11 @@ class Rewards:
 
     def _store(self, session: Session, new: NewRewards) -> list[ItemKey]:
         """Store what is new of a batch; return the item of each completion, in order."""
-        added = prompts.add_many(session, ((one, None) for one in new.prompts if isinstance(one, Prompt)))
+        added = completions.add_prompts(session, ((one, None) for one in new.prompts if isinstance(one, Prompt)))
         prompt_ids: list[int] = []
         for place, one in enumerate(new.prompts):
             with at_path(f"prompts.{place}"):
-                prompt_ids.append(added[one.digest, None] if isinstance(one, Prompt) else prompts.get(session, one).id)
+                prompt_ids.append(added[one.digest, None] if isinstance(one, Prompt) else get_prompt(session, one).id)
         known: dict[object, RubricRow] = {}
         rubric_ids: list[int] = []
         for place, prompt_id in enumerate(prompt_ids):

@@ -45,8 +45,8 @@ from rubricsvc.schemas.methods import takes
 from rubricsvc.services.comparing import match_criteria
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings
+from rubricsvc.store import completions, judges, labels, rubrics
 from rubricsvc.store import generation as generations
-from rubricsvc.store import judges, labels, prompts, rubrics
 from rubricsvc.store.session import PUBLISHED, added, every, page_of
 from rubricsvc.store.tables import PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
@@ -128,7 +128,7 @@ class Rubrics:
         edit = replace(self.edit, by=self.caller, parent=new.parent, force=new.force, draft=new.draft)
         with self.db.write() as session:
             if new.prompt_id is not None:
-                prompts.get(session, new.prompt_id)
+                completions.get_prompt(session, new.prompt_id)
             added = add_version(session, new.rubric, edit, name=new.name, prompt_id=new.prompt_id, origin="api")
         if added.conflict is not None:
             raise added.conflict
@@ -149,7 +149,7 @@ class Rubrics:
             job_id = generations.submit(
                 session,
                 judge_id=judge_id,
-                prompt_ids=[prompts.get(session, ref).id for ref in list(refs)[: new.limit]],
+                prompt_ids=[completions.get_prompt(session, ref).id for ref in list(refs)[: new.limit]],
                 generation=settings,
                 **new.model_dump(include={"key", "name", "budget"}),
             ).id
@@ -172,7 +172,7 @@ class Rubrics:
     def page(self, query: RubricFilters) -> Page[StoredRubric]:
         """List rubric versions, oldest first."""
         with self.db.read() as session:
-            own = None if query.prompt_id is None else prompts.get(session, query.prompt_id).id
+            own = None if query.prompt_id is None else completions.get_prompt(session, query.prompt_id).id
             rows = page_of(session, RubricRow, **query.model_dump() | {"limit": query.limit + 1, "prompt_id": own})
             return Page.cut([StoredRubric.of(row) for row in rows], query.limit)
 
@@ -288,7 +288,7 @@ class Rubrics:
     def history(self, ref: int | str, query: Paging) -> Page[RubricEvent]:
         """List the steps of the review of a version, oldest first; of a name those of all its versions."""
         with self.db.read() as session:
-            named = rubrics.of_name(session, str(ref))
+            named = page_of(session, RubricRow, limit=None, name=str(ref))
             versions = {row.id: row for row in named or [rubrics.get(session, ref)]}
             of_versions = RubricEventRow.rubric_id.in_(versions)
             rows = page_of(session, RubricEventRow, query.after, query.limit + 1, of_versions)
@@ -306,7 +306,7 @@ class Rubrics:
         """Return a version and its prompt; a name may mean its newest draft."""
         with self.db.read() as session:
             row = rubrics.get(session, ref, allow_drafts=allow_drafts)
-            prompt = prompts.get(session, row.prompt_id).value if row.prompt_id is not None else None
+            prompt = completions.get_prompt(session, row.prompt_id).value if row.prompt_id is not None else None
             return StoredRubric.of(row), prompt
 
 
@@ -425,7 +425,7 @@ STEPS: dict[ReviewAction, Step] = {
 def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRow:
     """Return the version that is meant; a name means its only version that waits for this action."""
     name = str(ref)
-    versions = rubrics.of_name(session, name)
+    versions = page_of(session, RubricRow, limit=None, name=name)
     if not versions or action not in STEPS:
         return rubrics.get(session, ref, allow_drafts=True)
     waiting = [row for row in versions if row.state == STEPS[action].before[0]]
@@ -489,7 +489,7 @@ def prepared(session: Session, generation: Generation, collections_dir: Path | N
             judges.get(session, generation.gate_judge)
         path = "specification"
         if given is not None:
-            digest = prompts.keep_text(session, given.text, given.digest or "").digest
+            digest = completions.keep_text(session, given.text, given.digest or "").digest
             changes["specification"] = given.model_copy(update={"text": None, "digest": digest})
     except NotFoundError as error:
         raise InvalidError(error.message, hint=error.hint, path=path) from error

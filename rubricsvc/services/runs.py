@@ -45,7 +45,7 @@ from rubricsvc.schemas.runs import (
 )
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
-from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics, runs
+from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.evolutions import authored
 from rubricsvc.store.leases import database_time
 from rubricsvc.store.session import by_id, page_of
@@ -312,7 +312,7 @@ class Runs:
         for rubric in {group.rubric.digest: group.rubric for group, *_ in sampled}.values():
             self.check(rubric)
         edit = Edit(run.name, policy=self.approval)
-        prompt_ids = prompts.add_many(session, ((group.prompt, None) for group, *_ in sampled))
+        prompt_ids = completions.add_prompts(session, ((group.prompt, None) for group, *_ in sampled))
         rubric_ids: dict[tuple[int, str], int] = {}
         items_of = [scored.get(rewards[REWARD].item_id or 0) if REWARD in rewards else None for *_, rewards in sampled]
         new: list[tuple[int, Completion]] = []
@@ -511,7 +511,7 @@ def agreement_on_record(db: Database, judge: Judge, digests: Collection[str]) ->
 
     with db.read() as session:
         rows = labels.judged_labels(session, judges.get(session, judge.name).id)
-        own = prompts.ids_of(session, digests) if rows else set[int]()
+        own = completions.stored_prompts(session, digests) if rows else set[int]()
     found = pooled_agreement(judge, [row for row in rows if row.prompt_id in own])
     if found is not None:
         return found, "on these prompts"

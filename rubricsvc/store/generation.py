@@ -26,7 +26,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import GENERATED, RubricState
 from rubricsvc.core.verdict import OVERALL
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.leases import GenerationLease, LeaseResult
 from rubricsvc.store.session import insert
 from rubricsvc.store.tables import (
@@ -168,7 +168,7 @@ def inputs_of_prompt(
         own = Completion(text=traces[0].completion.full_text)
     specification = generation.specification
     if specification is not None and specification.digest is not None:
-        text = prompts.keep_text(session, digest=specification.digest).content
+        text = completions.keep_text(session, digest=specification.digest).content
         specification = Specification(name=specification.name, text=text)
     return AuthoringTask(
         prompt=prompt,

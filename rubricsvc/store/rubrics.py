@@ -20,7 +20,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of
+from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
@@ -101,7 +101,7 @@ def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> Rubr
         row = session.scalars(digests.order_by(_rank(RubricRow).desc(), RubricRow.id).limit(1)).first()
     if row is not None:
         return row
-    if versions := [] if version else of_name(session, name):
+    if versions := [] if version else page_of(session, RubricRow, limit=None, name=name):
         listed = cut(", ".join(f"{one.ref} ({one.state.replace('_', ' ')})" for one in versions[-20:]), 400)
         newest = versions[-1]
         shown = "" if newest.state == RETIRED else f"; `rubricsvc rubrics show {newest.ref}` shows it"
@@ -119,11 +119,6 @@ def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> Rubr
 def _rank(row: Any) -> ColumnElement[int]:
     """Return what orders versions before their number: approved ones are above others."""
     return case((row.state == APPROVED, 1), else_=0)
-
-
-def of_name(session: Session, name: str) -> list[RubricRow]:
-    """Return all versions of a name, oldest first."""
-    return list(session.scalars(select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version)))
 
 
 def approval_hint(row: RubricRow) -> str:

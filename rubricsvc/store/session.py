@@ -145,14 +145,14 @@ def page_of(
     session: Session,
     table: type[Row],
     after: int = 0,
-    limit: int = 50,
+    limit: int | None = 50,
     *where: ColumnElement[bool],
     options: Sequence[ORMOption] = (),
     **columns: object,
 ) -> list[Row]:
     """Return up to ``limit`` rows with ids above ``after``, ascending, that have these values in ``columns``.
 
-    None leaves a column open.
+    None leaves a column open; a ``limit`` of None returns all.
     """
     column = table.__table__.c
     equal = [column[name] == value for name, value in columns.items() if value is not None]

@@ -22,8 +22,8 @@ from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.settings import Settings
+from rubricsvc.store import completions, jobs, judges
 from rubricsvc.store import generation as generations
-from rubricsvc.store import jobs, judges, prompts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, RubricRow
 from tests.databases import KINDS
@@ -125,7 +125,7 @@ def submit(db: Database, judge: Judge, generation: Generation) -> int:
     with db.write() as session:
         texts = {f"Why is {n}, by its cause?": f"It is {n}, because of {n}. So it is." for n in range(PROMPTS)}
         values = (Prompt.of(text, reference=reference) for text, reference in texts.items())
-        ids = [prompts.add(session, value).id for value in values]
+        ids = [completions.add_prompt(session, value).id for value in values]
         for id_ in ids:
             add_completion(session, Completion(text=f"Because of {id_}.", policy="new"), id_)
             add_completion(session, Completion(text=f"So it is, {id_}.", policy="old"), id_)

@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Comparison, Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue import drain
@@ -57,7 +57,7 @@ class Shop:
     ) -> None:
         self.db, self.server = db, server
         with db.write() as session:
-            self.prompt_id = prompts.add(session, Prompt.of("Why?")).id
+            self.prompt_id = completions.add_prompt(session, Prompt.of("Why?")).id
             self.judge_id = judges.add(session, judge_at(server, **fields)).id
             texts = [(self.prompt_id, Completion(text=f"answer {n}")) for n in range(size)]
             self.completion_ids = completions.add_many(session, texts)

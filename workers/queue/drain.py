@@ -40,7 +40,8 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import generation, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import generation, jobs, judges, leases, rubrics, verdicts
+from rubricsvc.store.completions import get_prompt
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease, ItemResult, Lease, ScoringLease
 from rubricsvc.store.session import AWAY, Database, by_id, every, page_of
@@ -354,9 +355,9 @@ class Drainer:
         self.flushed_at = time.monotonic()
 
         @lru_cache(maxsize=8192)
-        def stored(noun: Any, id_: int) -> Any:
+        def stored(get: Any, id_: int) -> Any:
             with db.read() as session:
-                return noun.get(session, id_).value
+                return get(session, id_).value
 
         self._stored = stored
 
@@ -416,8 +417,8 @@ class Drainer:
                 if isinstance(lease, ScoringLease):
                     row = rows[lease.completion_id]
                     key = (lease.job_id, lease.rubric_id, row.prompt_id)
-                    about = self._stored(rubrics, lease.rubric_id), self._stored(prompts, row.prompt_id), row.value
-                    scoring.append(ScoringWork(lease, judge, key, *about))
+                    about = self._stored(rubrics.get, lease.rubric_id), self._stored(get_prompt, row.prompt_id)
+                    scoring.append(ScoringWork(lease, judge, key, *about, row.value))
                 elif isinstance(lease, GenerationLease):
                     how = Generation.model_validate(jobs.get(session, lease.job_id).settings)
                     folder, policy = self.settings.collections_dir, self.settings.require_approval

@@ -9,7 +9,7 @@ from typing import Any
 from rubricsvc.core.judge import Endpoint, Judge, Sampling
 from rubricsvc.core.prompt import Document, Message, Prompt, ToolCall
 from rubricsvc.core.verdict import Reason
-from rubricsvc.store import completions, prompts
+from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
 from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
@@ -45,7 +45,7 @@ def sample(
 
 def add_prompts(db: Database, *values: Prompt) -> list[int]:
     with db.write() as session:
-        return [prompts.add(session, value).id for value in values]
+        return [completions.add_prompt(session, value).id for value in values]
 
 
 def stored(db: Database) -> list[tuple[int, int, float]]:

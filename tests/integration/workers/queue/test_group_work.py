@@ -10,7 +10,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, leases, rubrics, verdicts
 from rubricsvc.store.session import Database
 from tests.preference_engine import Tasteful, answers_in
 from workers.engines import ENGINES
@@ -46,7 +46,7 @@ def submit(db: Database, prompts_: int = 3) -> int:
     """A job whose groups lie across each other."""
     with db.write() as session:
         rubric = rubrics.add(session, RUBRIC, name="shared")
-        rows = [prompts.add(session, Prompt.of(f"question {n}")) for n in range(prompts_)]
+        rows = [completions.add_prompt(session, Prompt.of(f"question {n}")) for n in range(prompts_)]
         pairs = [(row.id, Completion(text="x" * n)) for n in range(1, ANSWERS + 1) for row in rows]
         ids = completions.add_many(session, pairs)
         judge = judges.add(session, JUDGE)

@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.local import Validators
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
 from tests.tiny_model import tiny_model
@@ -35,7 +35,7 @@ def store_verdicts(db: Database, count: int) -> None:
         judge_id, pairs = judges.add(session, TEACHER).id, []
         rubric_id = rubrics.add(session, RUBRIC, name="r").id
         for n in range(count):
-            prompt = prompts.add(session, Prompt.of(f"Which is right, {n}?"))
+            prompt = completions.add_prompt(session, Prompt.of(f"Which is right, {n}?"))
             text = "The answer is B." if n % 2 else "The answer is A."
             pairs.append((prompt.id, Completion(text=text)))
         items = [(id_, rubric_id) for id_ in completions.add_many(session, pairs)]

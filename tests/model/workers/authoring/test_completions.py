@@ -8,7 +8,7 @@ from contextlib import aclosing
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Message, Prompt
 from rubricsvc.core.verdict import Reason
-from rubricsvc.store import prompts
+from rubricsvc.store import completions
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow
 from workers.authoring.completions import CompletionSampler, SamplingResult
@@ -23,7 +23,7 @@ def test_sampler_samples_a_conversation_from_the_embedded_model(db: Database) ->
         {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [{"name": "look"}]}]}
     )
     with db.write() as session:
-        ids = [prompts.add(session, prompt).id for prompt in (chat, with_tools)]
+        ids = [completions.add_prompt(session, prompt).id for prompt in (chat, with_tools)]
     sampling = Sampling(temperature=1.0, max_tokens=6, seed=3)
     judge = Judge(name="j", engine="transformers_local", model="embedded", sampling=sampling)
 

@@ -14,7 +14,7 @@ from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import BestOfN
 from rubricsvc.services.best_of_n import best_of_n
-from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, labels, rubrics
 from rubricsvc.store.session import Database
 
 PROMPTS, SAMPLES = 6, 4
@@ -34,7 +34,7 @@ def submit(db: Database, name: str, rewards: Sequence[Sequence[float | None]], *
         rubric = rubrics.add(session, RUBRIC, name="r").id
         ids: list[int] = []
         for number, row in enumerate(rewards):
-            prompt = prompts.add(session, Prompt.of(f"question {number}")).id
+            prompt = completions.add_prompt(session, Prompt.of(f"question {number}")).id
             texts = [f"words {number} {'x ' * sample}" for sample in range(len(row))]
             ids += completions.add_many(session, [(prompt, Completion(text=text)) for text in texts])
         job = jobs.submit(session, judge_id=judge.id, items=[(id_, rubric) for id_ in ids]).id

@@ -16,7 +16,7 @@ from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.jobs import JobComparison
 from rubricsvc.services.comparing import compare
 from rubricsvc.services.job_results import read_results
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
 
@@ -39,7 +39,7 @@ def score(
     with db.write() as session:
         judge_id = judges.add(session, Judge(name=judge, model=judge)).id
         rubric_id = rubrics.add(session, rubric, name="r").id
-        prompt_ids = [prompts.add(session, Prompt.of(prompt), f"id of {prompt}").id for prompt, *_ in texts]
+        prompt_ids = [completions.add_prompt(session, Prompt.of(prompt), f"id of {prompt}").id for prompt, *_ in texts]
         made = [Completion(id=f"id of {text}", text=text, policy=policy) for _, text, _ in texts]
         ids = completions.add_many(session, zip(prompt_ids, made, strict=True))
         job_id = jobs.submit(session, judge_id=judge_id, items=[(id_, rubric_id) for id_ in ids]).id

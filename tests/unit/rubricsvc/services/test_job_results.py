@@ -11,7 +11,7 @@ from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import NotFoundError
 from rubricsvc.services import job_results
 from rubricsvc.services.job_results import read_results
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
 
@@ -30,7 +30,7 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
         judge = judges.add(session, Judge(name="test", model="m"))
         wanted = []
         for n, dose in enumerate((DOSE, DOSE.model_copy(update={"text": "States another dose."}))):
-            prompt = prompts.add(session, Prompt.of(f"Question {n}?"))
+            prompt = completions.add_prompt(session, Prompt.of(f"Question {n}?"))
             rubric = Rubric(criteria=(dose, SOURCE, RUDE))
             rubric_id = rubrics.add(session, rubric, name=f"r{n}", prompt_id=prompt.id).id
             texts = [(prompt.id, Completion(text=f"answer {k}", policy="ab"[k % 2])) for k in range(4)]

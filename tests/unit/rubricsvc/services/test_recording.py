@@ -13,7 +13,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.schemas.runs import RolloutGroup, RunHeartbeat, RunStep, StoredRun
 from rubricsvc.services.runs import Runs
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, runs
+from rubricsvc.store import completions, jobs, judges, leases, rubrics, runs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import CompletionRow, RolloutRow, RubricRow, RunMetricsRow, RunRow
 from tests.recorded_run import PROMPTS, RUBRIC, new_run, rollout, run_evaluation, run_step
@@ -85,7 +85,7 @@ def test_begin_deletes_later_steps_of_the_same_run_only(each_db: Database) -> No
 
 def test_record_joins_what_people_authored(each_db: Database) -> None:
     with each_db.write() as session:
-        prompt = prompts.add(session, PROMPTS[0])
+        prompt = completions.add_prompt(session, PROMPTS[0])
         rubrics.add(session, RUBRIC, name="shared")
         own = rubrics.add(session, RUBRIC, name="own", prompt_id=prompt.id)
     store = Runs(each_db)
@@ -102,7 +102,7 @@ def scored_item(db: Database) -> tuple[int, Completion]:
     """An item of a job, and its completion."""
     completion = Completion(text="one", policy="tiny", step=0)
     with db.write() as session:
-        prompt = prompts.add(session, PROMPTS[0])
+        prompt = completions.add_prompt(session, PROMPTS[0])
         rubric = rubrics.add(session, RUBRIC, name="own", prompt_id=prompt.id)
         judge = judges.add(session, Judge(name="j", model="m"))
         (id_,) = completions.add_many(session, [(prompt.id, completion)])

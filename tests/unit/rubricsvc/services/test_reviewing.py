@@ -16,9 +16,9 @@ from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotF
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.jobs import Jobs, select
 from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version
-from rubricsvc.store import jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database, page_of
-from rubricsvc.store.tables import RubricEventRow
+from rubricsvc.store.tables import RubricEventRow, RubricRow
 from tests.rows import add_completion
 
 
@@ -152,7 +152,7 @@ def test_add_version_refuses_one_of_two_concurrent_edits(each_db: Database) -> N
     assert sorted(one.row.version for one in results) == [2, 3, 4, 5]
     assert [one.row.version for one in results if one.conflict is None] == [2]
     with each_db.read() as session:
-        assert {row.value.criteria[0].text for row in rubrics.of_name(session, "r")} == {"One."} | {
+        assert {row.value.criteria[0].text for row in page_of(session, RubricRow, name="r")} == {"One."} | {
             f"Edit {n}." for n in range(4)
         }
     assert resolved(each_db, "r") == "r@2"
@@ -164,7 +164,7 @@ class Shop:
     def __init__(self, db: Database) -> None:
         with db.write() as session:
             self.judge = judges.add(session, Judge(name="j", model="m")).id
-            self.prompt = prompts.add(session, Prompt.of("Why?")).id
+            self.prompt = completions.add_prompt(session, Prompt.of("Why?")).id
             self.completion = add_completion(session, Completion(text="Because."), self.prompt).id
 
     def add(self, db: Database, text: str, name: str = "r", **edit: Any) -> int:

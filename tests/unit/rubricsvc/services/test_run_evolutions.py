@@ -15,7 +15,7 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.evolving import Approve, Round, RunEvolutions, hold_rounds
 from rubricsvc.services.rubrics import Rubrics
-from rubricsvc.store import prompts, rubrics
+from rubricsvc.store import completions, rubrics
 from rubricsvc.store.session import Database, by_id, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
 from tests.rows import RUBRIC as BASE
@@ -71,14 +71,14 @@ def run(db: Database, approve: Approve = "auto", name: str = "first-0a1b2c3d") -
 
 def lineage(db: Database, name: str = "why-first-0a1b2c3d") -> list[tuple[str, str, str | None]]:
     with db.read() as session:
-        rows = rubrics.of_name(session, name)
+        rows = page_of(session, RubricRow, name=name)
         parents = by_id(session, RubricRow, [row.parent_id for row in rows if row.parent_id])
         return [(row.ref, row.state, parents[row.parent_id].ref if row.parent_id else None) for row in rows]
 
 
 def import_base(db: Database) -> None:
     with db.write() as session:
-        rubrics.add(session, BASE, name="why", prompt_id=prompts.add(session, TASK[0]).id)
+        rubrics.add(session, BASE, name="why", prompt_id=completions.add_prompt(session, TASK[0]).id)
 
 
 def test_rounds_write_versions_that_later_steps_use(each_db: Database) -> None:

@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import OVERALL, Label
 from rubricsvc.errors import NotFoundError
 from rubricsvc.schemas.jobs import ExportCounts, ExportKind, ExportQuery
 from rubricsvc.services import exporting
-from rubricsvc.store import completions, jobs, judges, labels, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, labels, rubrics
 from rubricsvc.store.session import Database
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -29,7 +29,7 @@ def scored(db: Database, *scores: Scores) -> int:
         judge = judges.add(session, Judge(name="j", model="m"))
         made, given = [], {}
         for number, texts in enumerate(scores):
-            prompt = prompts.add(session, Prompt.of(f"question {number}")).id
+            prompt = completions.add_prompt(session, Prompt.of(f"question {number}")).id
             ids = completions.add_many(session, [(prompt, Completion(text=text)) for text in texts])
             for id_, rewards in zip(ids, texts.values(), strict=True):
                 for version, reward in enumerate(rewards):
@@ -109,7 +109,7 @@ def test_noise_is_that_of_the_judge(db: Database) -> None:
 def test_examples_have_the_prompt_with_its_documents(db: Database) -> None:
     with db.write() as session:
         prompt = Prompt.of("Why?", documents=(Document(id="d", text="Because."),))
-        row = prompts.add(session, prompt)
+        row = completions.add_prompt(session, prompt)
         ids = completions.add_many(session, [(row.id, Completion(text="x"))])
         rubric = rubrics.add(session, Rubric(criteria=(Criterion(key="k", text="k"),)), name="r")
         judge = judges.add(session, Judge(name="j", model="m"))

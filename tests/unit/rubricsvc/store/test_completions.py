@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.store import completions, prompts
+from rubricsvc.store import completions
 from rubricsvc.store.session import Database
 from tests.rows import add_completion
 
@@ -16,7 +16,7 @@ def sample(number: int, text: str, **sampling: float) -> Completion:
 
 def test_add_samples_stores_each_number_once(each_db: Database) -> None:
     with each_db.write() as session:
-        one, two = (prompts.add(session, Prompt.of(text)).id for text in ("One?", "Two?"))
+        one, two = (completions.add_prompt(session, Prompt.of(text)).id for text in ("One?", "Two?"))
         assert completions.add_samples(session, SETTINGS, [(one, sample(0, "a")), (one, sample(1, "a"))]) == 2
         again = [(one, sample(1, "another text")), (one, sample(2, "b")), (two, sample(1, "c"))]
         assert completions.add_samples(session, SETTINGS, again) == 2

@@ -9,7 +9,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import generation, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, generation, jobs, judges, leases, rubrics
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease
 from rubricsvc.store.session import Database, page_of
@@ -21,7 +21,7 @@ JUDGE = Judge(name="writer", model="m")
 
 def submit(db: Database, *texts: str, external_id: str | None = None, **settings: object) -> int:
     with db.write() as session:
-        ids = [prompts.add(session, Prompt.of(text), external_id=external_id).id for text in texts]
+        ids = [completions.add_prompt(session, Prompt.of(text), external_id=external_id).id for text in texts]
         row = judges.add(session, JUDGE)
         given = Generation.model_validate(settings)
         return generation.submit(session, judge_id=row.id, prompt_ids=ids, generation=given).id
@@ -64,7 +64,7 @@ def test_submit_refuses_what_cannot_be_generated(db: Database) -> None:
         panel = judges.add(session, Judge(name="panel", mode="panel", members=members)).id
         priced = judges.add(session, Judge(name="p", model="m", endpoint=Endpoint(price=Price(prompt=1)))).id
         unpriced = judges.add(session, JUDGE).id
-        prompt = prompts.add(session, Prompt.of("Why?")).id
+        prompt = completions.add_prompt(session, Prompt.of("Why?")).id
         wrong = [
             {"judge_id": unpriced, "prompt_ids": []},
             {"judge_id": panel, "prompt_ids": [prompt]},

@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import rubrics as generating
-from rubricsvc.store import completions, labels, prompts, rubrics
+from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.generation import inputs_of_prompt
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC
@@ -18,7 +18,7 @@ from tests.rows import RUBRIC
 @pytest.fixture
 def prompt(each_db: Database) -> int:
     with each_db.write() as session:
-        return prompts.add(session, Prompt.of("Why?"), external_id="why").id
+        return completions.add_prompt(session, Prompt.of("Why?"), external_id="why").id
 
 
 def add(db: Database, prompt: int, *texts: str, **fields: object) -> list[int]:
@@ -75,9 +75,9 @@ def test_prepared_stores_the_specification_once_by_its_digest(each_db: Database,
     assert first == again and first.specification is not None and first.specification.text is None
     digest = first.specification.digest or ""
     with each_db.read() as session:
-        assert prompts.keep_text(session, digest=digest).content == "Be brief."
+        assert completions.keep_text(session, digest=digest).content == "Be brief."
         with pytest.raises(NotFoundError):
-            prompts.keep_text(session, digest="0" * 64)
+            completions.keep_text(session, digest="0" * 64)
     found = task(each_db, prompt, method="principles", specification={"name": "house", "digest": digest})
     assert found.specification == Specification(name="house", text="Be brief.")
 

@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, labels, leases, rubrics, verdicts
 from rubricsvc.store.labels import judged_labels
 from rubricsvc.store.session import Database
 from tests.rows import add_completion, item_result, questions
@@ -43,7 +43,7 @@ def submit(session: Session, judge_id: int, rubric_id: int, ids: Sequence[int], 
 def filled(each_db: Database) -> Database:
     """A prompt, a rubric, two completions and a judge that has judged criterion ``a`` of both; ``b`` failed on one."""
     with each_db.write() as session:
-        prompt = prompts.add(session, Prompt.of("Why?"))
+        prompt = completions.add_prompt(session, Prompt.of("Why?"))
         rubric = rubrics.add(session, RUBRIC, name="r", prompt_id=prompt.id)
         ids = completions.add_many(session, [(prompt.id, Completion(text=text)) for text in ("one", "two")])
         judge = judges.add(session, Judge(name="j", model="m"))
@@ -93,7 +93,7 @@ def test_judged_includes_verdicts_shared_with_another_judge(filled: Database) ->
 
 def test_labels_add_rejects_rubric_of_another_prompt(filled: Database) -> None:
     with filled.write() as session:
-        other = prompts.add(session, Prompt.of("When?"))
+        other = completions.add_prompt(session, Prompt.of("When?"))
         completion = add_completion(session, Completion(text="now"), other.id)
         with pytest.raises(InvalidError):
             labels.add_many(session, [(completion.id, 1, Label(criterion="a", annotator="ann", value=1.0))])
@@ -145,14 +145,13 @@ def test_labels_follow_an_unchanged_question_into_other_versions(filled: Databas
 
 def test_ids_in_files_are_all_that_a_file_may_mean(each_db: Database) -> None:
     with each_db.write() as session:
-        sky, other, digits = (
-            prompts.add(session, Prompt.of(text), id_).id for text, id_ in (("a", "sky"), ("b", "sky"), ("c", "1"))
-        )
-        prompts.add(session, Prompt.of("c"), "sea")
+        given = (("a", "sky"), ("b", "sky"), ("c", "1"))
+        sky, other, digits = (completions.add_prompt(session, Prompt.of(text), id_).id for text, id_ in given)
+        completions.add_prompt(session, Prompt.of("c"), "sea")
         given = [(sky, "a", "x"), (other, "a", "y"), (other, "b", "z"), (sky, None, "w")]
         ids = completions.add_many(session, [(prompt, Completion(text=text, id=id_)) for prompt, id_, text in given])
     with each_db.read() as session:
-        found = [prompts.ids_in_files(session, ref) for ref in ("sky", "sea", "1", 1, "2", "none")]
+        found = [completions.prompts_in_files(session, ref) for ref in ("sky", "sea", "1", 1, "2", "none")]
         by_id = [completions.ids_in_files(session, [sky, other], id_) for id_ in ("a", "b", "none")]
         labelled = labels.page(session, job_id=1)
     assert found == [[sky, other], [digits], [digits], [sky], [other], []]

@@ -10,7 +10,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.store import jobs, judges, keys, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, keys, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import CompletionRow, JobRow
 from tests.rows import add_completion
@@ -40,13 +40,13 @@ def test_rubrics_add_counts_versions_and_reuses_identical_content(each_db: Datab
 
 def test_prompts_get_finds_every_external_id(each_db: Database) -> None:
     with each_db.write() as session:
-        ids = {prompts.add(session, Prompt.of("Why?"), name).id for name in ("a", "b", "b", None, "a", "c")}
-        other = prompts.add(session, Prompt.of("How?"), "d").id
-        prompts.add(session, Prompt.of("Why?"), "d")
+        ids = {completions.add_prompt(session, Prompt.of("Why?"), name).id for name in ("a", "b", "b", None, "a", "c")}
+        other = completions.add_prompt(session, Prompt.of("How?"), "d").id
+        completions.add_prompt(session, Prompt.of("Why?"), "d")
         (id_,) = ids
-        assert {prompts.get(session, name).id for name in "abc"} == ids
-        assert prompts.get(session, id_).external_id == "a"
-        assert prompts.get(session, "d").id == other
+        assert {completions.get_prompt(session, name).id for name in "abc"} == ids
+        assert completions.get_prompt(session, id_).external_id == "a"
+        assert completions.get_prompt(session, "d").id == other
 
 
 def test_get_finds_nothing_for_invalid_ids(each_db: Database) -> None:
@@ -54,10 +54,10 @@ def test_get_finds_nothing_for_invalid_ids(each_db: Database) -> None:
     with each_db.write() as session:
         judges.add(session, Judge(name="j", model="m"))
         rubrics.add(session, ONE, name="r")
-        prompts.add(session, Prompt.of("Why?"))
-        for noun, ref in product((judges, rubrics, prompts), refs):
+        completions.add_prompt(session, Prompt.of("Why?"))
+        for get, ref in product((judges.get, rubrics.get, completions.get_prompt), refs):
             with pytest.raises(NotFoundError) as caught:
-                noun.get(session, ref)
+                get(session, ref)
             assert len(str(caught.value)) < 120
 
 
@@ -65,7 +65,7 @@ def test_add_rejects_too_long_names(each_db: Database) -> None:
     text = "x" * 201
     with each_db.write() as session:
         for add in (
-            lambda: prompts.add(session, Prompt.of("Why?"), text),
+            lambda: completions.add_prompt(session, Prompt.of("Why?"), text),
             lambda: rubrics.add(session, ONE, name=text),
             lambda: keys.create(session, text),
             lambda: jobs.submit(session, judge_id=1, items=[(1, 1)], name=text),
@@ -86,7 +86,7 @@ def test_database_reports_unstorable_values_as_invalid(each_db: Database) -> Non
 def test_submit_rejects_rubric_of_another_prompt(each_db: Database) -> None:
     with each_db.write() as session:
         judge = judges.add(session, Judge(name="j", model="m")).id
-        mine, other = (prompts.add(session, Prompt.of(text)).id for text in "ab")
+        mine, other = (completions.add_prompt(session, Prompt.of(text)).id for text in "ab")
         answer = add_completion(session, Completion(text="x"), mine).id
         foreign = rubrics.add(session, ONE, name="foreign", prompt_id=other).id
         anybodys = rubrics.add(session, TWO, name="anybodys").id
@@ -99,7 +99,7 @@ def test_submit_rejects_rubric_of_another_prompt(each_db: Database) -> None:
 
 def test_for_prompt_leaves_out_candidates_of_evolutions(db: Database) -> None:
     with db.write() as session:
-        prompt_id = prompts.add(session, Prompt.of("a")).id
+        prompt_id = completions.add_prompt(session, Prompt.of("a")).id
         rubrics.add(
             session,
             ONE,

@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Evidence, Verdict
 from rubricsvc.services.job_results import JobResults, read_results
-from rubricsvc.store import jobs, judges, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, leases, rubrics
 from rubricsvc.store.session import Database
 from rubricsvc.web.jobs import render_job
 from tests.rows import add_completion, item_result
@@ -68,7 +68,7 @@ def results(
     """The results of a job over one completion with these verdicts."""
     with db.write() as session:
         judge = judges.add(session, Judge(name="test", model=model, mode="written"))
-        prompt_id = prompts.add(session, Prompt.of(prompt)).id
+        prompt_id = completions.add_prompt(session, Prompt.of(prompt)).id
         rubric_id = rubrics.add(session, rubric, name="storage", prompt_id=prompt_id).id
         added = add_completion(session, completion or Completion(text=TEXT, policy="mine"), prompt_id)
         job = jobs.submit(session, judge_id=judge.id, items=[(added.id, rubric_id)], name=name)

@@ -18,7 +18,7 @@ from rubricsvc.core.verdict import Label, Reason, Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.local import Validators
-from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, labels, leases, rubrics
 from rubricsvc.store.session import Database
 from tests.rows import item_result
 from trainer.judge_training.config import LabelData, SplitConfig, VerdictData
@@ -46,7 +46,7 @@ LEVELS = Ordinal(levels=(Level(label="poor", value=0), Level(label="fair", value
 def filled(each_db: Database) -> Database:
     """A prompt, three completions and two rubrics: ``r`` and, with another wording of ``b``, its second version."""
     with each_db.write() as session:
-        prompt = prompts.add(session, Prompt.of("Why?"))
+        prompt = completions.add_prompt(session, Prompt.of("Why?"))
         completions.add_many(session, [(prompt.id, Completion(text=f"text {n}", policy="p")) for n in (1, 2, 3)])
         rubrics.add(session, RUBRIC, name="r", prompt_id=prompt.id)
         heavier = A.model_copy(update={"weight": 3.0})
