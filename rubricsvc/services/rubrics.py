@@ -322,7 +322,7 @@ def stored_records(session: Session, refs: Sequence[str] | None) -> Iterator[Rec
         approved = every(page_of, session, table=RubricRow, state=APPROVED)
         rows = (row for row in approved if rubrics.get(session, row.name).id == row.id)
     for row in rows:
-        prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
+        prompt = completions.get_prompt(session, row.prompt_id) if row.prompt_id is not None else None
         value, id_ = (prompt.value, prompt.external_id) if prompt is not None else (None, None)
         yield Record(value, row.value, id=id_, name=row.name)
 
