@@ -72,17 +72,14 @@ def _compared(completion: Completion, prompt: Prompt, args: String | Similarity 
     if isinstance(args, Templates):
         names = template_data(prompt, completion)
         return [(fill(args.input, names), fill(args.reference, names))]
-    given = args.references if isinstance(args, Similarity) else (args.reference,)
-    argument = "references" if isinstance(args, Similarity) else "reference"
-    pairs = []
-    for reference in given or (None,):
-        if (expected := prompt.reference if reference is None else reference) is None:
-            raise ValueError(_NOTHING.format(argument))
-        pairs.append((completion.text, expected))
-    if isinstance(args, String) and args.strip:
-        return [(text.strip(), expected.strip()) for text, expected in pairs]
-    lower = isinstance(args, Similarity) and args.lower
-    return [(text.lower(), expected.lower()) for text, expected in pairs] if lower else pairs
+    name, given = ("references", args.references) if isinstance(args, Similarity) else ("reference", (args.reference,))
+    references = [prompt.reference if one is None else one for one in given or (None,)]
+    if None in references:
+        raise ValueError(_NOTHING.format(name))
+    trimmed = isinstance(args, String) and args.strip
+    lowered = isinstance(args, Similarity) and args.lower
+    change = str.strip if trimmed else str.lower if lowered else str
+    return [(change(completion.text), change(str(one))) for one in references]
 
 
 def string(completion: Completion, prompt: Prompt, args: String | StringCheck) -> float:

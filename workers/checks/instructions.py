@@ -70,10 +70,6 @@ def detect_language(text: str) -> str | None:
     return None if code == "unknown" else code
 
 
-def _times(keyword: str, text: str) -> int:
-    return len(re.findall(re.escape(keyword), text, re.IGNORECASE))
-
-
 def _compare(count: int, relation: str, expected: int) -> bool:
     return count < expected if relation == "less than" else count >= expected
 
@@ -100,17 +96,7 @@ def _begins_paragraph(text: str, num_paragraphs: int, nth_paragraph: int, first_
     return re.split("[.,?!'\"]", first)[0].lower() == first_word.lower()
 
 
-def _has_postscript(text: str, postscript_marker: str) -> bool:
-    marker = postscript_marker.strip()
-    spaced = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
-    return re.search(spaced.get(marker, re.escape(marker.lower())), text.lower()) is not None
-
-
-def _has_highlights(text: str, num_highlights: int) -> bool:
-    """``*so*`` and ``**so**``, not empty."""
-    single = [part for part in re.findall(r"\*[^\n*]*\*", text) if part.strip("*").strip()]
-    double = [part for part in re.findall(r"\*\*[^\n*]*\*\*", text) if part[2:-2].strip()]
-    return len(single) + len(double) >= num_highlights
+_POSTSCRIPTS = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
 
 
 def _is_json(text: str) -> bool:
@@ -125,9 +111,10 @@ def _is_json(text: str) -> bool:
 
 
 _FUNCTIONS: dict[str, Callable[..., bool]] = {
-    "keywords:existence": lambda text, keywords: all(_times(keyword, text) for keyword in keywords),
+    "keywords:existence": lambda text, keywords: all(
+        re.search(re.escape(keyword), text, re.IGNORECASE) for keyword in keywords),
     "keywords:frequency": lambda text, keyword, frequency, relation: (
-        _compare(_times(keyword.strip(), text), relation, frequency)),
+        _compare(len(re.findall(re.escape(keyword.strip()), text, re.IGNORECASE)), relation, frequency)),
     "keywords:forbidden_words": lambda text, forbidden_words: not any(
         re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) for word in forbidden_words),
     "keywords:letter_frequency": lambda text, letter, let_frequency, let_relation: (
@@ -142,12 +129,15 @@ _FUNCTIONS: dict[str, Callable[..., bool]] = {
     "length_constraints:nth_paragraph_first_word": _begins_paragraph,
     "detectable_content:number_placeholders": lambda text, num_placeholders: (  # a pattern would take quadratic time
         sum("[" in part for line in text.split("\n") for part in line.split("]")[:-1]) >= num_placeholders),
-    "detectable_content:postscript": _has_postscript,
+    "detectable_content:postscript": lambda text, postscript_marker: re.search(
+        _POSTSCRIPTS.get(mark := postscript_marker.strip(), re.escape(mark.lower())), text.lower()) is not None,
     "detectable_format:number_bullet_lists": lambda text, num_bullets: (
         len(re.findall(r"^[^\S\n]*(?:-|\*(?!\*))", text, re.MULTILINE)) == num_bullets),
     "detectable_format:constrained_response": lambda text: (
         any(f"My answer is {option}." in text for option in ("yes", "no", "maybe"))),
-    "detectable_format:number_highlighted_sections": _has_highlights,
+    "detectable_format:number_highlighted_sections": lambda text, num_highlights: (  # *so* and **so**, not empty
+        sum(bool(part.strip("*").strip()) for part in re.findall(r"\*[^\n*]*\*", text))
+        + sum(bool(part[2:-2].strip()) for part in re.findall(r"\*\*[^\n*]*\*\*", text)) >= num_highlights),
     "detectable_format:multiple_sections": lambda text, section_spliter, num_sections: (
         len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", text)) >= num_sections),
     "detectable_format:json_format": _is_json,

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from celery import Celery, signals
@@ -30,10 +31,19 @@ log = get_logger(__name__)
 
 
 @contextlib.contextmanager
-def _thread(name: str, run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run a function in a thread while the block runs; an event that it is given ends it."""
+def _every(
+    seconds: float, name: str, step: Callable[[], None], last: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Call a function at once and then every so many seconds, in a thread, while the block runs; then ``last``."""
     stop = threading.Event()
-    thread = threading.Thread(target=run, args=(stop,), name=name, daemon=True)
+
+    def run() -> None:
+        step()
+        while not stop.wait(seconds):
+            step()
+        last()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     try:
         yield
@@ -65,13 +75,8 @@ def reporting(db: Database) -> Iterator[None]:
                 log.info("worker report written again")
             failing = False
 
-    def run(stop: threading.Event) -> None:
-        while not stop.wait(leases.REPORT_SECONDS):
-            report()
-        report(last=True)
-
     report()
-    with _thread("reporter", run):
+    with _every(leases.REPORT_SECONDS, "reporter", report, partial(report, last=True)):
         yield
 
 
@@ -114,18 +119,17 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
 @contextlib.contextmanager
 def reconciling(db: Database, app: Celery, settings: Settings) -> Iterator[None]:
     """Repair the queue every ``settings.reconcile_seconds``. Any number of workers may do so."""
+    first = True
 
-    def run(stop: threading.Event) -> None:
-        first, waiting = True, True
-        while waiting:
-            try:
-                reconcile(db, app, settings, at_start=first)
-                first = False
-            except (SQLAlchemyError, UnavailableError) as error:
-                log.warning("database unreachable", error=str(error).splitlines()[0])
-            waiting = not stop.wait(settings.reconcile_seconds)
+    def step() -> None:
+        nonlocal first
+        try:
+            reconcile(db, app, settings, at_start=first)
+            first = False
+        except (SQLAlchemyError, UnavailableError) as error:
+            log.warning("database unreachable", error=str(error).splitlines()[0])
 
-    with _thread("reconciler", run):
+    with _every(settings.reconcile_seconds, "reconciler", step):
         yield
 
 

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -89,12 +89,14 @@ class EnginePool:
     def __init__(self) -> None:
         self.keep_models = False
         self._lock = threading.Lock()
-        self._idle: dict[Judge, _PooledEngine] = {}
+        self._idle: list[_PooledEngine] = []
 
     def run(self, judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
         """Return the result of ``work`` with the judge's engine, in the engine's event loop."""
         with self._lock:
-            pooled = self._idle.pop(judge, None)
+            pooled = next((one for one in self._idle if one.judge == judge), None)
+            if pooled is not None:
+                self._idle.remove(pooled)
         if pooled is None:
             pooled = _PooledEngine(judge, _engine_of(judge), all(leaf.engine in LOCAL for leaf in judge.leaf_judges))
         engine, kept = pooled.engine, self.keep_models and pooled.local
@@ -109,24 +111,19 @@ class EnginePool:
         try:
             return pooled.runner.run(whole(), context=copy_context())
         finally:
-            pooled.used_at = time.monotonic()
-            expired = []
+            now = time.monotonic()
+            # one that is unavailable now may be available next time
+            pooled.used_at = -math.inf if isinstance(engine, _UnavailableEngine) else now
             with self._lock:
-                if isinstance(engine, _UnavailableEngine) or judge in self._idle:
-                    expired.append(pooled)  # an unavailable engine may be available next time
-                else:
-                    self._idle[judge] = pooled
-            self.close([*expired, *self._taken(idle_since=pooled.used_at - IDLE_SECONDS)])
+                self._idle.append(pooled)
+            self.close(idle_since=now - IDLE_SECONDS)
 
-    def _taken(self, idle_since: float) -> list[_PooledEngine]:
-        """Remove the engines from the pool that are idle since then."""
+    def close(self, idle_since: float = math.inf) -> None:
+        """Release the kept models and close the event loops of the engines that are not in use, or idle since then."""
         with self._lock:
-            old = [judge for judge, pooled in self._idle.items() if pooled.used_at < idle_since]
-            return [self._idle.pop(judge) for judge in old]
-
-    def close(self, expired: Iterable[_PooledEngine] | None = None) -> None:
-        """Release the models that were kept and close the event loops, of these or of all engines not in use."""
-        for pooled in self._taken(math.inf) if expired is None else expired:
+            expired = [pooled for pooled in self._idle if pooled.used_at < idle_since]
+            self._idle = [pooled for pooled in self._idle if pooled.used_at >= idle_since]
+        for pooled in expired:
             if pooled.local:
                 pooled.runner.run(pooled.engine.aclose())
             pooled.runner.close()

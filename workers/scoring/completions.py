@@ -284,11 +284,11 @@ async def score_group(
         *(case.checked(questions.answered(had)) for case, had in zip(cases, before, strict=True))
     )
     answered = questions.answered(frozenset[str]().union(*before).intersection(*before))
-    comparing = GroupComparison(judge, rubric, prompt, group, answered, engine)
+    criteria = [c for c in rubric.criteria if c.check is None and c.key not in answered and not c.asked_alone]
     try:
-        compared = await comparing.verdicts()
+        compared = await GroupComparison(judge, rubric, prompt, group, answered, criteria, engine).verdicts()
     except InvalidError as error:
-        compared = [_unasked(comparing.criteria, error) for _ in completions]
+        compared = [_unasked(criteria, error) for _ in completions]
     refused = _unasked([c for c in rubric.criteria if c.asked_alone], _NOT_COMPARED)
     return [
         _named(questions, had, [*of_checks, *of_judge, *refused])
@@ -410,7 +410,6 @@ class ComparedGroup:
     """The completions of one prompt that are compared; with ``traces`` by their whole trajectories."""
 
     def __init__(self, completions: Sequence[Completion], *, traces: bool = False) -> None:
-        self.completions = tuple(completions)
         cleaned = [clean(completion.full_text if traces else completion.text) for completion in completions]
         seed = digest(sorted(completion.digest for completion in completions))
         order = {text: digest(seed, text.text) for text in cleaned}
@@ -419,11 +418,9 @@ class ComparedGroup:
         self.places = [self.texts.index(text) for text in cleaned]
         """The place of each completion's text."""
         self.counts = Counter(self.places)
-
-    def name(self, place: int) -> str:
-        """Return a name for a text: the digest of a completion that has it."""
-        mine = zip(self.places, self.completions, strict=True)
-        return min(completion.digest for own, completion in mine if own == place)[:_NAME_CHARS]
+        named = zip(self.places, (completion.digest[:_NAME_CHARS] for completion in completions), strict=True)
+        self.names = dict(sorted(named, reverse=True))
+        """A name for each text: the smallest digest of a completion that has it."""
 
     def shown(self, template: JudgeTemplate, prompt: Prompt, places: Sequence[int]) -> SharedPrompt:
         """Return the prompt with these texts, each under a letter and in a fence of its own."""
@@ -440,20 +437,15 @@ class ComparedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupComparison:
-    """The comparison of one group under one rubric; ``answered`` criteria are not asked about."""
+    """The comparison of one group under one rubric: of the ``criteria`` that are not ``answered``."""
 
     judge: Judge
     rubric: Rubric
     prompt: Prompt
     group: ComparedGroup
     answered: frozenset[str]
+    criteria: Sequence[Criterion]
     engine: Engine
-
-    @property
-    def criteria(self) -> list[Criterion]:
-        """The criteria to judge. Those that ask about a single completion are left out."""
-        open_ = (c for c in self.rubric.criteria if c.check is None and c.key not in self.answered)
-        return [criterion for criterion in open_ if not criterion.asked_alone]
 
     async def verdicts(self) -> list[list[Verdict]]:
         """Return for each completion one verdict on each open criterion."""
@@ -513,7 +505,7 @@ class GroupComparison:
             seen = {"value": after.value, "probability": after.probability}
             turned = {name: 1 - value for name, value in seen.items() if value is not None}
             orders[other] = before, after.model_copy(update=turned)
-        pairs = {self.group.name(other): _pair(*both) for other, both in orders.items()}
+        pairs = {self.group.names[other]: _pair(*both) for other, both in orders.items()}
         names = [f"shown {order} {name}" for name in pairs for order in ("before", "after")]
         votes = dict(zip(names, chain.from_iterable(orders.values()), strict=True))
         verdict = aggregate(self.criteria[number], pairs, "mean")

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,34 +28,36 @@ from rubricsvc.settings import get_settings
 from workers.checks.sandbox import seccomp
 
 
-class StartSignal(AbstractContextManager["StartSignal"]):
-    """The signal of one program; ``passed_fd`` is the descriptor to pass, ``received`` is set by `files`."""
+@contextmanager
+def start_signal() -> Iterator[tuple[int, Callable[[], int | None]]]:
+    """Yield the descriptor to pass to a program, and the count of files, folders and links in its ``/tmp``.
 
-    def __init__(self) -> None:
-        """Create the sockets."""
-        self.received = False
-        self._disk: list[int] = []
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        self.passed_fd = self._theirs.fileno()
+    The count is None before the start, and 0 without a sandbox.
+    """
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    disk: list[int] | None = None
 
-    def files(self) -> int:
-        """Return the number of files, folders and links in ``/tmp``; 0 without a sandbox or before the start."""
-        if not self.received:
+    def files() -> int | None:
+        nonlocal disk
+        if disk is None:
             with suppress(BlockingIOError):
-                data, self._disk, *_ = socket.recv_fds(self._ours, 1, 1)
-                self.received = bool(data)
-        counts = [os.fstatvfs(folder) for folder in self._disk]
-        return sum(count.f_files - count.f_ffree for count in counts)
+                data, folders, *_ = socket.recv_fds(ours, 1, 1)
+                disk = folders if data else None
+        counts = [os.fstatvfs(folder) for folder in disk or ()]
+        return None if disk is None else sum(count.f_files - count.f_ffree for count in counts)
 
-    def __exit__(self, *_: object) -> None:
-        for folder in self._disk:  # which frees the file system
+    try:
+        yield theirs.fileno(), files
+    finally:
+        for folder in disk or ():  # which frees the file system
             os.close(folder)
-        self._ours.close()
-        self._theirs.close()
+        ours.close()
+        theirs.close()
 
 
 Termination = Literal["exit", "signal", "cpu", "wall", "output", "files"]
+_REASONS = {"cpu": "out of CPU time", "wall": "out of time", "output": "too much output", "files": "too many files"}
 
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 _BOX = "/box"
@@ -109,13 +111,7 @@ class Result:
     def error(self) -> str:
         """The reason of a failure, in one line."""
         if self.termination != "exit":
-            reasons = {
-                "cpu": "out of CPU time",
-                "wall": "out of time",
-                "output": "too much output",
-                "files": "too many files",
-            }
-            return reasons.get(self.termination, f"killed (exit code {self.exit_code})")
+            return _REASONS.get(self.termination, f"killed (exit code {self.exit_code})")
         last = self.stderr.strip().rpartition("\n")[2]
         return last[:300] or f"exit code {self.exit_code}"
 
@@ -132,7 +128,7 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None) ->
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
-        StartSignal() as start,
+        start_signal() as (passed, count_files),
         seccomp.passed_fds() as filter_,
     ):
         box = Path(folder, "box")
@@ -143,21 +139,20 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None) ->
         given.write(stdin.encode("utf-8", "replace"))
         given.seek(0)
         process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
-            _command(box, limits, start.passed_fd, filter_ if kind == "bwrap" else None),
+            _command(box, limits, passed, filter_ if kind == "bwrap" else None),
             stdin=given,
             stdout=output,
             stderr=errors,
             cwd=box,
             env=_ENVIRONMENT,
             start_new_session=True,
-            pass_fds=(start.passed_fd, *filter_),
+            pass_fds=(passed, *filter_),
         )
-        code = _wait(process, limits, start)
+        code = _wait(process, limits, count_files)
         for stream in (output, errors):
             stream.seek(0)
         stdout, stderr = (stream.read(limits.output_mib * _MIB) for stream in (output, errors))
-        files = start.files()
-        if not start.received:
+        if (files := count_files()) is None:
             why = stderr.decode("utf-8", "replace").strip()[:300] or "it took too long"
             raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
         full = max(len(stdout), len(stderr)) >= limits.output_mib * _MIB
@@ -262,11 +257,11 @@ def _command(box: Path, limits: Limits, started: int, filter_: tuple[int, ...] |
     return [*walls, sys.executable, "-I", f"{_BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
 
 
-def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) -> int | None:
+def _wait(process: subprocess.Popen[bytes], limits: Limits, count_files: Callable[[], int | None]) -> int | None:
     """Return the exit code of a process; None after a timeout or too many files. All its processes end with it."""
     end = time.monotonic() + limits.wall_s
     try:
-        while (left := end - time.monotonic()) > 0 and start.files() <= limits.files:
+        while (left := end - time.monotonic()) > 0 and (count_files() or 0) <= limits.files:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(min(left, _COUNT_S))
         return None

@@ -189,6 +189,7 @@ VERSIONS = {
     "supported": 5,
     "python": 2,
     "cites_pages": 2,
+    "format": 2,
     "headings": 2,
     "tables": 2,
     "lists": 2,

@@ -20,7 +20,7 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from workers import checks
 from workers.checks.sandbox import runner as sandbox
-from workers.checks.sandbox.runner import Limits, StartSignal, run_python
+from workers.checks.sandbox.runner import Limits, run_python, start_signal
 
 
 @pytest.fixture
@@ -116,12 +116,11 @@ def test_bootstrap_starts_nothing_without_its_parent(parent: Callable[[], int], 
     script = tmp_path / "bootstrap.py"
     script.write_text(Path(sandbox.__file__).with_name("bootstrap.py").read_text("utf-8"), "utf-8")
     (tmp_path / "main.py").write_text("pass", "utf-8")
-    with StartSignal() as start:
-        given = {"limits": {}, "uid": None, "started": start.passed_fd, "parent": parent(), "disk": None}
+    with start_signal() as (passed, count_files):
+        given = {"limits": {}, "uid": None, "started": passed, "parent": parent(), "disk": None}
         command = [sys.executable, "-I", "-S", str(script), json.dumps(given)]
-        assert subprocess.run(command, check=False, pass_fds=[start.passed_fd]).returncode == code
-        assert start.files() == 0
-        assert start.received is (code == 0)
+        assert subprocess.run(command, check=False, pass_fds=[passed]).returncode == code
+        assert count_files() == (0 if code == 0 else None)
 
 
 def brood(alive: Path, end: str) -> str:
