@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -170,7 +170,7 @@ def export(
         raise InvalidError(f"{query.kind} and csv exclude each other", hint="messages are no cells: choose jsonl")
     counts = ExportCounts()
     with local_service() as local, open_output(out) as stream:
-        exporting.write_lines(local.jobs.export(job_id, query, counts), stream, form)
+        exporting.write_lines(exporting.rows(local.db, job_id, query, counts), stream, form)
     left_out = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.left_out.items() if count)
     echo(f"{counted(counts.rows, 'row')}; left out: {left_out or 'none'}")
     if counts.without_reward:
@@ -230,6 +230,7 @@ def end(s: LocalService | Client, job: StoredJob, wait: bool, as_json: bool) -> 
         echo(f"job {job.id} exists already; nothing is submitted")
     if wait:
         wait_for(s, job.id, as_json)
+        return
     if job.workers == 0:
         echo(no_worker(job.id))
     show_job(s.jobs.get(job.id, summary=True), as_json)
@@ -244,36 +245,31 @@ def show_job(job: StoredJob, as_json: bool) -> None:
         echo(f"hint: {hint}")
 
 
-def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> NoReturn:
+def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
     """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
 
     Where no other worker can receive it, a worker of this process scores it.
     """
     first = None
+    kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
 
     def update(job: StoredJob) -> None:
         nonlocal first
         if (now := job.progress) is None:
             return
-        generates = job.kind == "generate"
-        done = now.finished if generates else now.verdicts + now.failed_verdicts
-        first = done if first is None else first
-        speed = (done - first) / max(bar.seconds, 0.1)
-        good, bad = (now.done, now.failed) if generates else (now.verdicts, now.failed_verdicts)
+        noun, good, bad = "verdict", now.verdicts, now.failed_verdicts
+        if job.kind == "generate":
+            noun, good, bad = "rubric", now.done, now.failed
+        first = good + bad if first is None else first
+        speed = (good + bad - first) / max(bar.seconds, 0.1)
         failures = f", {bad} failed" if bad else ""
-        noun = "rubric" if generates else "verdict"
         bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
 
-    kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
-    with ExitStack() as stack:
-        stack.enter_context(kept())
-        stack.enter_context(worker_for(s, job_id))
-        stack.enter_context(kept())  # printed before the worker stops, which may take a while
-        bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
+    # the inner hint is printed before the worker stops, which may take a while
+    with kept(), worker_for(s, job_id), kept(), output.progress_bar(f"job {job_id}") as bar:
         job = s.jobs.wait(job_id, None, update, echo)
-    with output.ignore_broken_pipe():
+    with output.exit_with(output.OK if job.status == "completed" else output.WITH_FAILURES):
         show_job(job, as_json)
-    raise typer.Exit(output.OK if job.status == "completed" else output.WITH_FAILURES)
 
 
 def worker_for(s: LocalService | Client, job_id: int) -> AbstractContextManager[None]:

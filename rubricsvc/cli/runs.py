@@ -215,11 +215,11 @@ def _follow(s: LocalService | Client, run_id: int) -> None:
     from rubricsvc.services.jobs import answered
     from rubricsvc.services.runs import REPORT_SECONDS
 
-    hint, awaited_until = f"follow the run again with: rubricsvc runs show {run_id} --follow", 0.0
-    with output.progress_bar(f"run {run_id}") as bar:
+    awaited_until, command = 0.0, f"rubricsvc runs show {run_id} --follow"
+    with output.continue_hint("the run goes on", command), output.progress_bar(f"run {run_id}") as bar:
         while True:
             asked_at = time.monotonic()
-            one = answered(partial(s.runs.get, run_id), echo, hint=hint)
+            one = answered(partial(s.runs.get, run_id), echo)
             if (now := time.monotonic()) - asked_at > POLL_SECONDS:  # of a lost run a report is awaited
                 awaited_until = now + 2 * REPORT_SECONDS
             metrics, notes = one.metrics or {}, []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -32,7 +32,6 @@ from rubricsvc.store.verdicts import for_items
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
     from rubricsvc.services.importing import ImportResult
     from rubricsvc.stats import OnProgress as OnCount
 
@@ -140,11 +139,11 @@ POLL_SECONDS = 0.3
 Result = TypeVar("Result")
 
 
-def answered(query: Callable[[], Result], notify: Notify, *, hint: str = "") -> Result:
+def answered(query: Callable[[], Result], notify: Notify) -> Result:
     """Return the result of a query, which is repeated while the database does not answer; say so once.
 
     Raises:
-        UnavailableError: the database did not answer for `Settings.outage_seconds`; with this ``hint``.
+        UnavailableError: the database did not answer for `Settings.outage_seconds`.
     """
     end: float | None = None
     while True:
@@ -152,11 +151,12 @@ def answered(query: Callable[[], Result], notify: Notify, *, hint: str = "") -> 
             result = query()
         except AWAY as error:
             limit, now = get_settings().outage_seconds, time.monotonic()
+            message = f"the database does not answer: {str(getattr(error, 'orig', error)).splitlines()[0]}"
             if now >= (now + limit if end is None else end):
-                raise _no_answer(error, hint) from error
+                raise UnavailableError(message) from error
             if end is None:
                 end = now + limit
-                notify(f"{_no_answer(error).message}; retrying for {limit:g} s")
+                notify(f"{message}; retrying for {limit:g} s")
             time.sleep(POLL_SECONDS)
         else:
             if end is not None:
@@ -170,12 +170,8 @@ def reachable() -> Iterator[None]:
     try:
         yield
     except AWAY as error:
-        raise _no_answer(error) from error
-
-
-def _no_answer(error: Exception, hint: str = "") -> UnavailableError:
-    reason = str(getattr(error, "orig", error)).splitlines()[0]
-    return UnavailableError(f"the database does not answer: {reason}", hint=hint)
+        message = f"the database does not answer: {str(getattr(error, 'orig', error)).splitlines()[0]}"
+        raise UnavailableError(message) from error
 
 
 _START = "start the server, or correct its URL (it usually ends in /v1)"
@@ -435,12 +431,6 @@ class Jobs:
         from rubricsvc.web.jobs import render_job
 
         return render_job(read_results(self.db, job_id, extremes=completions, on_progress=on_progress))
-
-    def export(self, job_id: int, query: ExportQuery, counts: ExportCounts) -> Iterator[dict[str, Any]]:
-        """Yield rows of rewards and verdicts, or examples for trainers; ``counts`` counts them."""
-        from rubricsvc.services import exporting
-
-        return exporting.rows(self.db, job_id, query, counts)
 
     def cancel(self, job_id: int) -> StoredJob:
         """Cancel a job. Scored items keep their rewards."""
