@@ -19,11 +19,11 @@ from rubricsvc.cli.models import ask, without_outage
 from rubricsvc.cli.output import MAX_SEED, Json, counted, echo, print_data, progress_bar, show
 from rubricsvc.cli.score import JudgeOption, file_or_text, judge_of, no_judge, text_of
 from rubricsvc.core.base import storable
-from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Research, Specification
+from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Method, Research, Specification
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
@@ -220,8 +220,6 @@ def generate(
         end(local, local.rubrics.generate(new.model_copy(update=fields)), wait, as_json)
 
 
-_METHODS = ("one-shot", "reference-guided", "contrastive", "principles")
-_METHOD = f"{', '.join(_METHODS)}; see docs/generating.md."
 _GOOD = "File with a good completion: a reference for the method, and a text to try the rubrics on."
 _BAD = "File with a bad completion to try the rubrics on."
 
@@ -231,7 +229,6 @@ def propose(
     *,
     judge: Annotated[str, typer.Option(help="Judge whose model writes: embedded, a server's URL, or a name.")],
     n: Annotated[int, typer.Option("--candidates", "-n", min=1, max=20, help="Candidates.")] = 3,
-    method: Annotated[str, typer.Option(help=_METHOD, show_default="by what is given")] = "",
     good: Annotated[str | None, typer.Option(help=_GOOD, show_default=False)] = None,
     bad: Annotated[str | None, typer.Option(help=_BAD, show_default="a completion of another prompt")] = None,
     specification: _SPECIFICATION = None,
@@ -241,28 +238,21 @@ def propose(
     temperature: Annotated[float, _TEMPERATURE] = 1.0,
     max_tokens: Annotated[int, _TOKENS] = MAX_TOKENS,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed; each candidate has others.")] = 0,
-    choose: Annotated[int | None, typer.Option(min=1, help="Candidate to write to --out.", show_default="none")] = None,
-    out: Annotated[Path, typer.Option(help="YAML file to write.")] = Path("rubric.yaml"),
-    force: output.Force = False,
+    out: Annotated[Path | None, typer.Option(help="YAML file for all of them.", show_default="none")] = None,
     as_json: Json = False,
 ) -> None:
     """Propose rubrics for one prompt: lint each, and show what it gives to a good, a bad and an empty completion.
 
-    Nothing is stored; the chosen one is written as YAML, to be read and edited. Exits with 1 if there is no rubric.
+    Nothing is stored; --out has all of them as YAML, to keep one and edit it. Exits with 1 if there is no rubric.
     """
     from workers.authoring.gate import judge_of_gate, try_proposals, write_proposals
 
-    task, default = _proposal_task(prompt, good, bad, specification)
-    if (method or default) not in _METHODS:
-        hint = f"choose one of {', '.join(_METHODS)}; others need stored data: `rubrics generate`"
-        raise InvalidError(f"unknown method {method!r}", hint=hint, path="method")
+    task, method = _proposal_task(prompt, good, bad, specification)
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens, seed=seed)
-    generation = Generation.model_validate({"method": method or default, "sampling": sampling})
+    generation = Generation(method=method, sampling=sampling)
     author = judge_of(judge).map_leaves(without_outage)
     given = judge_of(gate_judge) if gate_judge is not None else author
     tried_by = judge_of_gate(given).map_leaves(without_outage)
-    if choose is not None and out.exists() and not force:
-        raise ConflictError(f"{out} exists", hint="name another file with --out, or overwrite it with --force")
     with progress_bar("candidates") as bar:
         on_done = bar.counter(n, "written")
         written = ask(author, lambda engine: write_proposals(engine, author, generation, task, n=n, on_done=on_done))
@@ -272,26 +262,23 @@ def propose(
             proposals = ask(
                 tried_by, lambda engine: try_proposals(engine, tried_by, generation, task, written, on_done=on_tried)
             )
-    usable = [number for number, one in enumerate(proposals, start=1) if one.draft is not None]
+    usable = [(number, one.draft.rubric) for number, one in enumerate(proposals, start=1) if one.draft is not None]
     with output.exit_with(output.OK if usable else output.WITH_FAILURES):
         _print_proposals(proposals, as_json)
-        if usable and choose is None:
-            echo(f"write one to a file with --choose {usable[0]} --out FILE; the same --seed proposes the same")
-        elif usable and choose is not None:
-            draft = proposals[choose - 1].draft if choose <= len(proposals) else None
-            if draft is None:
-                raise InvalidError(f"candidate {choose} is no rubric", hint="choose another one", path="choose")
-            by = f"# Proposed by {' '.join(author.model.split())}, template {draft.template.name}. Read and edit it.\n"
+        if usable and out is not None:
             name = f"rubric-{sha256(task.prompt.text.encode()).hexdigest()[:8]}"
+            records = (Record(task.prompt, rubric, name=f"{name}-{number}") for number, rubric in usable)
             with output.open_output(out) as file:
-                file.write(by)
-                write_text([plain(Record(task.prompt, draft.rubric, name=name))], file, "yaml")
+                file.write(f"# Proposed by {' '.join(author.model.split())}, {method}. Keep one, and edit it.\n")
+                write_text(map(plain, records), file, "yaml")
             echo(f"next: edit it, then `rubricsvc rubrics lint {out}` and `rubricsvc rubrics import {out} --draft`")
+        elif usable:
+            echo("write them to a file with --out FILE; the same --seed proposes the same")
 
 
 def _proposal_task(
     prompt: str, good: str | None, bad: str | None, specification: Path | None
-) -> tuple[AuthoringTask, str]:
+) -> tuple[AuthoringTask, Method]:
     """Return what the candidates are written from and tried on, and the method that uses most of it."""
     from workers.authoring.gate import OFF_TOPIC
 

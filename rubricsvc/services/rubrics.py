@@ -453,13 +453,13 @@ def _require_tests(session: Session, row: RubricRow) -> None:
         raise ConflictError(message, hint=hint, path="tests")
 
 
-_OPTIONS: dict[str, Method] = {
-    "better": "contrastive",
-    "worse": "contrastive",
-    "specification": "principles",
-    "research": "grounded",
+_OPTIONS: dict[str, tuple[Method, str]] = {
+    "better": ("contrastive", ""),
+    "worse": ("contrastive", ""),
+    "specification": ("principles", "give a file with --specification, over HTTP its name and text"),
+    "research": ("grounded", "name a collection with --collection, over HTTP in research"),
 }
-"""Options that belong to one method."""
+"""Options that belong to one method, and how to give those that it needs."""
 
 
 def prepared(session: Session, generation: Generation, collections_dir: Path | None = None) -> Generation:
@@ -471,15 +471,12 @@ def prepared(session: Session, generation: Generation, collections_dir: Path | N
         ConflictError: The collection has another digest than the one that is given.
     """
     given, research, changes = generation.specification, generation.research, dict[str, object]()
-    for name, method in _OPTIONS.items():
-        if getattr(generation, name) is not None and generation.method != method:
+    for name, (method, hint) in _OPTIONS.items():
+        is_given = getattr(generation, name) is not None
+        if is_given and generation.method != method:
             raise InvalidError(f"{name} belongs to the method {method}", hint="leave it out", path=name)
-    if generation.method == "principles" and given is None:
-        hint = "give a file with --specification, over HTTP its name and text"
-        raise InvalidError("the method principles needs a specification", hint=hint, path="specification")
-    if generation.method == "grounded" and research is None:
-        hint = "name one with --collection, over HTTP in research"
-        raise InvalidError("the method grounded needs a collection", hint=hint, path="research")
+        if hint and not is_given and generation.method == method:
+            raise InvalidError(f"the method {method} needs {name}", hint=hint, path=name)
     if (generation.better is None) != (generation.worse is None):
         missing = "better" if generation.better is None else "worse"
         raise InvalidError("expected both policies, better and worse", hint=f"name the {missing} one", path=missing)
