@@ -70,20 +70,11 @@ def test_check_rejects_all_but_arithmetic() -> None:
             evaluate(text, NAMES)
 
 
-def test_evaluate_raises_where_there_is_no_value() -> None:
-    for text in ["1 / (a - a)", "log(0)", "sqrt(-1)", "exp(1000)", "9^9^9^9", "0 ^ -1", "(-1) ^ 0.5"]:
-        check(text, NAMES)
-        with pytest.raises((ArithmeticError, ValueError)):
-            evaluate(text, NAMES)
-
-
-def test_evaluate_raises_where_a_part_is_not_finite() -> None:
+def test_evaluate_raises_where_there_is_no_value_or_a_part_is_not_finite() -> None:
     for text in [
-        "1e308 * 10",
-        "min(1, 1e308 * 10)",
-        "min(1, 1e308 * 10 - 1e308 * 10)",
-        "1 / (1e308 * 10)",
-        "max(0, -1e308 * 10)",
+        *("1 / (a - a)", "log(0)", "sqrt(-1)", "exp(1000)", "9^9^9^9", "0 ^ -1", "(-1) ^ 0.5"),
+        *("1e308 * 10", "min(1, 1e308 * 10)", "min(1, 1e308 * 10 - 1e308 * 10)"),
+        *("1 / (1e308 * 10)", "max(0, -1e308 * 10)"),
     ]:
         check(text, NAMES)
         with pytest.raises((ArithmeticError, ValueError)):

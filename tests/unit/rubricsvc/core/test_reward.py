@@ -51,15 +51,17 @@ def test_reward_is_null_where_a_criterion_was_not_judged(value: str | None, plac
     assert result.null_reason
 
 
-def test_reward_is_null_where_only_pitfalls_were_judged() -> None:
-    part = reward_or_null(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
-    assert part.value is None
+def test_reward_is_null_where_too_little_that_counts_was_judged() -> None:
+    assert reward(rubric(1, 1), verdicts(1.0)).value is None  # a verdict is missing
+    assert reward(rubric(0, 1, min_coverage=0.0), verdicts(1.0, "timeout")).value is None  # only weights of 0
+    assert reward(rubric(1, 9, required=0, min_coverage=0.5), verdicts("timeout", 1.0)).value is None  # a required one
+    for pitfalls, covered in ((rubric(6, -4, min_coverage=0.4), 0.4), (rubric(1, -1, min_coverage=0.5), 0.5)):
+        with pytest.raises(FormulaError):
+            reward(pitfalls, verdicts("timeout", 0.0), formula="healthbench")
+        spoilt = reward_or_null(pitfalls.model_copy(update={"formula": "healthbench"}), verdicts("timeout", 0.0))
+        assert (spoilt.value, spoilt.coverage) == (None, covered)
     with pytest.raises(FormulaError):
         reward(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
-
-
-def test_reward_is_null_where_only_weights_of_0_were_judged() -> None:
-    assert reward(rubric(0, 1, min_coverage=0.0), verdicts(1.0, "timeout")).value is None
 
 
 def test_reward_of_a_tree_without_declared_groups_counts_shares() -> None:
@@ -73,46 +75,32 @@ def test_reward_of_a_tree_without_declared_groups_counts_shares() -> None:
     assert (result.value, result.coverage) == (None, 0.5)
 
 
-def test_reward_is_null_where_a_verdict_is_missing() -> None:
-    assert reward(rubric(1, 1), verdicts(1.0)).value is None
-
-
-def test_reward_renormalises_above_min_coverage() -> None:
+def test_reward_renormalises_above_min_coverage_or_another_one() -> None:
     result = reward(rubric(6, 2, 2, min_coverage=0.75), verdicts(1.0, 0.0, "timeout"))
     assert result.value == pytest.approx(6 / 8)
     assert reward(rubric(6, 2, 2, min_coverage=0.85), verdicts(1.0, 0.0, "timeout")).value is None
+    found = verdicts(1.0, "no_answer")
+    assert reward(rubric(3, 1), found, min_coverage=0.75).value == 1.0
+    assert reward(rubric(3, 1, min_coverage=0.5), found, min_coverage=0.8).value is None
+    assert reward_or_null(rubric(3, 1), found, min_coverage=0.75).value == 1.0
 
 
-def test_reward_is_vetoed_by_an_unmet_required_criterion() -> None:
-    held = reward(rubric(1, 9, required=0), verdicts(1.0, 1.0))
-    broken = reward(rubric(1, 9, required=0), verdicts(0.0, 1.0))
-    assert (held.value, held.vetoed_by) == (1.0, None)
-    assert (broken.value, broken.vetoed_by) == (0.0, "c0")
-
-
-def test_reward_is_vetoed_by_a_met_required_pitfall() -> None:
-    assert reward(rubric(9, -1, required=1), verdicts(1.0, 1.0)).vetoed_by == "c1"
-    assert reward(rubric(9, -1, required=1), verdicts(1.0, 0.0)).value == 1.0
-
-
-def test_reward_is_null_where_a_required_criterion_was_not_judged() -> None:
-    assert reward(rubric(1, 9, required=0, min_coverage=0.5), verdicts("timeout", 1.0)).value is None
-
-
-def test_reward_veto_does_not_raise_a_negative_value() -> None:
-    result = reward(rubric(1, -8, required=0), verdicts(0.0, 1.0), formula="healthbench")
-    assert result.value == pytest.approx(-8.0)
+def test_reward_is_vetoed_by_an_unmet_required_criterion_or_a_met_required_pitfall() -> None:
+    for whole, values, expected in [
+        (rubric(1, 9, required=0), (1.0, 1.0), (1.0, None)),
+        (rubric(1, 9, required=0), (0.0, 1.0), (0.0, "c0")),
+        (rubric(9, -1, required=1), (1.0, 1.0), (0.0, "c1")),
+        (rubric(9, -1, required=1), (1.0, 0.0), (1.0, None)),
+        (rubric(1, -8, required=0, formula="healthbench"), (0.0, 1.0), (-8.0, "c0")),  # it is not raised
+    ]:
+        found = reward(whole, verdicts(*values))
+        assert (found.value, found.vetoed_by) == (pytest.approx(expected[0]), expected[1])
 
 
 @pytest.mark.parametrize(("weights", "name"), [((-1, -2), "healthbench"), ((1, -2), "tree"), ((1,), "nonsense")])
 def test_reward_rejects_formulas_that_do_not_fit(weights: tuple[float, ...], name: str) -> None:
     with pytest.raises(FormulaError, match=name):
         reward(rubric(*weights), verdicts(*[1.0] * len(weights)), formula=name)
-
-
-def test_reward_or_null_is_null_where_the_formula_rejects_what_was_judged() -> None:
-    spoilt = reward_or_null(rubric(1, -1, formula="healthbench", min_coverage=0.5), verdicts("timeout", 1.0))
-    assert (spoilt.value, spoilt.coverage) == (None, 0.5)
 
 
 def test_reward_rejects_foreign_and_repeated_verdicts() -> None:
@@ -173,10 +161,3 @@ def test_reward_never_falls_with_a_better_verdict(
     assert worse is not None
     assert better is not None
     assert better >= worse - 1e-9
-
-
-def test_reward_takes_another_min_coverage() -> None:
-    found = verdicts(1.0, "no_answer")
-    assert reward(rubric(3, 1), found, min_coverage=0.75).value == 1.0
-    assert reward(rubric(3, 1, min_coverage=0.5), found, min_coverage=0.8).value is None
-    assert reward_or_null(rubric(3, 1), found, min_coverage=0.75).value == 1.0

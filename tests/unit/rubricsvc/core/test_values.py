@@ -15,7 +15,7 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.fingerprint import canonical_json, digest
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Mode, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.core.passport import Passport
-from rubricsvc.core.prompt import Completion, Message, ToolCall
+from rubricsvc.core.prompt import Completion, Message, Role, ToolCall, steps_of
 from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric, Source
 from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Usage, Verdict
@@ -49,7 +49,7 @@ def test_rubric_rejects_invalid_fields(fields: dict[str, object], path: tuple[ob
     assert (path, code) in [(error["loc"], error["type"]) for error in caught.value.errors()]
 
 
-def test_scales_reject_ambiguous_levels() -> None:
+def test_scales_reject_ambiguous_levels_and_infinite_ranges() -> None:
     with pytest.raises(ValidationError, match=r"value: 1\.0"):
         Ordinal(levels=(Level(label="good", value=1), Level(label="bad", value=1)))
     for label in ("good", "good ", " good\n", "Good", "GOOD"):
@@ -57,9 +57,6 @@ def test_scales_reject_ambiguous_levels() -> None:
             Ordinal(levels=(Level(label="good", value=1), Level(label=label, value=0)))
     with pytest.raises(ValidationError, match="5"):
         Numeric(low=5, high=5)
-
-
-def test_numeric_rejects_infinite_ranges() -> None:
     assert Numeric(high=1e308).high == 1e308
     with pytest.raises(ValidationError, match=r"1e\+308"):
         Numeric(low=-1e308, high=1e308)
@@ -191,23 +188,11 @@ def test_digest_leaves_out_unset_fields_and_keeps_null_in_data() -> None:
 def test_canonical_json_is_a_fixed_point(value: object) -> None:
     once = canonical_json(value)
     assert canonical_json(json.loads(once.decode("utf-8", "surrogatepass"))) == once
-
-
-def test_canonical_json_refuses_what_json_cannot_say() -> None:
     with pytest.raises(ValueError, match="JSON"):
         canonical_json({"weight": math.nan})
 
 
-def test_completion_text_is_the_last_answer_of_a_trajectory() -> None:
-    turns = [
-        Message(role="assistant", content="one"),
-        Message(role="tool", content="x"),
-        Message(role="assistant", content="two"),
-    ]
-    assert Completion.model_validate({"messages": [turn.model_dump() for turn in turns]}).text == "two"
-    assert Completion().text == ""
-
-
+_PART = {"type": "text", "text": "two"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":  "x"}'}}
 
 
@@ -220,9 +205,6 @@ def test_message_reads_openai_tool_calls() -> None:
         assert (call.content, call.text) == ("", '[calls search({"q": "x"})]')
         assert (answer.content, answer.tool_call_id) == ("one two", "c1")
         assert read(call.model_dump(mode="json")) == call
-
-
-_PART = {"type": "text", "text": "two"}
 
 
 PLAIN_CALL = {"name": "f", "arguments": "{}"}
@@ -264,8 +246,10 @@ def test_message_holds_openais_shape_and_nothing_else() -> None:
                 Message.model_validate_json(message, strict=True)
 
 
-def test_completion_text_defaults_to_its_last_message() -> None:
-    turns = [{"role": "assistant", "content": "first"}, {"role": "assistant", "content": "last"}]
+def test_completion_text_defaults_to_the_last_answer_of_its_messages() -> None:
+    turns = [{"role": role, "content": role} for role in ("assistant", "tool")]
+    turns += [{"role": "assistant", "content": "last"}, {"role": "tool", "content": "result"}]
+    assert Completion().text == ""
     for fields, text in (({}, "last"), ({"text": "own"}, "own"), ({"text": ""}, "")):
         assert Completion.model_validate_json(json.dumps({"messages": turns, **fields}), strict=True).text == text
 
@@ -275,6 +259,17 @@ def test_tool_call_text_normalises_arguments() -> None:
         assert ToolCall.model_validate({"name": "f", "arguments": arguments}).text == 'f({"a": 2, "b": 1})'
     assert ToolCall(name="f", arguments="{oops").text == "f({oops)"
     assert ToolCall(name="f").text == "f({})"
+
+
+def test_steps_pair_assistant_messages_with_tool_results() -> None:
+    roles: tuple[Role, ...] = ("user", "assistant", "tool", "assistant", "tool", "assistant")
+    messages = tuple(Message(role=role, content=f"{role} {n}") for n, role in enumerate(roles))
+    steps = [[message.role for message in step] for step in steps_of(Completion(messages=messages))]
+    assert steps == [["user", "assistant", "tool"], ["assistant", "tool"], ["assistant"]]
+    assert [message for step in steps_of(Completion(messages=messages)) for message in step] == [*messages]
+    answer = Message(role="assistant", content="An answer.")
+    assert steps_of(Completion(text="An answer.")) == [(answer,)]
+    assert steps_of(Completion(messages=messages[:1])) == [messages[:1]]
 
 
 LEAKS_A_KEY = [
@@ -321,16 +316,13 @@ def test_sources_are_no_part_of_the_question() -> None:
     assert Rubric.model_validate(Rubric(criteria=(sourced,)).model_dump(mode="json")).criteria == (sourced,)
 
 
-def test_dump_writes_text_as_it_is_on_one_line() -> None:
+def test_dump_writes_text_as_it_is_on_one_line_and_rejects_what_json_lacks() -> None:
     data = {"a": ["é\n\u2028", None, 0.1]}
     line = strict_json.dump(data)
     assert "é" in line and "\n" not in line and strict_json.parse(line) == data
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_dump_rejects_numbers_that_json_lacks(value: float) -> None:
-    with pytest.raises(ValueError):
-        strict_json.dump([value])
+    for value in (math.nan, math.inf):
+        with pytest.raises(ValueError):
+            strict_json.dump([value])
 
 
 class Cat(BaseModel):
