@@ -271,13 +271,7 @@ def check_identity(saved: Path, before: Identity, now: Identity) -> None:
 
 
 def _verify(saved: Path) -> None:
-    """Raise an error that names the first file of a checkpoint that is missing, or not as it was saved.
-
-    A checkpoint without checksums was saved by an earlier version: it gets its name only once they are on disk.
-    """
-    if not (saved / _SUMS).exists():
-        log.warning("%s was saved without %s: its files are loaded unverified", saved, _SUMS)
-        return
+    """Raise an error that names the first file of a checkpoint that is missing, or not as it was saved."""
     lines = (saved / _SUMS).read_text(encoding="utf-8").splitlines()
     sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     for name in sorted({*sums, "optimizer.safetensors", "state.json"}):

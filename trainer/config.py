@@ -299,12 +299,6 @@ class SamplingConfig(ConfigSection):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     server: Address | None = None
 
-    @model_validator(mode="after")
-    def _whole_distribution(self) -> Self:
-        if self.server is not None and self.top_p < 1.0:
-            raise ValueError(f"top_p = {self.top_p:g}: a server samples from all tokens; remove top_p, or server")
-        return self
-
 
 class OptimConfig(ConfigSection):
     """AdamW and the loss.
@@ -497,7 +491,9 @@ class TrainConfig(ConfigSection):
     eval: EvalConfig | None = None
 
     @model_validator(mode="after")
-    def _tools_have_an_environment(self) -> Self:
+    def _settings_agree(self) -> Self:
+        if self.sampling.server is not None and self.sampling.top_p < 1.0:
+            raise ValueError(f"sampling.top_p = {self.sampling.top_p:g}: a server samples from all tokens; remove one")
         if self.tools.mcp and self.environment is None:
             raise ValueError('tools: needs a table [environment]; name = "mcp" has no tools but these')
         if self.environment is not None and self.environment.name == "mcp" and not self.tools.mcp:

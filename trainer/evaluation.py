@@ -21,7 +21,6 @@ from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas.runs import (
     BASELINES,
@@ -77,18 +76,12 @@ def behaviour(tasks: Sequence[Task], completions: Iterable[tuple[int, Completion
         values.append((place, TOOL_USE, float(any(message.tool_calls for message in one.messages))))
         for rubric in (_CALLS, *([_CITATIONS] if "pages" in (prompt.item or {}) else [])):
             values += [(place, found.criterion, found.value) for found in checks.run(rubric, prompt, one)]
-    found = _over_prompts(len(tasks), values)
+    found = means_by_key(len(tasks), values)
     return found if len(found) > 2 or (found and found[TOOL_USE].value) else {}
 
 
-def criteria(prompts: int, verdicts: Iterable[tuple[int, Verdict]]) -> dict[str, Estimate]:
-    """Return the mean value of each criterion, over the prompts whose rubrics have one of this key."""
-    values = ((place, one.criterion, one.value) for place, one in verdicts if one.value is not None)
-    return dict(sorted(_over_prompts(prompts, values).items()))
-
-
-def _over_prompts(prompts: int, values: Iterable[tuple[int, str, float | None]]) -> dict[str, Estimate]:
-    """Return the estimate of each key over prompts, from its values at the places of these."""
+def means_by_key(prompts: int, values: Iterable[tuple[int, str, float | None]]) -> dict[str, Estimate]:
+    """Return the estimate of each key over the prompts that have it, from values at the places of these."""
     found: dict[str, list[list[float | None]]] = defaultdict(lambda: [[] for _ in range(prompts)])
     for place, key, value in values:
         found[key][place].append(value)
@@ -209,8 +202,13 @@ class Evaluator:
         groups = groupby(sampled, key=lambda one: one.prompt)
         lengths: list[float | None] = [fmean(one.tokens for one in group) for _, group in groups]
         behaved = behaviour(self.tasks, [(one.prompt, one.completion) for one in completions])
-        judged = ((one.prompt, verdict) for one in completions for verdict in one.scored[REWARD].verdicts)
-        by_criterion = criteria(len(self.tasks), judged)
+        judged = [
+            (one.prompt, verdict.criterion, verdict.value)
+            for one in completions
+            for verdict in one.scored[REWARD].verdicts
+            if verdict.value is not None
+        ]
+        by_criterion = means_by_key(len(self.tasks), sorted(judged, key=lambda one: one[1]))
         tools: list[Any] = [one.completion.sampling.get("tools") for one in completions]
         hits = [one["leak_hits"] for one in tools if isinstance(one, dict) and "leak_hits" in one]
         line = {

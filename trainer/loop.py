@@ -17,7 +17,6 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import math
 import time
@@ -44,7 +43,7 @@ from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
 from trainer.environments.episodes import log_leaks
 from trainer.monitors.measures import MONITORS, WITH_CRITERIA
-from trainer.optim import MasterAdamW, NonFiniteError
+from trainer.optim import MasterAdamW
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts, join
 from trainer.recording import (
@@ -54,7 +53,6 @@ from trainer.recording import (
     RunRecorder,
     Tracking,
     recorded,
-    replace_text,
     rollout_groups,
     write_config,
 )
@@ -63,30 +61,6 @@ from trainer.rewards import ControlRewards, RewardSource, ScoredRollout, StepSco
 if TYPE_CHECKING:
     from trainer.evaluation import Evaluation
     from trainer.evolution import OnlineEvolution
-
-
-def save_failed_batch(out: Path, step: int, batch: ScoredBatch, advantages_GM: Tensor, error: str) -> str:
-    """Write the completions of a step (from 0) with their token ids, rewards and advantages; return where they are."""
-    rollouts = batch.rollouts
-    rows = zip(batch.task_of_B, batch.completions, batch.scored, advantages_GM.flatten().tolist(), strict=True)
-    completions: list[dict[str, Any]] = [
-        {
-            "prompt": task.prompt.text,
-            "completion": completion.text,
-            "token_ids": rollouts.ids_BT[row][rollouts.mask_BT[row]].tolist(),
-            "truncated": bool(rollouts.truncated_B[row]),
-            "reward": scored.reward.value,
-            "advantage": advantage if math.isfinite(advantage) else None,
-        }
-        for row, (task, completion, scored, advantage) in enumerate(rows)
-    ]
-    path = out / f"failed-step-{step + 1:06d}.json"
-    content = {"step": step + 1, "error": error, "completions": completions}
-    try:
-        replace_text(path, json.dumps(content, indent=1, ensure_ascii=False))
-    except OSError as problem:
-        return f"its batch cannot be written to {path}: {problem.strerror}"
-    return f"its batch is in {path}"
 
 
 def check_start(
@@ -260,18 +234,11 @@ def _step(
         evolved["evolve_time"] = time.perf_counter() - evolve_start
     batch, resampled = _resampled(state, tasks, scorer, batch, step=step, clock=clock)
     train_start = time.perf_counter()
-    pools, out = None, state.config.out
+    pools = None
     if state.config.prompts is not None and state.config.prompts.divide_by == "domain":
         domains = sorted({task.domain for task in batch.tasks})
         pools = torch.tensor([domains.index(task.domain) for task in batch.tasks])
-    try:
-        updated = update(state, batch.rollouts, batch.rewards_GM, step, pools)
-    except NonFiniteError as error:
-        message = f"{error.message} in step {step + 1}"
-        if out is not None:
-            advantages_GM = grpo.advantages(batch.rewards_GM, state.std_floor, pools)
-            message += f"; {save_failed_batch(out, step, batch, advantages_GM, error.message)}"
-        raise NonFiniteError(message, hint=error.hint) from error
+    updated = update(state, batch.rollouts, batch.rewards_GM, step, pools)
     end = time.perf_counter()
     groups = rollout_groups(
         batch.task_of_B,

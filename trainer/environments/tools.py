@@ -222,19 +222,12 @@ def make_acting(
     if config is None:
         return None
     environment: Environment | None = None
-    match config.name:
-        case "research":
-            assert config.collection is not None  # noqa: S101 - the configuration was checked
-            environment = Research(
-                collections_dir or get_settings().collections_dir,
-                config.collection,
-                config.snippet_chars,
-                min(SHOWN_CHARS, config.max_result_chars),
-            )
-        case "calculator":
-            environment = Calculator()
-        case "mcp":
-            pass
+    if config.name == "research":
+        assert config.collection is not None  # noqa: S101 - the configuration was checked
+        folder, shown = collections_dir or get_settings().collections_dir, min(SHOWN_CHARS, config.max_result_chars)
+        environment = Research(folder, config.collection, config.snippet_chars, shown)
+    elif config.name == "calculator":
+        environment = Calculator()
     if environment is None or tools.mcp:
         with needs_extra("mcp"):
             from trainer.environments.mcp_tools import McpTools

@@ -240,7 +240,8 @@ class Policy:
 
     def decoding(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> Decoding:
         """Process each prompt once, and return the completions that begin after them."""
-        cache = growing_cache(self.model.config)
+        cache = DynamicCache(config=self.model.config)  # its layers of full attention grow in place
+        cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
         logits_QV = self.forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
         cache.batch_select_indices(prompt_of_B)
         mask_BP = mask_QP[prompt_of_B]
@@ -415,13 +416,6 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
         views = keys[..., :length, :], values[..., :length, :]
         self.keys, self.values = self._views = views
         return views
-
-
-def growing_cache(config: Any) -> DynamicCache:
-    """Return an empty cache for a model, whose layers of full attention grow in place."""
-    cache = DynamicCache(config=config)
-    cache.layers = [GrowingLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
-    return cache
 
 
 @dataclass(frozen=True)

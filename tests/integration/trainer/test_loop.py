@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Sequence
@@ -105,18 +104,11 @@ def test_train_drops_interrupted_update(tmp_path: Path, monkeypatch: pytest.Monk
     assert checkpoint.steps(tmp_path) == [1, 2]
 
 
-def test_train_stops_at_a_non_finite_gradient_with_its_batch(tmp_path: Path) -> None:
+def test_train_stops_at_a_non_finite_gradient(tmp_path: Path) -> None:
     config = tiny_config(out=tmp_path, optim={"lr": 1e38, "warmup_steps": 0}, checkpoint_every=0)
     with pytest.raises(NonFiniteError):
         loop.train(tiny_policy(), TASKS, REWARDS, config)
     assert checkpoint.steps(tmp_path) == [1]
-    (file,) = tmp_path.glob("failed-step-*.json")
-    batch = json.loads(file.read_bytes())
-    assert (file.name, batch["step"]) == ("failed-step-000002.json", 2)
-    size = config.sampling.prompts_per_step * config.sampling.group_size
-    assert len(batch["completions"]) == size
-    for one in batch["completions"]:
-        assert one["token_ids"] and one["reward"] == share_of_a(one["prompt"], one["completion"])
 
 
 def gradient_norms(**optim: object) -> list[float]:

@@ -127,6 +127,8 @@ def damage(saved: Path, kind: str) -> None:
             (saved / "state.json").write_text(state.replace('"step": ', '"step": 1'))
         case "zeroed sums":
             (saved / "SHA256SUMS").write_bytes(bytes(200))
+        case "no sums":
+            (saved / "SHA256SUMS").unlink()
         case "truncated sums":
             lines = (saved / "SHA256SUMS").read_text().splitlines(keepends=True)
             (saved / "SHA256SUMS").write_text("".join(lines[:-1]))
@@ -143,6 +145,7 @@ DAMAGES = [
     "another state",
     "another step",
     "zeroed sums",
+    "no sums",
     "truncated sums",
 ]
 

@@ -12,14 +12,13 @@ from rubricsvc.collections import index as collections
 from rubricsvc.collections.index import FaultyDocuments, Page
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
 from tests.model.trainer.tiny import SAMPLING
 from tests.tiny_model import tiny_model
 from trainer.data.tasks import Task
 from trainer.environments.episodes import Acting, EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Research
-from trainer.evaluation import Script, behaviour, criteria
+from trainer.evaluation import Script, behaviour, means_by_key
 from trainer.policies.policy import Policy
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Is good."),))
@@ -57,10 +56,9 @@ def test_behaviour_measures_calls_and_citations_by_prompt() -> None:
     }
 
 
-def test_criteria_leave_out_failed_verdicts_and_other_rubrics() -> None:
-    verdicts = [Verdict.scored("a", 0.25), Verdict.failed("b", reason="timeout"), Verdict.scored("a", 0.75)]
-    found = criteria(2, [*((0, one) for one in verdicts), (1, Verdict.scored("c", 1.0))])
-    assert {key: one.value for key, one in found.items()} == {"a": 0.5, "c": 1.0}
+def test_means_by_key_are_of_the_prompts_that_have_it() -> None:
+    found = means_by_key(2, [(0, "a", 0.25), (0, "b", None), (0, "a", 0.75), (1, "c", 1.0)])
+    assert {key: one.value for key, one in found.items()} == {"a": 0.5, "b": None, "c": 1.0}
 
 
 PAGES = [

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import LlamaConfig
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from rubricsvc.core.prompt import Prompt
 from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
 from trainer.policies import policy as policies
-from trainer.policies.policy import ROOM, GrowingLayer, Policy, grouped_attention, growing_cache
+from trainer.policies.policy import ROOM, GrowingLayer, Policy, grouped_attention
 from trainer.policies.rollouts import Rollouts
 
 
@@ -172,7 +172,8 @@ def test_layer_holds_what_a_plain_layer_holds() -> None:
 
 @torch.no_grad()
 def test_chosen_rows_share_nothing_with_those_that_they_come_from() -> None:
-    cache = growing_cache(CONFIG)
+    cache = DynamicCache(config=CONFIG)
+    cache.layers = [GrowingLayer() for _ in cache.layers]
     for length in (5, 1):
         cache.update(states(length), states(length), 0)
     chosen = copy.copy(cache)
