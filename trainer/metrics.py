@@ -82,7 +82,7 @@ def rollout_metrics(rollouts: Rollouts) -> Metrics:
         return metrics
     counts: Counter[str] = Counter()
     for episode in rollouts.episodes:
-        counts.update(episode.counts)
+        counts.update({"turns": episode.turns, **episode.counts})
     calls = sum(count for name, count in counts.items() if name.startswith(CALLS))
     called = sum(any(name.startswith(CALLS) for name in episode.counts) for episode in rollouts.episodes)
     wrong = counts["malformed"] + counts["refused"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, groupby, repeat
@@ -21,19 +21,6 @@ from trainer.environments.tool_calls import Tool, call_line, notes_of, took_note
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeRecord:
-    """A trajectory in an environment: its messages, counts of what happened in it, and the seconds of its tools.
-
-    ``leaks`` are the results of tools that held the answer (`trainer.environments.episodes`).
-    """
-
-    messages: tuple[Message, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    tool_time: float = 0.0
-    leaks: tuple[Mapping[str, JsonValue], ...] = ()
 
 
 OF_PROMPTS = ("prompt_ids_QP", "prompt_mask_QP")
@@ -69,7 +56,7 @@ class Rollouts:
     sampled_logp_BT: Tensor | None = None
     from_environment_BT: Tensor | None = None
     context_BT: Tensor | None = None
-    episodes: tuple[EpisodeRecord, ...] | None = None
+    episodes: tuple[RunningEpisode, ...] | None = None
     demonstrations: tuple[Completion, ...] | None = None
 
     @property
@@ -87,13 +74,15 @@ class Rollouts:
         if self.demonstrations is not None:
             return list(self.demonstrations)
         parameters = sampling.model_dump(include={"temperature", "top_p", "max_new_tokens"})
-        episodes = self.episodes or repeat(EpisodeRecord(), len(self.texts))
+        episodes = self.episodes or repeat(None, len(self.texts))
         completions = []
         for text, truncated, one in zip(self.texts, self.truncated_B.tolist(), episodes, strict=True):
             how: dict[str, JsonValue] = {**parameters, "truncated": truncated}
-            how |= {"tools": dict(one.counts)} if one.counts else {}
-            how |= {"leaks": [dict(leak) for leak in one.leaks]} if one.leaks else {}
-            completions.append(Completion(text=text, messages=one.messages, policy=policy, step=step, sampling=how))
+            if one is not None:
+                how |= {"tools": {"turns": one.turns, **one.counts}}
+                how |= {"leaks": [dict(leak) for leak in one.leaks]} if one.leaks else {}
+            messages = tuple(one.messages) if one is not None else ()
+            completions.append(Completion(text=text, messages=messages, policy=policy, step=step, sampling=how))
         return completions
 
     def select(self, rows: Tensor) -> Rollouts:
@@ -194,10 +183,6 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
     logprobs = [tensor(one.logprobs) for one in transcripts if one.logprobs]
     episodes = [one.episode for one in transcripts if one.episode is not None]
     has_contexts = policy.acting is not None and policy.acting.limits.notes
-    records = [
-        EpisodeRecord(tuple(one.messages), {"turns": one.turns, **one.counts}, one.tool_time, tuple(one.leaks))
-        for one in episodes
-    ]
     return Rollouts(
         prompt_ids_QP=prompts[0],
         prompt_mask_QP=prompts[1],
@@ -210,7 +195,7 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
         sampled_logp_BT=padded(logprobs) if logprobs else None,
         from_environment_BT=padded([tensor(one.given) for one in transcripts]) if episodes else None,
         context_BT=padded([tensor(one.contexts) for one in transcripts]) if has_contexts else None,
-        episodes=tuple(records) or None,
+        episodes=tuple(episodes) or None,
     )
 
 

@@ -147,7 +147,7 @@ def test_episode_with_a_slow_tool_sits_out_and_is_sampled_as_if_alone(monkeypatc
     together = policy.sample(prompts, 1, SAMPLING.model_copy(update={"max_new_tokens": 3, **greedy}), seed=3)
     assert together.texts == ("a slow report", "a quick report")
     assert together.episodes is not None
-    assert [one.counts["turns"] for one in together.episodes] == [2, 3]
+    assert [one.turns for one in together.episodes] == [2, 3]
     assert together.ids_BT[0][together.mask_BT[0]].tolist() == alone.ids_BT[0].tolist()
 
 
