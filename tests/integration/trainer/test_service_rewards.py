@@ -18,13 +18,13 @@ from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import JobRow
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
-from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, faulty, score
+from tests.model.trainer.scored import COMPARES, JUDGE, TASKS, score
 from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
 from tests.services import free_port
 from trainer import loop
 from trainer.recording import Metrics, RunRecorder
 from trainer.recording import read as read_metrics
-from trainer.rewards import CallableRewards, JobRewards, JudgeInfo, JudgeRewards, ScoredRollout
+from trainer.rewards import CallableRewards, JobRewards, JudgeInfo, ScoredRollout
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -74,18 +74,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     assert condition()
-
-
-def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, engine: InstantEngine) -> None:
-    engine.answer = faulty
-    with running(db) as url, service_rewards("instant", url, run="first", timeout=60) as rewards:
-        scored = score(rewards)
-    with JudgeRewards(JUDGE, InstantEngine(faulty)) as local_rewards:
-        local = score(local_rewards)
-    assert [result.reward.value for result in scored] == [result.reward.value for result in local]
-    assert [result.reward.value for result in scored] == [None, None, 1.0, 1.0]
-    assert [[v.outcome for v in r.verdicts] for r in scored] == [[v.outcome for v in r.verdicts] for r in local]
-    assert stored_jobs(db) == [("first step 8", "completed_with_failures", 4)]
 
 
 @pytest.mark.usefixtures("impatient")

@@ -1,9 +1,8 @@
-"""Prompts, their order and demonstrations."""
+"""Prompts, their order and demonstrations; held-out prompts are apart by content, whatever their ids."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.formats.documents import CompletionLine
+from rubricsvc.errors import InvalidError
 from tests.model.trainer.tiny import RUBRIC, SAMPLING, TASKS, tiny_config, tiny_policy
 from tests.tiny_model import tiny_model
 from trainer.config import TrainConfig
 from trainer.data.demonstrations import demonstrated
-from trainer.data.tasks import Task, allocated, tasks_of_step
+from trainer.data.tasks import Task, allocated, check_apart, content_key, hold_out, page_key, tasks_of_step
 from trainer.environments.episodes import Acting, EpisodeLimits, begin
 from trainer.environments.tool_calls import call_text
 from trainer.environments.tools import Calculator
@@ -81,16 +80,12 @@ def test_demonstrations_are_learned_and_recorded_as_they_are() -> None:
     assert before.completions("tiny", 3, SAMPLING) == [task.demonstrations[0] for task in tasks]
 
 
-def lines(prompts: Sequence[Prompt | None]) -> list[CompletionLine]:
-    return [CompletionLine(completion=Completion(text="x"), prompt=prompt) for prompt in prompts]
-
-
 def config(prompts_per_step: int = 4, **prompts: object) -> TrainConfig:
     sampling = {"prompts_per_step": prompts_per_step, "group_size": 2, "max_new_tokens": 4}
     return tiny_config(steps=1, sampling=sampling, prompts=prompts)
 
 
-def tasks(**counts: int) -> list[Task]:
+def of_domains(**counts: int) -> list[Task]:
     """Return tasks of domains."""
     return [
         Task(Prompt.of(f"{domain} {n}"), RUBRIC, f"{domain}{n}", domain)
@@ -112,7 +107,7 @@ def test_allocated_is_monotone_and_close_to_the_weights(weights: dict[str, float
 
 
 def test_tasks_of_step_follow_the_weights_of_domains() -> None:
-    given_tasks = tasks(a=3, b=50, c=2)
+    given_tasks = of_domains(a=3, b=50, c=2)
     settings = config(weights={"a": 3, "b": 1})
     stream = [task for step in range(30) for task in tasks_of_step(given_tasks, step, settings)]
     assert Counter(task.domain for task in stream) == {"a": 90, "b": 30}
@@ -121,3 +116,49 @@ def test_tasks_of_step_follow_the_weights_of_domains() -> None:
     assert all(sorted(of_a[at : at + 3]) == ["a0", "a1", "a2"] for at in range(0, 90, 3))
     of_b = [task.name for task in stream if task.domain == "b"]
     assert len(set(of_b)) == 30
+
+
+def tasks(*texts: str) -> list[Task]:
+    return [Task(Prompt.of(text), RUBRIC, f"id-{place}") for place, text in enumerate(texts)]
+
+
+def test_check_apart_names_overlapping_prompts() -> None:
+    check_apart(tasks("one", "two"), tasks("three"))
+    with pytest.raises(InvalidError) as caught:
+        check_apart(tasks("one", "two", "three"), tasks("four", "ONE ", "two"))
+    assert caught.value.path == "eval"
+    assert "2 of 3" in caught.value.message
+    assert "id-1, id-2" in caught.value.message
+
+
+def test_hold_out_depends_on_content_and_seed_only() -> None:
+    given = tasks(*(f"prompt {number}" for number in range(20)), "Prompt 3")
+    train, held_out = hold_out(given, 0.25, seed=0)
+    assert (len({content_key(task.prompt) for task in held_out}), len(train) + len(held_out)) == (5, 21)
+    check_apart(train, held_out)
+    assert [given.index(task) for task in train] == sorted(given.index(task) for task in train)
+    again = hold_out(given[::-1], 0.25, seed=0)[1]
+    assert {task.prompt.text for task in again} == {task.prompt.text for task in held_out}
+    assert hold_out(given, 0.25, seed=1)[1] != held_out
+
+
+def of_page(text: str, *pages: str, source: str | None = None, digest: str = "d") -> Task:
+    item = {"digest": digest, "pages": [[id_] for id_ in pages], **({"source": source} if source else {})}
+    return Task(Prompt.of(text, item=item), RUBRIC, text)
+
+
+def test_hold_out_keeps_the_prompts_of_a_page_on_one_side() -> None:
+    given = [of_page(f"{page} {number}", f"page {page}", "any") for page in range(12) for number in range(3)]
+    given += [of_page(f"section {page}", "target", source=f"page {page}") for page in range(12)]
+    train, held_out = hold_out(given, 0.25, seed=0)
+    assert (len(train), len(held_out)) == (36, 12)
+    assert not {page_key(one.prompt) for one in train} & {page_key(one.prompt) for one in held_out}
+
+
+def test_hold_out_names_shares_that_fit() -> None:
+    cases = [(4, 0.1, "0.25 to 0.75"), (4, 0.9, "0.25 to 0.75"), (1, 0.5, "add")]
+    for count, share, fits in cases:
+        with pytest.raises(InvalidError) as caught:
+            hold_out(tasks(*map(str, range(count))), share, seed=0)
+        assert caught.value.path == "eval.share"
+        assert fits in caught.value.message
