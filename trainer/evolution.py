@@ -17,9 +17,9 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
-from typing import Self
 
 from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.evolution import RetirementReason, evolved_rubric
@@ -91,7 +91,7 @@ def spread(members: Members, count: int) -> list[Completion]:
     return sorted(ranked, key=lambda one: one.digest)
 
 
-class OnlineEvolution:
+class OnlineEvolution(AbstractContextManager["OnlineEvolution"]):
     """Evolves the rubrics of a run on its rollouts. Engines of the proposer and the trusted judge are closed on exit.
 
     Criteria are tried by the reward source of the run. The engine of the proposer and the source of trusted verdicts
@@ -261,9 +261,6 @@ class OnlineEvolution:
         kept = [each for each in one.entries if decided.get(each.key, "") is None]
         active = [each.model_copy(update={"state": "active"}) for each in kept]
         return decided, evolved_rubric(one.base, active, self._config.weight)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._loop.run(self._engine.aclose())

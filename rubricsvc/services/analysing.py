@@ -193,10 +193,7 @@ def fit(
         people=len({person for _, person, _ in labels}),
         prompts=prompts,
         folds=min(FOLDS, prompts),
-        penalty=found.penalty,
-        weights=found.weights,
-        held_out=found.held_out,
-        gain=found.gain,
+        **found._asdict(),
     )
 
 

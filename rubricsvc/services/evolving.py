@@ -275,6 +275,8 @@ class LabelSource:
             evolution, _ = get_or_add(session, EvolutionRow, {"key": key}, settings=given, **columns)
             evolution.settings = given
             self.id, self._name = evolution.id, evolutions.lineage(evolution)
+            hint = "continue by the same command with a larger --budget"
+            self._exhausted = InvalidError(f"evolution {self.id} has used its budget", hint=hint)
             held = [one for one in evolutions.steps(session, self.id) if one.round_value and one.round_value.decided]
             tried = {f"{self._name}-{one.step}" for one in held}
             known = evolutions.jobs_of(session, self.id)
@@ -341,7 +343,7 @@ class LabelSource:
             added, one.done = self._propose(one.base, one.entries, step=one.step, texts=texts, budget=self._left())
             reason = (one.done.failure or "").partition(":")[0]
             if reason == Reason.BUDGET:
-                raise self._exhausted()
+                raise self._exhausted
             if reason not in ("", NO_RUBRIC):
                 raise UnavailableError(f"the proposer {self._request.proposer!r}: {one.done.failure}")
             one.entries += added
@@ -434,7 +436,7 @@ class LabelSource:
         with self._db.read() as session:
             job, progress = jobs.get(session, job_id), jobs.progress(session, job_id)
             if job.exhausted:
-                raise self._exhausted()
+                raise self._exhausted
             again, what = "then evolve again by the same command", f"job {job_id} of evolution {self.id}"
             if job.status == CANCELLED:
                 raise InvalidError(f"{what} was cancelled", hint=f"rubricsvc jobs retry {job_id}, {again}")
@@ -457,9 +459,5 @@ class LabelSource:
             spent += evolutions.proposal_costs(session, evolution_id=self.id)
         budget = self._request.budget
         if budget is not None and budget <= spent:
-            raise self._exhausted()
+            raise self._exhausted
         return None if budget is None else budget - spent
-
-    def _exhausted(self) -> InvalidError:
-        hint = "continue by the same command with a larger --budget"
-        return InvalidError(f"evolution {self.id} has used its budget", hint=hint)

@@ -78,19 +78,6 @@ class Problem:
         weights, by_person, intercept = np.split(np.asarray(found.x, float), [size, size + offsets.shape[1]])
         return Solution(weights, float(intercept.sum() + offsets.mean(0) @ by_person))
 
-    def loss(self, predicted: Floats, rows: Ints) -> float:
-        """Return the mean squared error, or of pairs the mean log loss."""
-        if self.scores is not None:
-            return float(np.mean((predicted - self.scores[rows]) ** 2))
-        return float(np.logaddexp(0.0, -predicted).mean())
-
-    def measure(self, order: Floats, rows: Ints) -> dict[str, float]:
-        """Return correlations with the scores, if both sides vary, or the share of pairs in the right order."""
-        if self.scores is None:
-            return {"accuracy": float(ordered(order).mean())}
-        scores = self.scores[rows]
-        return known(pearson=correlation("pearson", order, scores), spearman=correlation("spearman", order, scores))
-
 
 PENALTIES: tuple[float, ...] = tuple(np.logspace(-1, 3, 9).tolist())
 FOLDS, INNER_FOLDS = 10, 5
@@ -99,8 +86,7 @@ DIGITS = 4
 """Significant digits of a weight."""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Fitted weights with intervals, and the held-out metrics of several weightings."""
 
     weights: tuple[FittedWeight, ...]
@@ -165,7 +151,14 @@ def fit_weights(
     on_progress(total - 1, total, "intervals of metrics")
 
     def measured(rows: Ints) -> dict[str, float]:
-        found = {name: problem.measure(order[rows], rows) for name, order in orders.items()}
+        """Return correlations with the scores, where both sides vary, or the share of pairs in the right order."""
+        found = dict[str, dict[str, float]]()
+        for name, order in orders.items():
+            if problem.scores is None:
+                found[name] = {"accuracy": float(ordered(order[rows]).mean())}
+            else:
+                both = order[rows], problem.scores[rows]
+                found[name] = known(pearson=correlation("pearson", *both), spearman=correlation("spearman", *both))
         shared = found["fitted"].keys() & found["current"].keys()
         found["gain"] = {metric: found["fitted"][metric] - found["current"][metric] for metric in shared}
         return {f"{name} {metric}": value for name, one in found.items() for metric, value in one.items()}
@@ -199,14 +192,14 @@ def _folds(problem: Problem, rows: Ints, count: int, seed: int) -> list[tuple[In
 
 
 def best_penalty(problem: Problem, rows: Ints, seed: int) -> float:
-    """Return the penalty of least cross-validated loss on these rows."""
-    folds = _folds(problem, rows, INNER_FOLDS, seed)
-
-    def loss(penalty: float) -> float:
-        total = 0.0
-        for train, test in folds:
+    """Return the penalty of least cross-validated loss on these rows: the squared error, or of pairs the log loss."""
+    losses = dict.fromkeys(PENALTIES, 0.0)
+    for train, test in _folds(problem, rows, INNER_FOLDS, seed):
+        for penalty in PENALTIES:
             one = problem.fit(train, penalty)
-            total += len(test) * problem.loss(problem.values[test] @ one.weights + one.intercept, test)
-        return total
-
-    return min(PENALTIES, key=loss)
+            predicted = problem.values[test] @ one.weights + one.intercept
+            if problem.scores is None:
+                losses[penalty] += float(np.logaddexp(0.0, -predicted).sum())
+            else:
+                losses[penalty] += float(((predicted - problem.scores[test]) ** 2).sum())
+    return min(PENALTIES, key=losses.__getitem__)

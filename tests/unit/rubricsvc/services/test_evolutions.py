@@ -1,19 +1,33 @@
-"""Rubrics evolved on recorded verdicts and labels: a true improvement is found, and none in permuted labels."""
+"""Rubrics evolved on labels, where a true improvement is found and none in permuted ones, and in the steps of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rubricsvc.core.evolution import BufferedCriterion, EvolutionReport, EvolutionRequest, EvolutionRound
+from rubricsvc.core.evolution import (
+    USED,
+    BufferedCriterion,
+    EvolutionReport,
+    EvolutionRequest,
+    EvolutionRound,
+    evolved_rubric,
+)
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Label
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.evolutions import Evolutions
-from rubricsvc.store import labels, rubrics
-from rubricsvc.store.session import Database
+from rubricsvc.services.evolving import Approve, Round, RunEvolutions, hold_rounds
+from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.store import completions, labels, rubrics
+from rubricsvc.store.session import Database, by_id, page_of
+from rubricsvc.store.tables import RubricEventRow, RubricRow
+from tests.rows import RUBRIC as BASE
 from tests.unit.rubricsvc.services.test_comparing import score
 
 PROMPTS, EACH = 40, 4
@@ -118,3 +132,137 @@ def test_start_refuses_too_few_labels_and_labels_of_one_class(db: Database, prom
     with pytest.raises(InvalidError) as error:
         evolved(db)
     assert error.value.path == "labels"
+
+
+TASK = (Prompt.of("Why?"), BASE)
+
+
+def entry(number: int, state: str = "active") -> BufferedCriterion:
+    criterion = Criterion(key=f"evolved-{number}", text=f"Says reason number {number}.")
+    return BufferedCriterion.model_validate({"criterion": criterion, "state": state})
+
+
+@dataclass
+class Run:
+    """A run of one prompt, and the source of its rounds: criteria by number, all of which are kept."""
+
+    buffers: RunEvolutions
+    step: int = -1
+    active: tuple[int, ...] = ()
+    asked: list[int] = field(default_factory=list)
+
+    def begin(self) -> Rubric:
+        self.step += 1
+        (rubric,) = self.buffers.begin_step(self.step, [TASK])
+        return rubric
+
+    def propose(self, rounds: Sequence[Round]) -> None:
+        for one in rounds:
+            self.asked.append(one.step)
+            known = {each.key for each in one.entries}
+            one.entries += [new for new in (entry(n, "proposed") for n in self.active) if new.key not in known]
+            one.done = EvolutionRound(raw_reply="{}")
+
+    def measure(self, rounds: Sequence[Round]) -> None:
+        """Nothing is measured."""
+
+    def decide(self, one: Round) -> tuple[dict[str, Any], Rubric]:
+        kept = {entry(number).key for number in self.active}
+        decided = {each.key: None if each.key in kept else "limit" for each in one.entries if each.state != "frozen"}
+        return decided, evolved_rubric(BASE, [entry(number) for number in self.active], 0.1)
+
+    def end(self, *active: int) -> Rubric:
+        self.active = active
+        ids = self.buffers.ids([TASK])
+        (one,) = hold_rounds(self.buffers.db, self.step, ids, self, approve=self.buffers.approve)
+        assert one.done is not None
+        return evolved_rubric(BASE, one.entries, 0.1)
+
+
+def run(db: Database, approve: Approve = "auto", name: str = "first-0a1b2c3d") -> Run:
+    return Run(RunEvolutions(db, name, approve))
+
+
+def lineage(db: Database, name: str = "why-first-0a1b2c3d") -> list[tuple[str, str, str | None]]:
+    with db.read() as session:
+        rows = page_of(session, RubricRow, name=name)
+        parents = by_id(session, RubricRow, [row.parent_id for row in rows if row.parent_id])
+        return [(row.ref, row.state, parents[row.parent_id].ref if row.parent_id else None) for row in rows]
+
+
+def import_base(db: Database) -> None:
+    with db.write() as session:
+        rubrics.add(session, BASE, name="why", prompt_id=completions.add_prompt(session, TASK[0]).id)
+
+
+def test_rounds_write_versions_that_later_steps_use(each_db: Database) -> None:
+    import_base(each_db)
+    one = run(each_db)
+    assert one.begin() == BASE
+    first = one.end(1)
+    assert one.begin() == first
+    second = one.end(1, 2)
+    assert one.begin() == second
+    one.end(1, 2)
+    assert one.begin() == second
+    assert lineage(each_db) == [
+        ("why-first-0a1b2c3d@1", "approved", "why@1"),
+        ("why-first-0a1b2c3d@2", "approved", "why-first-0a1b2c3d@1"),
+    ]
+    with each_db.read() as session:
+        row = rubrics.get(session, "why-first-0a1b2c3d")
+        assert (row.origin, row.added_by, row.prompt_id) == ("evolved", "first-0a1b2c3d", 1)
+        assert rubrics.get(session, "why").version == 1, "the authored name means what it meant"
+        assert [one.ref for one in rubrics.for_prompt(session, 1, allow_drafts=True)] == ["why@1"]
+        (event,) = page_of(session, RubricEventRow, 0, 9, rubric_id=row.id)
+        assert (event.by, event.to_state) == ("first-0a1b2c3d", "approved")
+
+
+def test_begin_step_repeats_what_is_recorded(each_db: Database) -> None:
+    one = run(each_db)
+    used = [one.begin()]
+    one.end(1)
+    used.append(one.begin())
+    one.end(2)
+    used.append(one.begin())
+    again = run(each_db)  # of a new process, which continues after step 1
+    again.step = 0
+    assert [again.begin()] == used[1:2]
+    again.end(7, 8)  # is recorded already
+    assert [again.begin()] == used[2:] and again.asked == []
+    found = Evolutions(each_db).get(1)
+    assert [one.key for one in found.entries if one.state in USED] == ["c1", "c2", "c3", "evolved-2"]
+    expected = EvolutionRound(active=1, raw_reply="{}", activated=("evolved-2",), retired=("evolved-1",))
+    assert found.rounds[1].round == expected
+
+
+def test_versions_that_people_approve_wait_as_drafts(each_db: Database) -> None:
+    import_base(each_db)
+    one = run(each_db, "human")
+    one.begin()
+    first = one.end(1)
+    assert one.begin() == BASE
+    second = one.end(2)
+    assert one.begin() == BASE
+    assert one.buffers.waiting() == ["why-first-0a1b2c3d@1", "why-first-0a1b2c3d@2"]
+    approve(each_db, "why-first-0a1b2c3d@2")
+    assert one.begin() == second
+    approve(each_db, "why-first-0a1b2c3d@1")
+    assert one.begin() == first
+    one.end(2)  # what the buffer was before: the person's choice stays
+    assert one.begin() == first
+    one.end(1)
+    one.begin()
+    one.end(2)  # another round's result, which is approved already
+    assert one.begin() == second
+    assert one.buffers.waiting() == []
+
+
+def approve(db: Database, ref: str) -> None:
+    for action in ("submit", "approve"):
+        Rubrics(db).review(ref, action=action)  # type: ignore[arg-type]
+
+
+def test_begin_step_refuses_a_database_without_the_earlier_steps(db: Database) -> None:
+    with pytest.raises(ConflictError, match="does not have the rubric versions"):
+        RunEvolutions(db, "first-0a1b2c3d", "auto").begin_step(3, [TASK])

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rubricsvc.core.evolution import BufferedCriterion
-from rubricsvc.core.rubric import Criterion
+from rubricsvc.core.evolution import BufferedCriterion, evolved_rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.stats.evolution import agreement, held_out_result, measured, selected
 from rubricsvc.stats.paired import differences, ordered
 
@@ -83,3 +83,30 @@ def test_held_out_result_leaves_out_pairs_without_a_reward() -> None:
     found = held_out_result(pairs, np.arange(24) // 2, start, best)
     assert (found.prompts, found.units, found.left_out) == (12, 11, 1)
     assert (found.start, found.best, found.gain) == ((6 + 2.5) / 11, 1.0, True)
+
+
+BASE = Rubric(
+    criteria=[
+        Criterion(key="dose", text="Names the dose.", weight=6),
+        Criterion(key="rude", text="Is rude.", weight=-4),
+    ]
+)
+
+
+def test_evolved_rubric_adds_active_criteria_with_a_share_of_the_authored_weights() -> None:
+    entries = [
+        *(BufferedCriterion(criterion=one, state="frozen") for one in BASE.criteria),
+        entry("evolved-1", "retired", 3.0),
+        entry("evolved-2", "active", -50.0),
+        entry("evolved-3", "active", 0.1),
+        entry("evolved-4"),
+    ]
+    rubric = evolved_rubric(BASE, entries, 0.1)
+    assert [(one.key, one.weight) for one in rubric.criteria] == [
+        ("dose", 6.0),
+        ("rude", -4.0),
+        ("evolved-2", -1.0),
+        ("evolved-3", 1.0),
+    ]
+    assert rubric.criteria[:2] == BASE.criteria
+    assert evolved_rubric(BASE, entries[:3], 0.1).digest == BASE.digest
