@@ -13,7 +13,6 @@ With ``--judge`` the figures are written into the passport of that trained judge
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import multiprocessing
 import os
@@ -125,7 +124,7 @@ def measure(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example
     model, encoder = open_base(config)
     train(model, encode(prepared.datasets, prepared.split, encoder, config), config)
     judge = export(model, config)
-    return [value for each in asyncio.run(probabilities(judge, test)) for value in each]
+    return [value for each in probabilities(judge, test, may_fail=True) for value in each]
 
 
 def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> Iterator[str]:

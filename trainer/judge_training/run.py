@@ -266,22 +266,27 @@ BASE: dict[str, Any] = {"adapter": None, "weights_sha256": None, "calibration": 
 """Fields of a judge on its base. Untrained it gives the labels little probability."""
 
 
-async def probabilities(
+def probabilities(
     judge: Judge,
     examples: Sequence[Example],
     on_progress: OnProgress = lambda done, total, note: None,
+    note: str = "",
     *,
-    some: bool = False,
+    may_fail: bool = False,
 ) -> list[list[float | None]]:
     """Return the probability before calibration that the judge gives to each target; None where a verdict failed.
 
     Raises:
-        InvalidError: ``some`` verdict is needed, and all of them failed.
+        InvalidError: All verdicts failed, unless they ``may_fail``.
     """
-    async with aclosing(make_engine(judge)) as engine:
-        answered = await verdicts(engine, judge, examples, on_progress)
+
+    async def ask() -> list[list[Verdict]]:
+        async with aclosing(make_engine(judge)) as engine:
+            return await verdicts(engine, judge, examples, lambda done, total, _: on_progress(done, total, note))
+
+    answered = asyncio.run(ask())
     first = next((one for each in answered for one in each), None)
-    if some and first and all(one.outcome == "failed" for each in answered for one in each):
+    if not may_fail and first and all(one.outcome == "failed" for each in answered for one in each):
         message = f"all verdicts of the judge failed, the first one with {first.reason}: {first.detail}"
         raise InvalidError(message, hint="correct this and continue with --resume, or train again with other settings")
     return [[one.value if one.probability is None else one.probability for one in each] for each in answered]
@@ -410,21 +415,17 @@ def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[floa
         (groups[place], (example.prompt.digest, target.criterion.question), place, scores[place], labels[place])
         for place, (example, target) in enumerate(test)
     )
-
-    def sample(places: Sequence[int], values: Sequence[float]) -> list[Sample]:
-        chosen = [scores[n] for n in places], [values[n] for n in places], [groups[n] for n in places]
-        return [Sample.of(*chosen, counts=counts)]
-
-    every = range(len(test))
-    mixed = []
-    for places in families.values():
-        positives = sum(met[place] for place in places)
-        if min(positives, len(places) - positives) >= MIN_CLASS_FOR_AUROC:
-            mixed += sample(places, met)
-    found = estimate_metrics(sample(every, met), ("auroc", "accuracy", "pairwise_accuracy"), resamples=resamples)
+    columns: Any = np.array([scores, met, groups])
+    mixed = [
+        Sample.of(*columns[:, places], counts=counts)
+        for places in families.values()
+        if MIN_CLASS_FOR_AUROC <= columns[1, places].sum() <= len(places) - MIN_CLASS_FOR_AUROC
+    ]
+    binary = [Sample.of(scores, met, groups, counts=counts)]
+    found = estimate_metrics(binary, ("auroc", "accuracy", "pairwise_accuracy"), resamples=resamples)
     ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
     soft = ("brier", "ece", "spearman") if ranked else ("brier", "ece")
-    found |= estimate_metrics(sample(every, labels), soft, resamples=resamples)
+    found |= estimate_metrics([Sample.of(scores, labels, groups, counts=counts)], soft, resamples=resamples)
     found["macro_auroc"] = estimate_metrics(mixed, ("auroc",), resamples=resamples)["auroc"]
     figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()}
     if min(sum(met), len(met) - sum(met)) < MIN_CLASS_FOR_AUROC:
@@ -454,16 +455,11 @@ def examine_judge(
     """
     untrained, parts = config.judge.model_copy(update=BASE), prepared.split.parts
     validation, test = (sample(parts[name], config.test_examples) for name in ("validation", "test"))
-
-    def noted(what: str) -> OnProgress:
-        return lambda done, total, _: on_progress(done, total, what)
-
-    given = asyncio.run(probabilities(judge, validation, noted("calibration"), some=True))
-    calibration = _calibration(validation, given)
-    asked = asyncio.run(probabilities(judge, test, noted(TRAINED), some=True))
+    calibration = _calibration(validation, probabilities(judge, validation, on_progress, "calibration"))
+    asked = probabilities(judge, test, on_progress, TRAINED)
     before, base = (
         [0.5 if value is None else value for each in answers for value in each]
-        for answers in (asked, asyncio.run(probabilities(untrained, test, noted(UNTRAINED))))
+        for answers in (asked, probabilities(untrained, test, on_progress, UNTRAINED, may_fail=True))
     )
     pairs = list(questions(test))
     after = [
@@ -482,7 +478,7 @@ def examine_judge(
         plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
         async with aclosing(make_engine(judge)) as engine:
             repeatability = await measure(engine, judge, built_in, source="built-in cases")
-            return repeatability, await runner.run(engine, judge, plan, on_progress=noted("audit"))
+            return repeatability, await runner.run(engine, judge, plan, on_progress=on_progress)
 
     repeatability, attacked = asyncio.run(audit()) if audited else (None, None)
     passport = Passport(

@@ -28,7 +28,7 @@ from math import ceil
 from pathlib import Path
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rubricsvc.core.audit import DEFAULT_PER_ATTACK, Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
@@ -72,15 +72,9 @@ class Attack(Value):
     text: str
     family: Name = ""
     hidden: str = ""
-    disguise: str | None = None
+    disguise: str | None = Field(default=None, pattern=f"^({'|'.join(DISGUISES)})$")
     repeats: int = Field(default=0, ge=0, le=2)
     times: int = Field(default=1, ge=1)
-
-    @model_validator(mode="after")
-    def _check_disguise(self) -> Attack:
-        if self.disguise is not None and self.disguise not in DISGUISES:
-            raise ValueError(f"no disguise {self.disguise!r}; there are {', '.join(DISGUISES)}")
-        return self
 
     @property
     def standalone(self) -> bool:

@@ -102,11 +102,6 @@ class HttpClient:
             http_client=_BoundedTransport(self.base),
         )
 
-    async def is_alive(self) -> bool:
-        """Return whether the server answers at all; a refusal (4xx) is an answer."""
-        content = await self.call("/models", quick=True)
-        return not isinstance(content, RequestFailed) or 0 < content.status < 500
-
     async def call(
         self, path: str, body: dict[str, Any] | None = None, *, quick: bool = False
     ) -> bytes | RequestFailed:

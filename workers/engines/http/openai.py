@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from structlog import get_logger
@@ -248,39 +249,36 @@ class OpenAIEngine:
         self._model = model
         self._endpoint = endpoint
         self._client = HttpClient(endpoint)
-        self.throttle = Throttle(endpoint, self._client.is_alive, name=model, first_pause_s=first_pause_s)
+        probe = partial(self._client.call, "/models", quick=True)
+        self.throttle = Throttle(endpoint, probe, name=model, first_pause_s=first_pause_s)
         self._server = ServerCapabilities(model, self._client, takes_lists=endpoint.prompt_lists)
 
     async def ask(self, request: EngineRequest) -> Replies:
-        """Return one reply or failure for each question, in order."""
+        """Return one reply or failure for each question, in order.
+
+        In a list they are asked in one call, and those that failed one by one: one prompt that is too long fails all.
+        """
         if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
             self._server = ServerCapabilities(self._model, self._client, takes_lists=self._endpoint.prompt_lists)
-        server = self._server
-        if len(request.questions) > 1 and (prompts := await server.list_prompts(request)):
-            return await self._ask_list(server, request, prompts)
-        return await asyncio.gather(*(self._ask_one(request, question) for question in request.questions))
+        server, questions, answers = self._server, request.questions, dict[int, Reply | Failure]()
+        if len(questions) > 1 and (prompts := await server.list_prompts(request)):
+            outcome = await self._post(server, request, questions, prompts=prompts)
+            if not isinstance(outcome, RequestFailed):
+                answers = {n: reply for n, reply in enumerate(outcome) if isinstance(reply, Reply)}
+                failed = [reply for reply in outcome if isinstance(reply, Failure)]
+                if not answers and all(failure.reason in _NO_LIST for failure in failed):
+                    server.disable_lists(failed[0].detail)
+            elif outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
+                return [outcome.failure] * len(questions)
+            elif outcome.status in (404, 405, 501):
+                server.disable_lists(outcome.failure.detail)
+        alone = [n for n in range(len(questions)) if n not in answers]
+        answers |= zip(alone, await asyncio.gather(*(self._ask_one(request, questions[n]) for n in alone)), strict=True)
+        return [answers[n] for n in range(len(questions))]
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.sdk.close()
-
-    async def _ask_list(self, server: ServerCapabilities, request: EngineRequest, prompts: list[str]) -> Replies:
-        """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
-        questions = request.questions
-        outcome = await self._post(server, request, questions, prompts=prompts)
-        if isinstance(outcome, RequestFailed):
-            if outcome.retry or outcome.failure.reason in (Reason.UNAVAILABLE, Reason.BUDGET):
-                return [outcome.failure] * len(questions)
-            if outcome.status in (404, 405, 501):
-                server.disable_lists(outcome.failure.detail)
-            return await asyncio.gather(*(self._ask_one(request, question) for question in questions))
-        failed = {n: reply for n, reply in enumerate(outcome) if isinstance(reply, Failure)}
-        if len(failed) == len(questions) and all(failure.reason in _NO_LIST for failure in failed.values()):
-            server.disable_lists(failed[0].detail)
-        again = await asyncio.gather(*(self._ask_one(request, questions[n]) for n in failed))
-        for n, reply in zip(failed, again, strict=True):
-            outcome[n] = reply
-        return outcome
 
     async def _ask_one(self, request: EngineRequest, question: Question) -> Reply | Failure:
         # A server without a reasoning parser would apply the schema to the thinking, too.

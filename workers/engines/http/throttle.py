@@ -54,12 +54,12 @@ class Throttle:
     aiolimiter, would let twice as many through in its first minute. All calls wait for a ``Retry-After`` of at most the
     endpoint's ``outage_timeout_s``; a longer one fails its call.
 
-    ``probe`` returns whether the server answers. ``first_pause_s`` is the pause before a call's first retry, doubled
-    for each further one, and that before the first probe; later ones grow with the outage.
+    ``probe`` asks the server for anything; a refusal (4xx) is an answer. ``first_pause_s`` is the pause before a call's
+    first retry, doubled for each further one, and that before the first probe; later ones grow with the outage.
     """
 
     def __init__(
-        self, endpoint: Endpoint, probe: Callable[[], Awaitable[bool]], *, name: str, first_pause_s: float = 0.5
+        self, endpoint: Endpoint, probe: Callable[[], Awaitable[object]], *, name: str, first_pause_s: float = 0.5
     ) -> None:
         self._endpoint, self._probe, self._name, self._first_pause_s = endpoint, probe, name, first_pause_s
         self._max_pause_s = max(endpoint.outage_timeout_s, _ALWAYS_WAITED_S)
@@ -103,7 +103,8 @@ class Throttle:
             if now >= self._probe_at:
                 async with self._trial:
                     if self.is_open and now >= self._probe_at:  # no other trial has ended meanwhile
-                        if await self._probe():
+                        answer = await self._probe()
+                        if not isinstance(answer, RequestFailed) or 0 < answer.status < 500:
                             return await self._sent(send, max_cost)
                         self._postpone_probe()
             elif (left := self._opened_at + self._endpoint.outage_timeout_s - now) > 0:

