@@ -6,9 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.prompt import steps_of
-from tests.unit.rubricsvc.core.test_trajectory import called, said, trace
+from rubricsvc.core.prompt import Completion, Message, ToolCall, steps_of
 from workers.repetitions import Cycle, distinct_share, repetitions
+
+
+def said(text: str) -> Message:
+    return Message(role="assistant", content=text)
+
+
+def called(query: str, result: str = "nothing") -> list[Message]:
+    call = ToolCall(name="search", arguments=f'{{"q": "{query}"}}')
+    return [Message(role="assistant", content="", tool_calls=(call,)), Message(role="tool", content=result)]
+
+
+def trace(*messages: Message) -> Completion:
+    return Completion(messages=messages)
 
 
 def cycles(letters: str) -> list[Cycle]:
