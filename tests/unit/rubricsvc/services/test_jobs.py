@@ -1,25 +1,29 @@
-"""Which completions a job scores, and its submission."""
+"""Which completions a job scores, its submission, the wait for it and its export."""
 
 from __future__ import annotations
 
 import csv
 import io
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import InvalidError, NotFoundError, UnavailableError
 from rubricsvc.formats import InputFile
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import NewItem, NewJob
+from rubricsvc.schemas import NewItem, NewJob, StoredJob
 from rubricsvc.schemas.jobs import ExportCounts, ExportQuery
 from rubricsvc.services import exporting, job_results
 from rubricsvc.services.importing import ImportResult, Imports
 from rubricsvc.services.jobs import FIXES, Jobs, failure_hints, select
 from rubricsvc.services.rubrics import Rubrics
-from rubricsvc.store import judges, leases
+from rubricsvc.settings import get_settings
+from rubricsvc.store import jobs, judges, leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
 
@@ -105,11 +109,69 @@ def test_fixes_cover_every_reason_without_placeholders() -> None:
     assert not any(set("{}") & set(fix) for fix in FIXES.values())
 
 
+JUDGE = Judge(name="test", model="m")
+
+
+def test_judge_here_is_that_of_an_open_job_on_a_broker_in_this_process(db: Database) -> None:
+    job, service = submit_job(db, 1, judge=JUDGE), Jobs(db)
+    assert service.judge_here(job) == JUDGE
+    db.on_commit = lambda: None
+    assert service.judge_here(job) is None, "another process may score it"
+    db.on_commit = None
+    service.cancel(job)
+    assert service.judge_here(job) is None
+    with pytest.raises(NotFoundError):
+        service.judge_here(7)
+
+
+def test_wait_reports_progress_until_the_end(db: Database) -> None:
+    job_id, seen = submit_job(db, 2, judge=JUDGE), []
+
+    def on_progress(job: StoredJob) -> None:
+        assert job.progress is not None
+        seen.append((job.progress.pending, job.progress.cancelled))
+        with db.write() as session:
+            jobs.cancel(session, job_id)
+
+    assert Jobs(db).wait(job_id, None, on_progress).status == "cancelled"
+    assert seen == [(2, 0), (0, 2)]
+
+
+def test_wait_ends_after_its_timeout(db: Database) -> None:
+    with pytest.raises(TimeoutError, match="No worker is running"):
+        Jobs(db).wait(submit_job(db, 1, judge=JUDGE), 0.05)
+
+
+@pytest.mark.parametrize(("limit", "notes"), [(60.0, 2), (0.0, 0)])
+def test_wait_retries_the_database_for_a_while(
+    db: Database, monkeypatch: pytest.MonkeyPatch, limit: float, notes: int
+) -> None:
+    monkeypatch.setattr("rubricsvc.services.jobs.POLL_SECONDS", 0.0)
+    monkeypatch.setattr(get_settings(), "outage_seconds", limit)
+    job, read, answers = submit_job(db, 1, judge=JUDGE), db.read, iter([False, False, True])
+    with db.write() as session:
+        jobs.cancel(session, job)
+
+    def read_later() -> AbstractContextManager[Session]:
+        if next(answers):
+            return read()
+        raise OperationalError("SELECT", {}, ConnectionError("gone"))
+
+    monkeypatch.setattr(db, "read", read_later)
+    messages: list[str] = []
+    if limit > 0:
+        assert Jobs(db).wait(job, None, None, messages.append).status == "cancelled"
+    else:
+        with pytest.raises(UnavailableError, match="gone"):
+            Jobs(db).wait(job, None, None, messages.append)
+    assert len(messages) == notes
+
+
 @pytest.fixture(params=[1, 100])
 def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     """A job over four completions: rewards 0, 0.5 and 0.5, and a failed one. Read in pages of one, and in one page."""
     monkeypatch.setattr(job_results, "ITEMS_PER_PAGE", request.param)
-    job_id = submit_job(db, 4, judge=Judge(name="test", model="m"))
+    job_id = submit_job(db, 4, judge=JUDGE)
     with db.write() as session:
         claimed = leases.claim(session, 1, limit=4, worker="w", seconds=60)
         for lease, value in zip(claimed, (0.0, 0.5, 0.5, None), strict=True):
