@@ -283,15 +283,14 @@ def read_values(session: Session, selection: Selection) -> Chunks:
 
 def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | None = None) -> list[JudgeRow]:
     """Return the judges that scored completions under this version, or under those of a job, the most first."""
-    query = select(ItemRow.judge_id).where(ItemRow.question_set.is_not(None))
+    query = select(JudgeRow).join(ItemRow, ItemRow.judge_id == JudgeRow.id).where(ItemRow.question_set.is_not(None))
     if rubric_id is not None:
         query = query.where(ItemRow.rubric_id == rubric_id)
     if job_id is not None:
         of_job = select(ItemRow.rubric_id).where(ItemRow.job_id == job_id).distinct()
         query = query.where(ItemRow.rubric_id.in_(of_job))
     count = func.count(ItemRow.completion_id.distinct())
-    ids = session.scalars(query.group_by(ItemRow.judge_id).order_by(count.desc(), ItemRow.judge_id.desc()))
-    return [session.get_one(JudgeRow, id_) for id_ in ids]
+    return list(session.scalars(query.group_by(JudgeRow.id).order_by(count.desc(), JudgeRow.id.desc())))
 
 
 def overall_labels(session: Session, scored_by: Selection | int) -> list[tuple[int, str, float]]:

@@ -20,7 +20,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of, page_of
+from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
@@ -147,12 +147,11 @@ def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
         return []
     found: list[RubricRow] = []
     approved: set[str] = set()
-    for chunk in batched(sorted(set(digests))):
-        for row in session.scalars(select(RubricRow).where(RubricRow.digest.in_(chunk)).order_by(RubricRow.id)):
-            if row.state in NOT_APPROVED:
-                found.append(row)
-            else:
-                approved.add(row.digest)
+    for (row,) in rows_with(session, select(RubricRow).order_by(RubricRow.id), RubricRow.digest, sorted(set(digests))):
+        if row.state in NOT_APPROVED:
+            found.append(row)
+        else:
+            approved.add(row.digest)
     return [row for row in found if row.digest not in approved]
 
 
@@ -167,13 +166,9 @@ def newest_of(session: Session, ids: Iterable[int]) -> dict[str, int]:
     """Return for each name of these versions the id of the newest one among them and the approved ones."""
     used = by_id(session, RubricRow, ids)
     newest = {row.name: (row.version, row.id) for row in sorted(used.values(), key=lambda row: row.version)}
-    for names in batched(sorted(newest)):
-        query = select(RubricRow.name, func.max(RubricRow.version)).where(
-            RubricRow.name.in_(names), RubricRow.state == APPROVED
-        )
-        for name, version in session.execute(query.group_by(RubricRow.name)):
-            if version > newest[name][0]:
-                newest[name] = version, get(session, f"{name}@{version}").id
+    query = select(RubricRow.name, RubricRow.version, RubricRow.id).where(RubricRow.state == APPROVED)
+    for name, *version in rows_with(session, query, RubricRow.name, sorted(newest)):
+        newest[name] = max(newest[name], tuple(version))
     return {name: id_ for name, (_, id_) in newest.items()}
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.schemas.runs import STEP
 from rubricsvc.store.leases import database_time
-from rubricsvc.store.session import add_new, batched, existing, get_or_add, insert, page_of
+from rubricsvc.store.session import add_new, existing, get_or_add, insert, page_of, rows_with
 from rubricsvc.store.tables import (
     EvaluationCompletionRow,
     EvaluationRewardRow,
@@ -158,11 +158,10 @@ def write_evaluation(
 
 def remove_evaluations(session: Session, run_id: int, *where: ColumnElement[bool]) -> None:
     """Delete evaluations of a run, with their completions and rewards; the rows of ``completions`` stay."""
-    found = list(session.scalars(select(EvaluationRow.id).where(EvaluationRow.run_id == run_id, *where)))
-    for chunk in batched(found):
-        for table in (EvaluationRewardRow, EvaluationCompletionRow):
-            session.execute(delete(table).where(table.evaluation_id.in_(chunk)))
-        session.execute(delete(EvaluationRow).where(EvaluationRow.id.in_(chunk)))
+    found = select(EvaluationRow.id).where(EvaluationRow.run_id == run_id, *where)
+    for column in (EvaluationRewardRow.evaluation_id, EvaluationCompletionRow.evaluation_id, EvaluationRow.id):
+        statement = delete(column.class_).where(column.in_(found))
+        session.execute(statement, execution_options={"synchronize_session": False})
 
 
 def evaluation_completions(
@@ -190,14 +189,11 @@ Place = tuple[int, int]
 def evaluation_rewards(
     session: Session, rows: Sequence[EvaluationCompletionRow]
 ) -> dict[Place, list[EvaluationRewardRow]]:
-    """Return the rewards of completions, in the order in which they were recorded; ``rows`` are ascending by id."""
+    """Return the rewards of completions, in the order in which they were recorded."""
     found: dict[Place, list[EvaluationRewardRow]] = {(row.evaluation_id, row.place): [] for row in rows}
-    for evaluation_id in dict.fromkeys(row.evaluation_id for row in rows):
-        places = [row.place for row in rows if row.evaluation_id == evaluation_id]
-        query = select(EvaluationRewardRow).where(
-            EvaluationRewardRow.evaluation_id == evaluation_id,
-            EvaluationRewardRow.place.between(min(places), max(places)),
-        )
-        for row in session.scalars(query.order_by(EvaluationRewardRow.id)):
-            found.get((evaluation_id, row.place), []).append(row)
+    reward, completion = EvaluationRewardRow, EvaluationCompletionRow
+    same = (reward.evaluation_id == completion.evaluation_id) & (reward.place == completion.place)
+    query = select(reward).join(completion, same).order_by(reward.id)
+    for (row,) in rows_with(session, query, completion.id, [row.id for row in rows]):
+        found[row.evaluation_id, row.place].append(row)
     return found
