@@ -68,16 +68,17 @@ class Draft:
     cleaned: str | None = None
 
 
+@dataclass(eq=False)
 class Author:
     """Writes rubrics by one model: the model, endpoint and thinking of a judge, with the settings of a generation.
 
     ``retries`` is how often all samples were no rubric before: the next ones are drawn.
     """
 
-    def __init__(self, engine: Engine, judge: Judge, generation: Generation, *, retries: int = 0) -> None:
-        self.judge, self.generation = judge, generation
-        self._engine = engine
-        self._first_sample = retries * (generation.redraws + 1)
+    engine: Engine
+    judge: Judge
+    generation: Generation
+    retries: int = 0
 
     async def ask(self, template: AuthoringTemplate, question: Question) -> Reply:
         """Return the model's reply to one question of a template, whatever it is, without its thinking."""
@@ -86,7 +87,7 @@ class Author:
             sampling = sampling.model_copy(update={"max_tokens": sampling.max_tokens + thinking.budget_tokens})
         texts, limit = (template.system, template.shared), self.judge.max_context
         request = EngineRequest(*texts, (question,), sampling, limit, thinking=thinking is not None)
-        (reply,) = await self._engine.ask(request)
+        (reply,) = await self.engine.ask(request)
         if isinstance(reply, Failure):
             raise GenerationError(reply.reason, f"the model did not answer: {reply.detail}")
         thought = split_thinking(replace(reply, truncated=False), thinking)
@@ -116,8 +117,9 @@ class Author:
         reader = reader or rubric_reader(template, documents, evidence)
         repairs = self.generation.repairs if read_from.repair else 0
         error, last, sent_back = "", Reply(), 0
+        first_sample = self.retries * (self.generation.redraws + 1)
         for draw in range(self.generation.redraws + 1):
-            question = Question(read_from.question(values), sample=self._first_sample + draw)
+            question = Question(read_from.question(values), sample=first_sample + draw)
             for repair in range(repairs + 1):
                 last = await self.ask(read_from, question)
                 try:
@@ -127,7 +129,7 @@ class Author:
                 else:
                     sources = tuple(SourceText(name=name, digest=sha256_of(text)) for name, text in given.items())
                     raw, note = storable(last.text), cleaning_note(last.text)
-                    return Draft(rubric, read_from, raw, self._first_sample + draw, repair, sources, cleaned=note)
+                    return Draft(rubric, read_from, raw, first_sample + draw, repair, sources, cleaned=note)
                 same = clean(last.text).text in question.turns  # it would be sent back in the same words
                 if read_from.repair is None or not last.text.strip() or same:
                     break
@@ -136,7 +138,7 @@ class Author:
                 sent_back += repair < repairs
         tried = f"none of {self.generation.redraws + 1} samples, sent back {sent_back} times in all"
         message = f"{tried}: {error}; the last reply: {cut(repr(last.text), 400)}"
-        drawn = self._first_sample + self.generation.redraws
+        drawn = first_sample + self.generation.redraws
         raise GenerationError(NO_RUBRIC, message, redraws=drawn, repairs=sent_back)
 
 
@@ -161,6 +163,7 @@ REPLIES = TypeAdapter(dict[str, Reply])
 """The replies of one item, by the digest of the question."""
 
 
+@dataclass(eq=False)
 class RecordingEngine:
     """Answers from the stored ``replies`` of an item; what is not in them is asked of the judge's engine, and stored.
 
@@ -168,22 +171,24 @@ class RecordingEngine:
     stored when it arrives; a local model answers those of a request together.
     """
 
-    def __init__(self, engine: Engine, judge: Judge, item_id: int, replies: dict[str, Reply], write: Write) -> None:
-        self._engine, self._judge, self._replies = engine, judge, replies
-        self._item_id, self._write = item_id, write
+    engine: Engine
+    judge: Judge
+    item_id: int
+    replies: dict[str, Reply]
+    write: Write
 
     async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order."""
         how = [request.sampling, request.max_context, request.thinking]
         keys = [  # of all that decides the reply: the judge and the conversation
-            digest(self._judge.digest, request.messages(one), list(one.labels), one.schema, *how, one.sample)
+            digest(self.judge.digest, request.messages(one), list(one.labels), one.schema, *how, one.sample)
             for one in request.questions
         ]
-        missing = {key: one for key, one in zip(keys, request.questions, strict=True) if key not in self._replies}
+        missing = {key: one for key, one in zip(keys, request.questions, strict=True) if key not in self.replies}
         failures: dict[str, Failure] = {}
 
         async def call(questions: Mapping[str, Question]) -> None:
-            outcome = await self._engine.ask(replace(request, questions=tuple(questions.values())))
+            outcome = await self.engine.ask(replace(request, questions=tuple(questions.values())))
             answered: dict[str, Reply] = {}
             for key, reply in zip(questions, outcome, strict=True):
                 if isinstance(reply, Failure):
@@ -194,12 +199,12 @@ class RecordingEngine:
                     answered[key] = replace(reply, **texts)
             if answered:
                 data = REPLIES.dump_python(answered, mode="json", exclude_none=True)
-                await self._write(partial(add_replies, item_id=self._item_id, replies=data))
-                self._replies.update(answered)
+                await self.write(partial(add_replies, item_id=self.item_id, replies=data))
+                self.replies.update(answered)
 
-        together = bool(missing) and self._judge.engine in LOCAL
+        together = bool(missing) and self.judge.engine in LOCAL
         await asyncio.gather(*map(call, [missing] if together else [{key: missing[key]} for key in missing]))
-        return [self._replies.get(key) or failures[key] for key in keys]
+        return [self.replies.get(key) or failures[key] for key in keys]
 
     async def aclose(self) -> None:
         """Do nothing: the engine belongs to the drain."""

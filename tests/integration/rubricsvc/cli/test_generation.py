@@ -1,4 +1,4 @@
-"""``rubrics generate`` and ``propose``."""
+"""``completions generate`` and ``rubrics generate``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli import Cli, add_judge
-from tests.rubric_writer import RUBRIC, is_question, writer
-from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
+from tests.rubric_writer import is_question, writer
+from tests.scripted_server import ScriptedReply, scripted_server, text_reply
 
 
 def samples(cli: Cli) -> list[tuple[int, int]]:
@@ -129,62 +128,3 @@ def test_generate_exits_with_1_and_retry_asks_only_for_what_is_missing(cli: Cli,
     assert server.count > before
     written = [request["messages"][1]["content"] for request in server.requests[before:] if not is_question(request)]
     assert len(written) == 1 and "sea salty" in written[0]
-
-
-SUMMARY = {
-    "prompts", "rubrics", "drafts", "refused_by", "checks", "negatives", "empty_reward_max", "cost", "asked_again",
-}  # fmt: skip
-PROMPT = {"id": "sky", "prompt": "Why is the sky blue?"}
-GOOD, BAD = "It is blue because air scatters light.", "It is blue, I think."
-CALL = {"role": "assistant", "content": None, "tool_calls": [{"name": "look_up", "arguments": {"word": "sky"}}]}
-STYLE = "# Honesty\nSay what you do not know.\n\n# Length\nNever write more than two hundred words.\n"
-
-
-def scripted(number: int, request: dict[str, Any]) -> ScriptedReply:
-    """Write one rubric for all methods, with a source where the method needs one; group what is to be merged."""
-    if is_question(request):
-        return writer(number, request)
-    asked = request["messages"][1]["content"]
-    if "Find the criteria that ask the same" in asked:
-        return text_reply('{"same": [[1, 2]]}')
-    if "<clause-" not in asked:
-        other = {"text": "Says that the air is the first cause.", "weight": 7}
-        contrasted = [other, *RUBRIC["criteria"][1:]] if "Better answers" in asked else RUBRIC["criteria"]
-        return text_reply(json.dumps({"criteria": contrasted}))
-    passages = [("Honesty", "what you do not know"), ("Length", "Never write more"), ("Honesty", "Say what you do")]
-    sourced = [
-        {**one, "sources": [{"document": clause, "passage": passage}]}
-        for one, (clause, passage) in zip(RUBRIC["criteria"], passages, strict=True)
-    ]
-    return text_reply(json.dumps({"criteria": sourced}))
-
-
-@pytest.fixture
-def server(cli: Cli, tmp_path: Path) -> Iterator[ScriptedServer]:
-    """A model that writes, a prompt with a one-shot rubric, and completions of three policies, one of them an agent."""
-    answers = [
-        {"prompt_id": "sky", "text": GOOD, "policy": "new"},
-        {"prompt_id": "sky", "text": BAD, "policy": "old"},
-        {"prompt_id": "sky", "messages": [CALL, {"role": "assistant", "content": GOOD}], "policy": "agent"},
-    ]
-    (tmp_path / "style.md").write_text(STYLE)
-    with scripted_server(scripted) as server:
-        judge = {"name": "writer", "model": "scripted", "endpoint": {"base_url": server.url, "max_retries": 0}}
-        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
-        assert generate(cli, "-", stdin=json.dumps(PROMPT))["rubrics"] == 1
-        imported = cli("completions", "import", "-", stdin="".join(json.dumps(one) + "\n" for one in answers))
-        assert imported.code == 0, imported.err
-        yield server
-
-
-def generate(cli: Cli, *args: object, code: int = 0, stdin: str = "") -> dict[str, Any]:
-    ran = cli("rubrics", "generate", "--judge", "writer", *args, "--wait", "--json", stdin=stdin)
-    assert ran.code == code, ran.err
-    found: dict[str, Any] = ran.json["summary"]["generation"]
-    assert found.keys() >= SUMMARY and found["asked_again"] == 0
-    return found
-
-
-def provenance(cli: Cli, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = cli("rubrics", "show", name, "--provenance").json
-    return found

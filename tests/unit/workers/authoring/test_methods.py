@@ -1,4 +1,4 @@
-"""The methods that are more than a prompt: contrastive, principles, traces and merge."""
+"""The methods that are more than a prompt: contrastive, principles and traces."""
 
 import asyncio
 import json
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubricsvc.core.generation import AuthoringTask, Contrast, Generation, Specification, Trajectory
 from rubricsvc.core.judge import Judge
@@ -14,7 +16,7 @@ from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCal
 from tests.instant_engine import InstantEngine
 from workers.authoring import templates
 from workers.authoring.author import Author, Draft, GenerationError
-from workers.authoring.methods import write_rubric
+from workers.authoring.methods import clauses_of, write_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
 
 PROMPT = Prompt.of("How much may I take?")
@@ -187,3 +189,12 @@ def test_methods_fail_without_what_they_need(method: str, task: AuthoringTask, r
     with pytest.raises(GenerationError) as caught:
         write(Writer(), task, method=method)
     assert caught.value.reason == reason
+
+
+@given(st.text(alphabet="#12. ab\n`§()") | st.text())
+def test_clauses_lose_no_text(text: str) -> None:
+    clauses = clauses_of(text)
+    headings = "".join(line for line in text.splitlines() if line.lstrip(" ").startswith("#"))
+    kept, given_text = ("".join("".join(part).split()) for part in (clauses.values(), text))
+    assert len(kept) + len("".join(headings.split())) >= len(given_text)
+    assert all(clauses.values())
