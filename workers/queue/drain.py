@@ -349,7 +349,7 @@ class Drainer:
         self.in_flight: dict[asyncio.Task[Result], Lease] = {}
         self.finished: list[Result] = []
         self.budgets: dict[tuple[int, bool], JobBudget] = {}
-        self.flushed_at = time.monotonic()
+        self.flushed_at, self.priced = time.monotonic(), False
 
         @lru_cache(maxsize=8192)
         def stored(get: Any, id_: int) -> Any:
@@ -367,6 +367,7 @@ class Drainer:
             row = judges.get(session, judge_id)
         if (judge := row.valid) is None:
             return self._fail_items(judge_id, f"its judge cannot be read: {row.error}")
+        self.priced = judge.priced
         with bound_contextvars(worker=self.worker, judge=judge.name):
             pool = self.pool or EnginePool()
             try:
@@ -488,10 +489,10 @@ class Drainer:
             if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
                 share = leases.fair_share(session, judge_id, limit=limit, held=len(self.in_flight))
             taken, work = self.claim(session, judge_id, judge, share)
-            asked = ((one, one.judge, one.gate_judge if isinstance(one, GenerationWork) else one.judge) for one in work)
-            priced = {one.lease.job_id for one, judge, gate in asked if judge.priced or gate.priced}
-            capped = {job.id: job.budget is not None for job in by_id(session, JobRow, priced).values()}
-            return len(taken), work, capped
+            gated = {one.lease.job_id for one in work if isinstance(one, GenerationWork) and one.gate_judge.priced}
+            priced = {one.lease.job_id for one in work} if self.priced else gated
+            rows = by_id(session, JobRow, priced) if priced else {}
+            return len(taken), work, {job.id: job.budget is not None for job in rows.values()}
 
         async def run(work: ItemWork, budget: JobBudget | None) -> Result:
             current_budget.set(budget)  # for this task and its children

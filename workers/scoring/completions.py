@@ -252,10 +252,10 @@ async def score(
     All judged criteria go to the engine in one request, so that it reads the completion once. ``known`` verdicts, by
     criterion, are returned as they are, and are not asked for again.
     """
-    case, questions = _Case(rubric, prompt, completion), questions_of(rubric, judge)
+    questions = questions_of(rubric, judge)
     answered = questions.answered(known)
-    new = await case.checked(answered)
-    new += await _judged(engine, judge, case, answered)
+    new = await _checked(rubric, prompt, completion, answered)
+    new += await _judged(engine, judge, rubric, prompt, completion, answered=answered)
     return _named(questions, known, new)
 
 
@@ -274,21 +274,17 @@ async def score_group(
     unless the verdicts on all completions are ``known``; known verdicts are returned as they are.
     """
     before = known or [_NOTHING] * len(completions)
+    each = zip(completions, before, strict=True)
     if judge.mode != "comparative":
-        each = zip(completions, before, strict=True)
         return await asyncio.gather(*(score(engine, judge, rubric, prompt, one, known=had) for one, had in each))
     questions = group_questions(rubric, judge, completions)
-    group = ComparedGroup(completions, traces=judge.effective_comparison.traces)
-    cases = [_Case(rubric, prompt, completion) for completion in completions]
-    checked = await asyncio.gather(
-        *(case.checked(questions.answered(had)) for case, had in zip(cases, before, strict=True))
-    )
+    checked = await asyncio.gather(*(_checked(rubric, prompt, one, questions.answered(had)) for one, had in each))
     answered = questions.answered(frozenset[str]().union(*before).intersection(*before))
-    criteria = [c for c in rubric.criteria if c.check is None and c.key not in answered and not c.asked_alone]
+    comparison = GroupComparison(engine, judge, rubric, prompt, completions, answered=answered)
     try:
-        compared = await GroupComparison(judge, rubric, prompt, group, answered, criteria, engine).verdicts()
+        compared = await comparison.verdicts()
     except InvalidError as error:
-        compared = [_unasked(criteria, error) for _ in completions]
+        compared = [_unasked(comparison.criteria, error) for _ in completions]
     refused = _unasked([c for c in rubric.criteria if c.asked_alone], _NOT_COMPARED)
     return [
         _named(questions, had, [*of_checks, *of_judge, *refused])
@@ -305,30 +301,23 @@ def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[V
     return [one if one.criterion == key else one.model_copy(update={"criterion": key}) for key, one in every]
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A completion with its prompt and rubric."""
-
-    rubric: Rubric
-    prompt: Prompt
-    completion: Completion
-
-    async def checked(self, answered: frozenset[str]) -> list[Verdict]:
-        """Return the verdicts of the checks that are not answered."""
-        if all(criterion.check is None or criterion.key in answered for criterion in self.rubric.criteria):
-            return []
-        run = partial(checks.run, self.rubric, self.prompt, self.completion, answered=answered)
-        return await asyncio.get_running_loop().run_in_executor(_CHECKERS, run)
+async def _checked(rubric: Rubric, prompt: Prompt, completion: Completion, answered: frozenset[str]) -> list[Verdict]:
+    """Return the verdicts of the checks that are not answered."""
+    if all(criterion.check is None or criterion.key in answered for criterion in rubric.criteria):
+        return []
+    run = partial(checks.run, rubric, prompt, completion, answered=answered)
+    return await asyncio.get_running_loop().run_in_executor(_CHECKERS, run)
 
 
-async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
+async def _judged(
+    engine: Engine, judge: Judge, rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: frozenset[str]
+) -> list[Verdict]:
     """Return the verdicts on the open criteria, in their order."""
-    criteria = [c for c in case.rubric.criteria if c.check is None and c.key not in answered]
+    criteria = [c for c in rubric.criteria if c.check is None and c.key not in answered]
     if not criteria:
         return []
     if judge.members:
-        return await _by_members(engine, judge, case, criteria, answered)
-    rubric, prompt, completion = case.rubric, case.prompt, case.completion
+        return await _by_members(engine, judge, rubric, prompt, completion, criteria=criteria, answered=answered)
 
     async def together(asked: list[Criterion]) -> list[Verdict]:
         try:
@@ -381,23 +370,26 @@ def resolve_cascade(votes: Mapping[str, Verdict]) -> Verdict:
 async def _by_members(
     engine: Engine,
     judge: Judge,
-    case: _Case,
+    rubric: Rubric,
+    prompt: Prompt,
+    completion: Completion,
+    *,
     criteria: Sequence[Criterion],
     answered: frozenset[str],
 ) -> list[Verdict]:
     """Ask the members of a panel at once; those of a cascade in turn, about what those before left uncertain."""
-    members = judge.members or ()
+    members, about = judge.members or (), (rubric, prompt, completion)
     engines = engine.members if isinstance(engine, PanelEngine) else (engine,) * len(members)
     votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in criteria}
     if judge.mode == "panel":
-        asked = (_judged(each, member, case, answered) for each, member in zip(engines, members, strict=True))
+        asked = (_judged(each, one, *about, answered=answered) for each, one in zip(engines, members, strict=True))
         for member, verdicts in zip(members, await asyncio.gather(*asked), strict=True):
             for verdict in verdicts:
                 votes[verdict.criterion][member.name] = verdict
         rule = (judge.voting or Voting()).rule
         return [aggregate(criterion, votes[criterion.key], rule) for criterion in criteria]
     for member_engine, member in zip(engines, members, strict=True):
-        for verdict in await _judged(member_engine, member, case, answered):
+        for verdict in await _judged(member_engine, member, *about, answered=answered):
             votes[verdict.criterion][member.name] = verdict
             chance = verdict.value if verdict.best_probability is None else verdict.best_probability
             low, high = judge.band or (0.0, 1.0)
@@ -406,23 +398,39 @@ async def _by_members(
     return [resolve_cascade(given) for given in votes.values()]
 
 
-class ComparedGroup:
-    """The completions of one prompt that are compared; with ``traces`` by their whole trajectories."""
+class GroupComparison:
+    """The comparison of the completions of one prompt under one rubric; ``answered`` criteria are not asked about.
 
-    def __init__(self, completions: Sequence[Completion], *, traces: bool = False) -> None:
-        cleaned = [clean(completion.full_text if traces else completion.text) for completion in completions]
+    Attributes:
+        criteria: Those to judge. Those that ask about a single completion are left out.
+        texts: The distinct texts, shuffled; a place is an index into them.
+        places: The place of each completion's text.
+        names: A name for each text: the smallest digest of a completion that has it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        judge: Judge,
+        rubric: Rubric,
+        prompt: Prompt,
+        completions: Sequence[Completion],
+        *,
+        answered: frozenset[str],
+    ) -> None:
+        self.engine, self.judge, self.rubric, self.prompt, self.answered = engine, judge, rubric, prompt, answered
+        self.criteria = [c for c in rubric.criteria if not (c.check or c.key in answered or c.asked_alone)]
+        whole = judge.effective_comparison.traces
+        cleaned = [clean(completion.full_text if whole else completion.text) for completion in completions]
         seed = digest(sorted(completion.digest for completion in completions))
         order = {text: digest(seed, text.text) for text in cleaned}
         self.texts = sorted(order, key=lambda text: order[text])
-        """The distinct texts, shuffled; a place is an index into them."""
         self.places = [self.texts.index(text) for text in cleaned]
-        """The place of each completion's text."""
         self.counts = Counter(self.places)
         named = zip(self.places, (completion.digest[:_NAME_CHARS] for completion in completions), strict=True)
         self.names = dict(sorted(named, reverse=True))
-        """A name for each text: the smallest digest of a completion that has it."""
 
-    def shown(self, template: JudgeTemplate, prompt: Prompt, places: Sequence[int]) -> SharedPrompt:
+    def shown(self, template: JudgeTemplate, places: Sequence[int]) -> SharedPrompt:
         """Return the prompt with these texts, each under a letter and in a fence of its own."""
         texts = [self.texts[place] for place in places]
         fenced = fence_all("answer", [text.text for text in texts])
@@ -432,29 +440,16 @@ class ComparedGroup:
             entries.append(template.fill("entry", {"id": letter, "completion": marked}))
             notes.append(f"answer {letter}: {text.note}" if text.note else "")
         together = "\n\n".join(text.text for text in texts)
-        return template.shared(prompt, together, CleanText("\n\n".join(entries), join_notes(*notes) or ""))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupComparison:
-    """The comparison of one group under one rubric: of the ``criteria`` that are not ``answered``."""
-
-    judge: Judge
-    rubric: Rubric
-    prompt: Prompt
-    group: ComparedGroup
-    answered: frozenset[str]
-    criteria: Sequence[Criterion]
-    engine: Engine
+        return template.shared(self.prompt, together, CleanText("\n\n".join(entries), join_notes(*notes) or ""))
 
     async def verdicts(self) -> list[list[Verdict]]:
         """Return for each completion one verdict on each open criterion."""
-        options, places, counts = self.judge.effective_comparison, self.group.places, self.group.counts
+        options, places, counts = self.judge.effective_comparison, self.places, self.counts
         if not self.criteria:
             return [[] for _ in places]
         if len(places) < 2:
             comparative.build_call((), load(self.judge))  # raises
-        if len(self.group.texts) == 1:
+        if len(self.texts) == 1:
             detail = "all completions of the group are the same; the judge was not asked"
             by_place = [[Verdict.scored(criterion.key, 0.5, detail=detail) for criterion in self.criteria]]
         else:
@@ -473,7 +468,7 @@ class GroupComparison:
 
     async def _pairwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: its text against those that it is paired with."""
-        paired = comparative.pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
+        paired = comparative.pairings(len(self.texts), self.judge.effective_comparison.opponents)
         criteria = tuple(  # each judged one as a question about a pair
             c if c.check else c.model_copy(update={"scale": PAIR, "text": comparative.with_levels(c)})
             for c in self.rubric.criteria
@@ -485,12 +480,12 @@ class GroupComparison:
 
         async def compare(order: tuple[int, int]) -> list[Verdict]:
             async with limit:
-                return await plan.ask(self.engine, self.group.shown(plan.template, self.prompt, order))
+                return await plan.ask(self.engine, self.shown(plan.template, order))
 
         by_order = dict(zip(orders, await asyncio.gather(*map(compare, orders)), strict=True))
         return [
             [self._pairwise_verdict(place, number, by_order) for number in range(len(self.criteria))]
-            for place in range(len(self.group.texts))
+            for place in range(len(self.texts))
         ]
 
     def _pairwise_verdict(self, place: int, number: int, by_order: Mapping[tuple[int, int], list[Verdict]]) -> Verdict:
@@ -505,7 +500,7 @@ class GroupComparison:
             seen = {"value": after.value, "probability": after.probability}
             turned = {name: 1 - value for name, value in seen.items() if value is not None}
             orders[other] = before, after.model_copy(update=turned)
-        pairs = {self.group.names[other]: _pair(*both) for other, both in orders.items()}
+        pairs = {self.names[other]: _pair(*both) for other, both in orders.items()}
         names = [f"shown {order} {name}" for name in pairs for order in ("before", "after")]
         votes = dict(zip(names, chain.from_iterable(orders.values()), strict=True))
         verdict = aggregate(self.criteria[number], pairs, "mean")
@@ -514,22 +509,22 @@ class GroupComparison:
         note = f"the two orders disagree in {disagreeing} of {len(both_scored)} pairs" if disagreeing else ""
         fields: dict[str, object] = {"votes": as_votes(votes), "detail": join_notes(note, verdict.detail)}
         if verdict.outcome == "scored":
-            weighted = zip(pairs.values(), (self.group.counts[other] for other in orders), strict=True)
+            weighted = zip(pairs.values(), (self.counts[other] for other in orders), strict=True)
             counted = [(pair.value, count) for pair, count in weighted if pair.value is not None]
-            fields["value"] = comparative.win_rate(counted, self.group.counts[place] - 1)
+            fields["value"] = comparative.win_rate(counted, self.counts[place] - 1)
             fields["spread"] = pstdev(vote.value for vote in votes.values() if vote.value is not None)
         return verdict.model_copy(update=fields)
 
     async def _groupwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: all texts at once, or in parts that share some."""
         template, size = load(self.judge), self.judge.effective_comparison.group_size
-        divided = comparative.overlapping_parts(len(self.group.texts), size)
+        divided = comparative.overlapping_parts(len(self.texts), size)
 
         async def part(places: Sequence[int]) -> list[Verdict]:
             """Return a verdict for each place, criterion by criterion."""
             calls = comparative.group_calls(self.criteria, len(places), template)
             plan = judges.JudgePlan(self.judge, comparative, template, calls, Voting())
-            return await plan.ask(self.engine, self.group.shown(template, self.prompt, places))
+            return await plan.ask(self.engine, self.shown(template, places))
 
         by_part = await asyncio.gather(*map(part, divided))
         by_criterion = []
@@ -539,7 +534,7 @@ class GroupComparison:
                 for places, verdicts in zip(divided, by_part, strict=True)
             ]
             by_criterion.append(parts[0] if len(parts) == 1 else _joined(criterion, parts))
-        return [[verdicts[place] for verdicts in by_criterion] for place in range(len(self.group.texts))]
+        return [[verdicts[place] for verdicts in by_criterion] for place in range(len(self.texts))]
 
 
 def _joined(criterion: Criterion, parts: Sequence[Mapping[int, Verdict]]) -> dict[int, Verdict]:

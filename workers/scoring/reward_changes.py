@@ -88,10 +88,7 @@ class RubricVersion(NamedTuple):
 def ranks(values: Sequence[float | None]) -> list[int | None]:
     """Return the rank of each value, 1 for the highest; equal values share the smallest rank, None has none."""
     ordered = sorted((value for value in values if value is not None), reverse=True)
-    first: dict[float, int] = {}
-    for place, value in enumerate(ordered, start=1):
-        first.setdefault(value, place)
-    return [None if value is None else first[value] for value in values]
+    return [None if value is None else ordered.index(value) + 1 for value in values]
 
 
 def reward_changes(session: Session, job_id: int, old: RubricVersion, new: RubricVersion) -> RewardChanges:
