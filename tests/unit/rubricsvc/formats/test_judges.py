@@ -1,4 +1,4 @@
-"""Judge files: the example and the documentation have every field."""
+"""Judge files, of which the documentation has every field, and passports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Price, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.errors import NotFoundError
-from rubricsvc.formats.documents import dump_judge, load_judges
+from rubricsvc.formats.documents import dump_judge, load_judges, load_passport
 from rubricsvc.formats.record import InvalidFileError
+from tests.made_passport import made_passport
 
 DOCS = Path(__file__).parents[4] / "docs" / "judges.md"
 NESTED = (Endpoint, Sampling, Voting, Thinking, Comparison, TrajectoryOptions, Price)
@@ -49,15 +50,42 @@ def test_dump_judge_is_loaded_as_an_equal_judge(tmp_path: Path) -> None:
         assert load(tmp_path / "judge.yaml", stream.getvalue()) == [judge]
 
 
-def test_load_judges_collects_the_errors_of_all_judges(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        (
+            "- {name: a, model: m, threshold: 2}\n- {name: p, mode: panel, members: [a, x]}\n",
+            [(1, "threshold", "less_than"), (2, "members[0]", "not_found")],
+        ),
+        ("name: a\nmodel: m1\n---\nname: a\nmodel: m2\n", [(4, "name", "duplicate_key")]),
+    ],
+)
+def test_load_judges_collects_the_errors_of_all_judges(
+    tmp_path: Path, text: str, errors: list[tuple[int, str, str]]
+) -> None:
     with pytest.raises(InvalidFileError) as caught:
-        load(
-            tmp_path / "judges.yaml", "- {name: a, model: m, threshold: 2}\n- {name: p, mode: panel, members: [a, x]}\n"
-        )
-    assert [(error.line, error.path) for error in caught.value.errors] == [(1, "threshold"), (2, "members[0]")]
+        load(tmp_path / "judges.yaml", text)
+    assert [(error.line, error.path, error.code) for error in caught.value.errors] == errors
 
 
-def test_load_judges_rejects_two_judges_of_one_name(tmp_path: Path) -> None:
+def test_load_passport_reads_a_written_one(tmp_path: Path) -> None:
+    path = tmp_path / "passport.json"
+    path.write_text(made_passport().model_dump_json(exclude_none=True) + "\n")
+    assert load_passport(path) == made_passport()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "path"),
+    [
+        ("{", "json_invalid", ""),
+        ("[]", "value_error", ""),
+        ('{"version": 2}', "literal_error", "version"),
+        ('{"weights_sha256": "x"}', "string_pattern_mismatch", "weights_sha256"),
+    ],
+)
+def test_load_passport_names_the_errors(tmp_path: Path, text: str, code: str, path: str) -> None:
+    file = tmp_path / "passport.json"
+    file.write_text(text)
     with pytest.raises(InvalidFileError) as caught:
-        load(tmp_path / "judge.yaml", "name: a\nmodel: m1\n---\nname: a\nmodel: m2\n")
-    assert [(error.path, error.code) for error in caught.value.errors] == [("name", "duplicate_key")]
+        load_passport(file)
+    assert (code, path) in {(error.code, error.path) for error in caught.value.errors}

@@ -1,14 +1,15 @@
-"""Invalid files: the code, the position and the path of each error."""
+"""Invalid files: the code, the position and the path of each error; the format of a file; files that are read once."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.formats import FieldError, InvalidFileError, input_file, load, mapping, record
+from rubricsvc.formats import FieldError, InputFile, InvalidFileError, detect, input_file, load, mapping, record, stream
 from rubricsvc.formats.record import MAX_LISTED
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
@@ -31,12 +32,13 @@ def only_error(path: Path) -> FieldError:
     return error
 
 
-def test_load_rejects_files_that_are_not_text(tmp_path: Path) -> None:
+def test_load_rejects_missing_files_and_those_that_are_not_text(tmp_path: Path) -> None:
     for name, content, code, line in [
         ("empty.jsonl", b"", "no_records", None),
         ("blank.jsonl", b"\xef\xbb\xbf \n\n", "no_records", None),
         ("binary.jsonl", b"\x01\x00\x02", "not_text", None),
         ("utf16.jsonl", GOOD.encode("utf-16"), "not_text", None),
+        ("r.jsonl", GOOD.encode() + b'{"prompt": "caf\xe9"}\n', "encoding", 2),
         ("latin.yaml", "prompt: hi\ncriteria: [café]\n".encode("latin-1"), "encoding", 2),
         ("x.jsonl", gzip.compress(GOOD.encode(), mtime=0), "not_text", None),
         ("x.yaml", b"PK\x03\x04\0...", "not_text", None),
@@ -44,11 +46,7 @@ def test_load_rejects_files_that_are_not_text(tmp_path: Path) -> None:
     ]:
         error = only_error(write(tmp_path, name, content))
         assert (error.code, error.line) == (code, line)
-
-
-def test_load_rejects_missing_files_and_folders(tmp_path: Path) -> None:
     assert only_error(tmp_path / "none.jsonl").code == "not_found"
-    assert only_error(tmp_path).code == "is_folder"
 
 
 def test_load_reports_the_position_of_invalid_json(tmp_path: Path) -> None:
@@ -82,20 +80,15 @@ def test_load_reports_the_position_of_invalid_json(tmp_path: Path) -> None:
         assert column in (None, error.column)
 
 
-def test_load_reports_bytes_that_are_not_utf8(tmp_path: Path) -> None:
-    error = only_error(write(tmp_path, "r.jsonl", GOOD.encode() + b'{"prompt": "caf\xe9"}\n'))
-    assert (error.line, error.code) == (2, "encoding")
-
-
-def test_load_reports_too_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_file, "MAX_LINE", 1000)
-    error = only_error(write(tmp_path, "r.jsonl", GOOD + '{"prompt": "' + "x" * 5000 + '"}\n' + GOOD))
-    assert (error.line, error.code) == (2, "line_too_long")
-
-
-def test_load_rejects_too_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_file, "MAX_TEXT", 10)
-    assert only_error(write(tmp_path, "r.yaml", "prompt: a long one\n")).code == "too_large"
+def test_load_rejects_files_beyond_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, most, name, content, code, line in [
+        ("MAX_LINE", 1000, "r.jsonl", GOOD + '{"prompt": "' + "x" * 5000 + '"}\n' + GOOD, "line_too_long", 2),
+        ("MAX_YAML", 10, "r.yaml", "criteria:\n" + "- Says why.\n" * 20, "too_many_values", 8),
+        ("MAX_TEXT", 10, "r.yaml", "prompt: a long one\n", "too_large", None),
+    ]:
+        monkeypatch.setattr(input_file, limit, most)
+        error = only_error(write(tmp_path, name, content))
+        assert (error.code, error.line) == (code, line)
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
@@ -192,14 +185,11 @@ def test_load_reports_all_errors_and_lists_the_first(tmp_path: Path) -> None:
     assert str(error).count("\n") == MAX_LISTED + 1
 
 
-def test_load_skips_invalid_records(tmp_path: Path) -> None:
+def test_load_skips_invalid_records_unless_all_are(tmp_path: Path) -> None:
     path = write(tmp_path, "r.jsonl", GOOD + "{oops\n" + '{"prompt": "x", "criteria": []}\n' + GOOD)
     records = load(path, skip_invalid=True)
     assert len(records) == 2
     assert [error.line for error in records.skipped] == [2, 3]
-
-
-def test_load_rejects_files_without_valid_records(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError) as caught:
         load(write(tmp_path, "r.jsonl", "{oops\n"), "native", skip_invalid=True)
     assert (caught.value.errors[0].code, caught.value.errors[0].line) == ("json_invalid", 1)
@@ -256,7 +246,46 @@ def test_load_refuses_a_rubric_of_too_many_criteria(tmp_path: Path, monkeypatch:
     assert (error.code, error.path) == ("too_long", "reward_model.rubrics")
 
 
-def test_load_refuses_a_yaml_document_of_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_file, "MAX_YAML", 10)
-    error = only_error(write(tmp_path, "r.yaml", "criteria:\n" + "- Says why.\n" * 20))
-    assert error.code == "too_many_values" and error.line is not None
+def test_detect_uses_ending_and_fields(tmp_path: Path) -> None:
+    for name, content, format in [
+        ("r.jsonl", GOOD, "native"),
+        ("r.yaml", "prompt: x\n", "native"),
+        ("r.txt", GOOD, "native"),
+        ("h.jsonl", '{"prompt_id": "1", "prompt": [], "rubrics": []}\n', "healthbench"),
+        ("m.jsonl", '{"prompt_id": "1", "binary_labels": [], "rubric": "x"}\n', "healthbench"),
+        ("criteria.jsonl", '{"id": 1, "criterions": {}, "dimension_weight": {}}\n', "deep_research_bench"),
+    ]:
+        file = InputFile(write(tmp_path, name, content))
+        assert detect(file) == format
+        assert len(list(file.entries)) == 1  # the record that was looked at is not lost
+
+
+def test_detect_names_a_misspelt_field_beside_a_rubric(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.jsonl", '{"prompt": "Q?", "rubric": "r", "completion": "A"}\n')
+    assert [(one.path, one.line) for one in invalid(file, None).errors] == [("completion", 1)]
+
+
+def test_detect_rejects_unknown_formats(tmp_path: Path) -> None:
+    file = write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n')
+    error = invalid(file, None)
+    assert error.errors[0].code == "unknown_format" and "native" in error.hint
+    assert invalid(tmp_path, None).errors[0].code == "unknown_format"  # the folder of that file
+    (tmp_path / "empty").mkdir()
+    assert invalid(tmp_path / "empty", None).errors[0].code == "is_folder"
+
+
+class Once(io.BytesIO):
+    """A stream that cannot be rewound, as stdin."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: object) -> int:
+        raise AssertionError("rewound")
+
+
+def test_stream_reads_a_file_once() -> None:
+    for name in ["stdin", "a.yaml", "a.json"]:
+        buffer = io.BufferedReader(Once(GOOD.encode()))  # type: ignore[arg-type]  # as sys.stdin.buffer
+        assert len(list(stream(InputFile(name, stream=buffer, name="<stdin>")))) == 1
+        assert not buffer.closed
