@@ -13,31 +13,37 @@ from tests.scripted_server import ScriptedReply, labels
 from workers.engines.base import Failure, Question, Reply
 from workers.engines.http.client import read_chat_completion, read_completions
 
-YES_NO = Question("", ("Yes", "No"))
+YES_NO, WRITTEN = Question("", ("Yes", "No")), Question("")
+
+
+def reply_of(body: bytes, question: Question = WRITTEN) -> Reply:
+    reply = read_chat_completion(body, question, max_context=1000)
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def failure_of(body: bytes, question: Question = WRITTEN, max_context: int | None = None) -> Failure:
+    failure = read_chat_completion(body, question, max_context)
+    assert isinstance(failure, Failure)
+    return failure
 
 
 def test_label_mass_sums_spellings() -> None:
     say = ScriptedReply(
         logprobs={"Yes": math.log(0.4), " yes": math.log(0.2), "YES\n": math.log(0.1), "Yesterday": -1.0}
     )
-    reply = read_chat_completion(say.payload(), YES_NO)
-    assert isinstance(reply, Reply)
-    assert reply.label_mass == {"Yes": pytest.approx(0.7), "No": 0.0}
+    assert reply_of(say.payload(), YES_NO).label_mass == {"Yes": pytest.approx(0.7), "No": 0.0}
 
 
 def test_usage_counts_cached_tokens() -> None:
     usage = {"prompt_tokens": 120, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 96}}
-    reply = read_chat_completion(ScriptedReply(usage=usage).payload(), Question(""))
-    assert isinstance(reply, Reply)
-    assert reply.usage == Usage(prompt=120, cached=96, completion=1)
+    assert reply_of(ScriptedReply(usage=usage).payload()).usage == Usage(prompt=120, cached=96, completion=1)
 
 
 @pytest.mark.parametrize("details", [{}, {"prompt_tokens_details": None}, {"prompt_tokens_details": {}}])
 def test_usage_without_cached_tokens_is_uncounted(details: dict[str, Any]) -> None:
     usage = {"prompt_tokens": 121, "completion_tokens": 2} | details
-    reply = read_chat_completion(ScriptedReply(usage=usage).payload(), Question(""))
-    assert isinstance(reply, Reply)
-    assert reply.usage == Usage(prompt=121, cached=None, completion=2)
+    assert reply_of(ScriptedReply(usage=usage).payload()).usage == Usage(prompt=121, cached=None, completion=2)
     choices = [{"index": n, "logprobs": {"top_logprobs": [{"Yes": -0.1}]}} for n in range(2)]
     body = json.dumps({"choices": choices, "usage": usage}).encode()
     replies = read_completions(body, [YES_NO] * 2, usage_sums_cached=True)
@@ -65,8 +71,7 @@ def test_usage_that_is_impossible_is_dropped() -> None:
         {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": [1]}},
         [7],
     ]:
-        reply = read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question(""), max_context=100)
-        assert isinstance(reply, Reply)
+        reply = reply_of(ScriptedReply("fine", usage=usage).payload())
         assert (reply.text, reply.usage) == ("fine", None)
 
 
@@ -76,8 +81,7 @@ def test_refusal_is_declined() -> None:
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": ""}},
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": "cut off in the mid"}},
     ]:
-        reply = read_chat_completion(ScriptedReply(extra={"choices": [choice]}).payload(), Question(""))
-        assert isinstance(reply, Failure)
+        reply = failure_of(ScriptedReply(extra={"choices": [choice]}).payload())
         assert reply.reason is Reason.DECLINED and reply.detail in ("I cannot help.", "content_filter")
 
 
@@ -96,34 +100,24 @@ OTHERS = [
 
 def test_response_of_another_kind_names_what_it_is() -> None:
     for body, part in OTHERS:
-        failure = read_chat_completion(body, Question(""))
-        assert isinstance(failure, Failure) and failure.reason is Reason.UNPARSEABLE
-        assert part in (failure.detail or "")
+        failure = failure_of(body)
+        assert failure.reason is Reason.UNPARSEABLE and part in (failure.detail or "")
 
 
 def test_content_of_another_type_is_unparseable() -> None:
     for value in [5, 0, True, False, {}, {"a": 1}, [5], ["hi"], [{"type": "text", "text": 5}]]:
         for question in (Question(""), YES_NO):
-            failure = read_chat_completion(content(value), question)
-            assert isinstance(failure, Failure)
-            assert failure.reason is Reason.UNPARSEABLE
+            assert failure_of(content(value), question).reason is Reason.UNPARSEABLE
 
 
 def test_finish_reason_length_truncates_texts_only() -> None:
-    text = read_chat_completion(ScriptedReply("{", finish_reason="length").payload(), Question(""))
-    assert isinstance(text, Reply)
-    assert text.truncated
-    label = read_chat_completion(labels(Yes=0.9).payload(), YES_NO)
-    assert isinstance(label, Reply)
-    assert not label.truncated
+    assert reply_of(ScriptedReply("{", finish_reason="length").payload()).truncated
+    assert not reply_of(labels(Yes=0.9).payload(), YES_NO).truncated
 
 
 def test_usage_over_max_context_is_too_long() -> None:
-    failure = read_chat_completion(
-        ScriptedReply(usage={"prompt_tokens": 101, "completion_tokens": 1}).payload(), Question(""), max_context=100
-    )
-    assert isinstance(failure, Failure)
-    assert failure.reason is Reason.TOO_LONG
+    body = ScriptedReply(usage={"prompt_tokens": 101, "completion_tokens": 1}).payload()
+    assert failure_of(body, max_context=100).reason is Reason.TOO_LONG
 
 
 def test_logprobs_that_are_invalid_fail() -> None:
@@ -135,10 +129,8 @@ def test_logprobs_that_are_invalid_fail() -> None:
         ({"Yes": False}, Reason.UNPARSEABLE),
         ({"Yes": "-1"}, Reason.UNPARSEABLE),
     ]:
-        failure = read_chat_completion(ScriptedReply(logprobs=logprobs).payload(), YES_NO)
-        assert isinstance(failure, Failure)
-        assert failure.reason is reason
-        assert failure.raw
+        failure = failure_of(ScriptedReply(logprobs=logprobs).payload(), YES_NO)
+        assert failure.reason is reason and failure.raw
 
 
 json_values = st.recursive(
@@ -174,13 +166,10 @@ def test_parse_never_raises_on_invalid_values(where: str, junk: Any, asks_labels
 @settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_body_of_random_bytes_is_unparseable(body: bytes) -> None:
-    reply = read_chat_completion(body, YES_NO)
-    assert isinstance(reply, Failure)
-    assert reply.reason is Reason.UNPARSEABLE
+    assert failure_of(body, YES_NO).reason is Reason.UNPARSEABLE
 
 
 def test_number_over_the_float_range_fails() -> None:
     body = b'{"id":"x","choices":[{"message":{"content":"Yes"},"logprobs":{"content":[{"top_logprobs":[{"token":"Yes",'
     body += b'"logprob":1' + b"0" * 400 + b"}]}]}}]}"
-    answer = read_chat_completion(body, Question("?", ("Yes", "No")))
-    assert isinstance(answer, Failure)
+    failure_of(body, YES_NO)

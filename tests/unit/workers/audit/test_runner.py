@@ -1,15 +1,18 @@
-"""Hits, figures of a suite, and the worst hits."""
+"""Hits and figures of a suite, and the file from which an interrupted audit resumes."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from rubricsvc.core.audit import Audit, Measure, SuiteResult
-from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Evidence, Verdict
 from workers.audit.cases import AuditCase
-from workers.audit.runner import AuditFinding, suite_result
+from workers.audit.runner import AuditFinding, open_journal, question_key, suite_result
 from workers.audit.suites import Suite
 
 
@@ -66,3 +69,34 @@ def test_audit_without_an_applicable_suite_is_not_passed() -> None:
 
     assert not audit(empty).passed and audit(empty, one).passed
     assert not audit(one, result_of("met", finding(0.9))).passed
+
+
+JUDGE = Judge(name="j", model="m")
+VERDICTS = [
+    [Verdict.scored("c", 0.5, rationale="Grün \ud83d", evidence=(Evidence(quote="x"),))],
+    [Verdict.abstained("c")],
+]
+
+
+def key(text: str = "x", judge: Judge = JUDGE, prompt: str = "Why?") -> str:
+    return question_key(judge, CASE.rubric, Prompt.of(prompt), [Completion(text=text)])
+
+
+def test_journal_restores_verdicts_except_failures(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "audit.jsonl"
+    with open_journal(path) as journal:
+        journal.add(key(), VERDICTS)
+        journal.add(key("y"), [[Verdict.failed("c", "timeout")]])
+    with path.open("a") as stream:
+        stream.write('["broken off')
+    with open_journal(path) as journal:
+        assert journal.verdicts == {key(): VERDICTS}
+        journal.add(key("z"), VERDICTS)
+    with open_journal(path) as journal:
+        assert len(journal.verdicts) == 2
+
+
+def test_journal_key_depends_on_judge_task_and_completion() -> None:
+    other = JUDGE.model_copy(update={"mode": "written"})
+    assert len({key(), key("y"), key(judge=other), key(prompt="When?")}) == 4
+    assert key(judge=JUDGE.model_copy(update={"name": "k"})) == key()
