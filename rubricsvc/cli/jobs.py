@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -250,7 +251,7 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
 
     Where no other worker can receive it, a worker of this process scores it.
     """
-    first = None
+    first, began = None, time.monotonic()
     kept = partial(output.continue_hint, "results so far are stored", f"rubricsvc jobs wait {job_id}")
 
     def update(job: StoredJob) -> None:
@@ -261,7 +262,7 @@ def wait_for(s: LocalService | Client, job_id: int, as_json: bool) -> None:
         if job.kind == "generate":
             noun, good, bad = "rubric", now.done, now.failed
         first = good + bad if first is None else first
-        speed = (good + bad - first) / max(bar.seconds, 0.1)
+        speed = (good + bad - first) / max(time.monotonic() - began, 0.1)
         failures = f", {bad} failed" if bad else ""
         bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
 

@@ -313,14 +313,7 @@ class ProgressBar:
         # training steps may take minutes: the speed is estimated over an hour
         self.rich = Progress(*columns, console=console, speed_estimate_period=3600, disable=not live)
         self._task = self.rich.add_task(description, total=None, note="")
-        self._done, self._total = 0, 0
         self._next_line = time.monotonic() + LINE_SECONDS
-
-    @property
-    def seconds(self) -> float:
-        """The elapsed time, as the bar shows it."""
-        task = self.rich.tasks[0]
-        return (task.finished_time if task.finished else task.elapsed) or 0.0
 
     def counter(self, total: int, note: str = "") -> Callable[[], None]:
         """Begin a part of ``total`` units, and return what counts one of them as finished."""
@@ -330,11 +323,11 @@ class ProgressBar:
 
     def note(self, note: str) -> None:
         """Show what is done now, between two units."""
-        self.update(self._done, self._total, note)
+        task = self.rich.tasks[0]
+        self.update(int(task.completed), int(task.total or 0), note)
 
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
-        self._done, self._total = done, total
         if self.rich.finished and done < total:  # another part of the work has a time and a speed of its own
             self.rich.reset(self._task)
         was_finished = self.rich.finished
