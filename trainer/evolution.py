@@ -63,13 +63,10 @@ def try_criteria(source: RewardSource, trials: Sequence[Trial]) -> list[Criterio
     try:
         scored = iter(validated(source.score(tasks, completions), completions) if tasks else ())
     except Exception as error:  # noqa: BLE001 - a trial changes no reward, and must not end the training
-        for one, _, criteria, tried in trials:
-            one.failures += [f"trial: {error_message(error)}"] if criteria and tried else []
+        for one, _, criteria, _ in trials:
+            one.failures += [f"trial: {error_message(error)}"] if criteria else []
         return [{} for _ in trials]
-    return [
-        columns(criteria, list(islice(scored, len(tried)))) if criteria and tried else {}
-        for _, _, criteria, tried in trials
-    ]
+    return [columns(criteria, list(islice(scored, len(tried) if criteria else 0))) for *_, criteria, tried in trials]
 
 
 def columns(criteria: Sequence[Criterion], scored: Sequence[ScoredRollout]) -> CriterionValues:

@@ -15,7 +15,7 @@ from rubricsvc.core.reward import FormulaError, check_formula
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis, WeightFit
 from rubricsvc.core.verdict import JudgedLabel
-from rubricsvc.errors import InvalidError, cut
+from rubricsvc.errors import InvalidError
 from rubricsvc.queries import AnalysisQuery, FitQuery
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import CriterionAgreement, criterion_agreement
@@ -65,15 +65,9 @@ def scope_of(
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
     if chosen is not None and chosen.id in {one.id for one in several}:
         return Selection(chosen.id, job_id, row.id if row else None), chosen
-    what = f"rubric {row.ref}" if row else f"job {job_id}"
-    if row is not None and job_id is not None:
-        scored = sorted({one.rubric for one in jobs.rewards(session, job_id)})
-        own = [ref for ref in scored if ref.rpartition("@")[0] == row.name]
-        if row.ref not in scored:
-            hint = f"name the version that it scored: {own[-1]}" if own else "name a rubric that it scored"
-            message = f"{what} has no verdicts in job {job_id}, which scored {cut(', '.join(own or scored), 400)}"
-            raise InvalidError(message, hint=hint, path="ref")
-    raise InvalidError(f"{what} has no verdicts{f' of judge {chosen.name!r}' if chosen else ''}", hint=_HINT)
+    where = f" in job {job_id}" if row is not None and job_id is not None else ""
+    what = f"{f'rubric {row.ref}' if row else f'job {job_id}'} has no verdicts{where}"
+    raise InvalidError(f"{what}{f' of judge {chosen.name!r}' if chosen else ''}", hint=_HINT, path="ref")
 
 
 def read_matrices(session: Session, selection: Selection) -> Iterator[VerdictMatrix]:

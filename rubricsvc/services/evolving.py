@@ -292,10 +292,9 @@ class LabelSource:
         self._clusters = matrix.independent[order]
         place = {id_: row for row, id_ in enumerate(self._ids.tolist())}
         overall = [(place[id_], who, score) for id_, who, score in labels.overall_labels(session, selection)]
-        by_row: dict[int, list[float]] = defaultdict(list)
-        for row, _, score in overall:
-            by_row[row].append(score)
-        self._scores = np.array([np.mean(by_row[row]) if row in by_row else np.nan for row in range(len(place))], float)
+        scored, given = [row for row, *_ in overall], [score for *_, score in overall]
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: nobody gave a score
+            self._scores = np.bincount(scored, given, len(place)) / np.bincount(scored, minlength=len(place))
         kept = ~np.isnan(reward_vector(rubric.value, self._verdicts)) & ~np.isnan(self._scores)
         clusters = np.random.default_rng([self._request.seed, 0]).permutation(np.unique(self._clusters[kept]))
         out = np.isin(self._clusters, clusters[: round(self._request.held_out * len(clusters))])
