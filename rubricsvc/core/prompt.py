@@ -208,14 +208,6 @@ def tool_results(messages: Sequence[Message]) -> Iterator[tuple[ToolCall | None,
             yield call, message
 
 
-def json_of(text: str) -> object:
-    """Return a text that is JSON as data, None otherwise."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def is_error(result: object) -> bool:
     """Return whether the result of a tool, as data, is a JSON object with an ``error``."""
     return isinstance(result, dict) and bool(result.get("error"))

@@ -79,6 +79,14 @@ def parse(text: str, *, max_values: int | None = None) -> Any:
     return data
 
 
+def json_of(text: str) -> Any:
+    """Return the data of a text that is JSON, if need be with NaN and duplicate keys; None for another text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def dump(data: Any) -> str:
     """Return plain data as a line of JSON; NaN and infinities are a ValueError."""
     return json.dumps(data, ensure_ascii=False, allow_nan=False)

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, ClassVar, TypeVar, cast
 import yaml
 from pydantic import ValidationError
 
-from rubricsvc.core.strict_json import JsonError, check_storable, has_more_values, parse
+from rubricsvc.core.strict_json import JsonError, check_storable, has_more_values, json_of, parse
 from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.formats.record import Entry, FieldError, FileErrors, InvalidFileError, Location, RubricCheck, file_error
 
@@ -75,7 +75,7 @@ def _read_record(text: str, location: Location, errors: FileErrors) -> Iterator[
         yield parse(text), location, []
     except JsonError as error:
         known = Location(location.file, location.line, error.column).error(error.code, str(error), error.path)
-        if error.code == "duplicate_key" and (data := _lenient(text)) is not None:  # its fields can be validated
+        if error.code == "duplicate_key" and (data := json_of(text)) is not None:  # its fields can be validated
             yield data, location, [known]
         else:
             errors.add(known)
@@ -95,7 +95,7 @@ def read_document(text: str, file: str, errors: FileErrors, max_values: int | No
     try:
         data = parse(text)
     except JsonError as error:
-        valid, data = False, _lenient(text)
+        valid, data = False, json_of(text)
         if not isinstance(data, list):
             raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
     start = len(text) - len(text.lstrip())
@@ -112,14 +112,6 @@ def read_document(text: str, file: str, errors: FileErrors, max_values: int | No
         else:
             yield from _read_record(text[start:end], Location(file, line), errors)
         line += text.count("\n", start, end)
-
-
-def _lenient(text: str) -> Any:
-    """Return the data of a text that is JSON but for its duplicate keys and values; None for another text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def read_csv(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:

@@ -11,7 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -614,12 +613,9 @@ def _verl(entry: Entry, node: Node, classes: dict[str, Any]) -> Any:
             named[name] = rest
         elif isinstance(text, str):
             listed.append(text)
-    decoded: dict[str, Any] = {}
-    for name in ("check", "parameters"):  # which may be JSON in a text
-        one = named.get(name)
-        with suppress(ValueError, RecursionError):
-            decoded[name] = json.loads(one) if isinstance(one, str) else one
-    function, given, check = str(named.get("function") or ""), decoded.get("parameters"), decoded.get("check")
+    found = map(named.get, ("check", "parameters"))  # which may be JSON in a text
+    check, given = (strict_json.json_of(one) if isinstance(one, str) else one for one in found)
+    function = str(named.get("function") or "")
     parameters = {name: one for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
     if isinstance(check, dict):
         pass
@@ -640,8 +636,8 @@ def _verl(entry: Entry, node: Node, classes: dict[str, Any]) -> Any:
     rule = ("verifier", "function", "parameters") if check is not None or named.get("verifier") == "llm" else ()
     others = {name: one for name, one in named.items() if name not in ("key", "check", *rule)}
     texts = [f"{name}:{one if isinstance(one, str) else strict_json.dump(one)}" for name, one in others.items()]
-    found = {"key": named.get("key") and str(named["key"]), "others": texts + listed}
-    return Placed({**found, "check": Placed(check, path) if check is not None else None}, path)
+    key = named.get("key") and str(named["key"])
+    return Placed({"key": key, "others": texts + listed, "check": check and Placed(check, path)}, path)
 
 
 def _flattened(entry: Entry, node: Node) -> Any:

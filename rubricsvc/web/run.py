@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricsvc.core.prompt import Completion, Message, ToolCall, is_error, json_of, steps_of, tool_results
+from rubricsvc.core.prompt import Completion, Message, ToolCall, is_error, steps_of, tool_results
+from rubricsvc.core.strict_json import json_of
 from rubricsvc.schemas.runs import (
     REWARD,
     RunReport,

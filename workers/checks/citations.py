@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall, is_error, json_of, tool_results
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall, is_error, tool_results
+from rubricsvc.core.strict_json import json_of
 from workers.checks.markdown import (
     BRACKETS,
     INLINE_CODE,
