@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
-from rubricsvc.core.validation_messages import field_messages, first_error
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import actions, answers, citations, code, instructions, text
@@ -63,8 +63,6 @@ CHECKS: dict[str, CheckType] = {
 
 CHECKS |= {name: CheckType(1, text.Span, partial(text.counted, of=count)) for name, count in text.COUNTS.items()}
 
-_RUN_CODE = ("code", "code_cheating", "python")
-
 
 def validate(rubric: Rubric) -> None:
     """Check that every check of a rubric exists and accepts its arguments."""
@@ -91,7 +89,7 @@ def value_of_empty(criterion: Criterion, prompt: Prompt | None) -> float | None:
 
     None where the check fails, has no prompt that it needs, or would run code.
     """
-    if criterion.check is None or criterion.check.name in _RUN_CODE:
+    if criterion.check is None or criterion.check.name in ("code", "code_cheating", "python"):
         return None
     return _verdict(criterion.key, criterion.check, prompt or Prompt.of("-"), Completion(text="")).value
 
@@ -120,14 +118,7 @@ def _arguments(given: Check) -> tuple[CheckType, Args]:
     try:
         return check, check.args.model_validate(given.args)
     except ValidationError as error:
-        path, _ = first_error(error, quoted=False, model=check.args)
-        paths = [
-            (".".join(map(str, one.path)), one.message) for one in field_messages(error, model=check.args, quoted=False)
-        ]
-        paths.sort(key=lambda one: one[0] != path)
-        messages = "; ".join(f"{message} (args{field and f'.{field}'})" for field, message in paths)
-        names = (field.alias or name for name, field in check.args.model_fields.items())
-        hint = f"{given.name} takes {', '.join(names)}"
-        raise InvalidError(
-            f"check {given.name!r}: {messages}", hint=hint, path=f"args.{path}" if path else "args"
-        ) from error
+        field, message = first_error(error, quoted=False, model=check.args)
+        path = f"args.{field}" if field else "args"
+        hint = f"{given.name} takes {', '.join(one.alias or name for name, one in check.args.model_fields.items())}"
+        raise InvalidError(f"check {given.name!r}: {message} ({path})", hint=hint, path=path) from error

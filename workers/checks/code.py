@@ -81,13 +81,13 @@ def code(completion: Completion, prompt: Prompt, args: Code) -> CheckResult:
     and their gap. Code that fails to load, loops or exits early fails its tests. Raises as `run_suite`.
     """
     result = run_suite(pick(completion.text, args.block, PYTHON), args)
-    lines = [f"{name}: {f'failed: {error}' if error else 'passed'}" for name, error in result.shown + result.hidden]
+    lines = [f"{name}: {f'failed: {error}' if error else 'passed'}" for name, error in result.errors]
     return CheckResult(result.rate if args.partial else float(result.rate == 1), "; ".join([result.summary, *lines]))
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """The name and the error of each shown and of each hidden test. The error is empty where it passed.
+    """The name and the error of each test, the shown ones first. The error is empty where it passed.
 
     Attributes:
         rate: The pass rate of the hidden tests, or of the shown tests where none are hidden.
@@ -95,8 +95,7 @@ class SuiteResult:
         summary: How many passed of each kind, and the gap.
     """
 
-    shown: tuple[tuple[str, str], ...]
-    hidden: tuple[tuple[str, str], ...]
+    errors: tuple[tuple[str, str], ...]
     rate: float
     gap: float
     summary: str
@@ -121,14 +120,13 @@ def _run_suite(source: str, suite: CodeTests) -> SuiteResult:
             error = "" if printed[0] == printed[1] else f"it printed {result.stdout[:80]!r}"
             errors.append((f"case {number}", error if result.ok else result.error))
         found.append(tuple((prefix + name, error) for name, error in errors))
-    shown, hidden = found
     passed = [(sum(not error for _, error in kind), len(kind)) for kind in found if kind]
     rates, texts = [count / size for count, size in passed], [f"{count} of {size}" for count, size in passed]
     gap, summary = 0.0, f"{texts[-1]} tests passed"
     if len(passed) == 2:
         gap = rates[0] - rates[1]
         summary = f"{texts[0]} shown and {texts[1]} hidden tests passed (gap {gap:+.2f})"
-    return SuiteResult(shown, hidden, rates[-1], gap, summary)
+    return SuiteResult(found[0] + found[1], rates[-1], gap, summary)
 
 
 def split(pieces: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -15,13 +15,6 @@ PYTHON = ("python", "py", "python3")
 
 Which = Literal["last", "first", "all", "whole"]
 """Where a check looks: in one of the fenced blocks, in all of them joined, or in the whole text."""
-
-
-class Block(NamedTuple):
-    """A fenced block; ``language`` is the first word of its info string, in lower case."""
-
-    language: str
-    text: str
 
 
 _BLOCKS, _INLINE = (MarkdownIt("commonmark").enable("table").disable("reference") for _ in range(2))
@@ -39,21 +32,22 @@ def tokens(text: str, *, inline: bool = False) -> Sequence[Token]:
     return [*every, *(child for token in every for child in token.children or ())]
 
 
-def blocks(text: str) -> Iterator[Block]:
-    """Yield the fenced blocks in order. An unclosed one extends to the end of the text."""
-    for token in tokens(text):
-        if token.type == "fence":
-            language = (token.info.split() or [""])[0].lower()
-            yield Block(language, token.content.removesuffix("\n"))
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return the fenced blocks, each after the first word of its info string, in lower case.
+
+    An unclosed block extends to the end of the text.
+    """
+    fences = [token for token in tokens(text) if token.type == "fence"]
+    return [((one.info.split() or [""])[0].lower(), one.content.removesuffix("\n")) for one in fences]
 
 
 def pick(text: str, which: Which, languages: Sequence[str]) -> str:
     """Return the blocks of one of the languages, else those without a language, else the whole text."""
     if which == "whole":
         return text
-    every = list(blocks(text))
-    fitting = [block.text for block in every if block.language in languages]
-    fitting = fitting or [block.text for block in every if not block.language]
+    every = blocks(text)
+    fitting = [block for language, block in every if language in languages]
+    fitting = fitting or [block for language, block in every if not language]
     if not fitting:
         return text
     return "\n\n".join(fitting) if which == "all" else fitting[0 if which == "first" else -1]

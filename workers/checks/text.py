@@ -230,7 +230,7 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
             case "xml":
                 Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
             case "code":
-                problem = "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
+                problem = "" if any(block.strip() for _, block in blocks(text)) else "no fenced code block"
             case _:
                 used = {token.type for token in tokens(text, inline=True)} & _MARKUP
                 problem = f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""

@@ -268,7 +268,7 @@ FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"
 
 
 def test_blocks_yields_fenced_blocks() -> None:
-    assert [(block.language, block.text) for block in blocks(FENCED)] == [
+    assert blocks(FENCED) == [
         ("python", "x"), ("", "y\n```"), ("json", "z")
     ]  # fmt: skip
 
