@@ -249,15 +249,13 @@ def resolved(source: Source, folder: Path) -> Source:
     return source.model_copy(update=changes)
 
 
-_WITH_FILES = ("data", "eval", "demonstrations")
-"""Tables of a configuration that name files."""
-
-
 def path_problems(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessage]:
     """Yield the files of data that do not exist, and an ``out`` with the configuration itself in it."""
     if isinstance(out := data.get("out"), str) and folder.resolve().is_relative_to((folder / out).resolve()):
         yield FieldMessage(("out",), f"{out!r} holds the configuration itself; name a folder of the run", "own_folder")
-    tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in _WITH_FILES]
+    tables: list[tuple[tuple[str, ...], Any]] = [
+        ((name,), data.get(name)) for name in ("data", "eval", "demonstrations")
+    ]
     if isinstance(evaluation := data.get("eval"), dict):
         tables.append((("eval", "other"), evaluation.get("other")))
     domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None

@@ -6,11 +6,10 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import count
 from math import hypot, isfinite
 from pathlib import Path
 from statistics import fmean, stdev
@@ -35,6 +34,7 @@ from rubricsvc.schemas.runs import REWARD
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.local import Validators, open_database
 from rubricsvc.services.runs import agreement_on_record
+from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import MIN_LABELS, CriterionAgreement
 from rubricsvc.stats.paired import tau_within
 from rubricsvc.stats.policy_scores import chosen_mean, over_prompts
@@ -122,7 +122,7 @@ def sample_preview(
     config: TrainConfig,
     *,
     samples: int,
-    on_prompt: Callable[[], None],
+    on_progress: OnProgress,
 ) -> PreviewSamples:
     """Sample completions of prompts as in training, and score them; prompts with fewer than two scores are left out."""
     found = PreviewSamples(features={name: [] for name in _FEATURES})
@@ -143,7 +143,7 @@ def sample_preview(
             found.score_seconds += time.perf_counter() - start if len(scored) == 1 else 0.0
         found.completions += len(completions)
         _add(found, task, completions, scored)
-        on_prompt()
+        on_progress(place + 1, len(tasks), "")
     for results, whose in zip(asked, ("judge of the reward", "gold score"), strict=False):
         require_scored(results, config.max_unscored, f"run the preflight again: its {whose} failed")
     return found
@@ -433,18 +433,9 @@ class Preflight:
             gold = self._gold(rewards, sources, opened)
             bar = opened.enter_context(self.run.progress.task("preflight"))
             policy = self.run.load_policy(None if warmed_up else run.policy.model)
-            numbers = count(1)
             bar.update(0, len(tasks), "")
             size = samples or run.sampling.group_size
-            found = sample_preview(
-                policy,
-                tasks,
-                rewards,
-                gold,
-                run,
-                samples=size,
-                on_prompt=lambda: bar.update(next(numbers), len(tasks), ""),
-            )
+            found = sample_preview(policy, tasks, rewards, gold, run, samples=size, on_progress=bar.update)
         seen = None
         if found.rewards:
             seen = preview(found.rewards, found.features, found.criteria, found.gold or None, self.noise)
@@ -592,8 +583,9 @@ def _correlations(seen: Preview) -> Iterator[PreflightCheck]:
         shown = []
         for one in beyond or order[:1]:
             tau = values[one]
-            interval = f" [{tau.low:.2f}, {tau.high:.2f}]" if tau.low is not None and tau.high is not None else ""
-            shown.append(f"{one} {tau.value:.2f}{interval}")
+            shown.append(
+                f"{one} {tau.value:.2f}" + (f" [{tau.low:.2f}, {tau.high:.2f}]" if tau.low is not None else "")
+            )
         value = ", ".join(shown) or "does not vary"
         limit = f"Kendall's tau within ±{most:.2f} (at least ±{MAX_TAU:g}, and what chance gives)"
         yield _check(name, value, limit, not beyond, advice)
@@ -607,7 +599,7 @@ def _gold_check(seen: Preview) -> PreflightCheck:
     if gain is None or gain.value is None:
         advice = "name a judge that is not trained on, or checks, in [eval]"
         return _check("gold", f"{reward}, no gold", limit, None, advice)
-    interval = f" [{gain.low:.3f}, {gain.high:.3f}]" if gain.low is not None and gain.high is not None else ""
+    interval = f" [{gain.low:.3f}, {gain.high:.3f}]" if gain.low is not None else ""
     advice = "what the reward prefers, gold does not: change the rubric or the judge"
     value = f"{reward}, gold {gain.value:+.3f}{interval}"
     return _check("gold", value, limit, gain.high is None or gain.high >= 0, advice, refuses=True)

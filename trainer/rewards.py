@@ -1,7 +1,7 @@
-"""Where rewards come from: a judge in this process, checks alone, a plain function, or a control.
+"""Where rewards come from: a judge in this process, the queue of a database or service, checks, a function, a control.
 
-`trainer.rewards` has the queue of a service. All return the same: one ``ScoredRollout`` for each completion, whose
-reward is None when too little of its rubric was judged.
+All return the same: one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was
+judged.
 """
 
 from __future__ import annotations

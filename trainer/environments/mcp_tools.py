@@ -136,21 +136,15 @@ def _text(result: CallToolResult) -> str:
 def _tool(server: McpServer, offered: ServerTool) -> Tool:
     """Return a tool of a server as the policy reads it."""
     name = server.prefix + offered.name
-    if not _NAME.fullmatch(name):
-        raise InvalidError(
-            f"MCP server {server.name!r} has a tool with the invalid name {name[:80]!r}",
-            hint="leave it out: name the other ones in `allowed_tools`",
-            path="tools.mcp",
-        )
+    problem = "" if _NAME.fullmatch(name) else "is no valid name"
     schema = json.loads(clean(json.dumps(offered.input_schema, ensure_ascii=False)).text, object_hook=_without_patterns)
     try:
         validators.validator_for(schema).check_schema(schema)
     except SchemaError as error:
-        raise InvalidError(
-            f"tool {name!r} of MCP server {server.name!r} has an invalid schema: {error.message}",
-            hint="leave it out: name the other ones in `allowed_tools`",
-            path="tools.mcp",
-        ) from error
+        problem = problem or f"has an invalid schema: {error.message}"
+    if problem:
+        message = f"tool {name[:80]!r} of MCP server {server.name!r} {problem}"
+        raise InvalidError(message, hint="leave it out: name the other ones in `allowed_tools`", path="tools.mcp")
     properties = {
         one: str(about.get("description", "")) if isinstance(about, dict) else ""
         for one, about in schema.get("properties", {}).items()

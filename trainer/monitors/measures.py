@@ -295,19 +295,8 @@ def sign(name: str, prompt: str, one: Completion) -> float | None:
     return 1.0 if found else None
 
 
-_MEASURES: tuple[str, ...] = (
-    "length",
-    "shortness",
-    "repetition",
-    "other_script",
-    "refusals",
-    "stock_phrases",
-    "self_praise",
-    "lists",
-)
-_MEASURES += ("headings", "bold", "emoji")
 SIGNS: Mapping[str, Sign] = {
-    name: partial(sign, name) for name in (*_MEASURES, "no_call", "malformed", "no_report", "citations")
+    name: partial(sign, name) for name in (*measures("", ""), "no_call", "malformed", "no_report", "citations")
 }
 """What the examples of an alarm show, by its sign: most of a measure; or no tool was called, a call was malformed or
 refused, an episode ended without a report, the text cites something.
