@@ -16,7 +16,6 @@ from statistics import fmean
 from threading import Event
 from typing import Any
 
-from rubricsvc.core.base import storable
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
@@ -47,7 +46,7 @@ from trainer.metrics import PREFIX, monitor_metrics, observed_of
 from trainer.monitors.measures import MONITORS, groups_of
 from trainer.policies.policy import Policy
 from trainer.policies.rollouts import Rollouts
-from trainer.recording import History, Metrics, RunRecorder, line_of, read, replace_text
+from trainer.recording import History, Metrics, RunRecorder, line_of, read, recorded_reward, replace_text
 from trainer.rewards import RewardSource, ScoredRollout, StepScorer, StopRequested, judge_of
 from workers import checks
 
@@ -313,14 +312,7 @@ def record_of(evaluator: Evaluator, evaluated: Evaluated, name: str = STEP) -> R
     """Return an evaluation as it is recorded, with its completions."""
     groups: dict[int, list[EvaluationCompletion]] = defaultdict(list)
     for one in evaluated.completions:
-        rewards = []
-        for score, result in one.scored.items():
-            value, item_id = result.reward.value, result.item_id
-            reason = None if value is not None else storable(result.reward.null_reason or "no reason given")
-            verdicts = result.verdicts if item_id is None else ()
-            rewards.append(
-                EvaluationReward(score=score, reward=value, null_reason=reason, item_id=item_id, verdicts=verdicts)
-            )
+        rewards = [EvaluationReward(score=score, **recorded_reward(result)) for score, result in one.scored.items()]
         truncated = bool(one.completion.sampling["truncated"])
         fields: dict[str, Any] = {"greedy": one.greedy, "tokens": one.tokens, "truncated": truncated}
         groups[one.prompt].append(EvaluationCompletion(completion=one.completion, rewards=tuple(rewards), **fields))

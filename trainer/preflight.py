@@ -583,9 +583,8 @@ def _correlations(seen: Preview) -> Iterator[PreflightCheck]:
         shown = []
         for one in beyond or order[:1]:
             tau = values[one]
-            shown.append(
-                f"{one} {tau.value:.2f}" + (f" [{tau.low:.2f}, {tau.high:.2f}]" if tau.low is not None else "")
-            )
+            interval = f" [{tau.low:.2f}, {tau.high:.2f}]" if tau.low is not None else ""
+            shown.append(f"{one} {tau.value:.2f}{interval}")
         value = ", ".join(shown) or "does not vary"
         limit = f"Kendall's tau within ±{most:.2f} (at least ±{MAX_TAU:g}, and what chance gives)"
         yield _check(name, value, limit, not beyond, advice)

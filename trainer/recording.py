@@ -136,6 +136,17 @@ _REFUSED_STATUS = {400, 404, 409, 413, 422}
 _MAX_REASON_CHARS = 1000
 
 
+def recorded_reward(result: ScoredRollout) -> dict[str, Any]:
+    """Return a reward as records have it: its reason where it is null, its verdicts where no item of a job has them."""
+    value = result.reward.value
+    return {
+        "reward": value,
+        "null_reason": None if value is not None else storable(result.reward.null_reason or "no reason given"),
+        "item_id": result.item_id,
+        "verdicts": () if result.item_id is not None else result.verdicts,
+    }
+
+
 def rollout_groups(
     tasks: Sequence[Task],
     completions: Sequence[Completion],
@@ -156,14 +167,11 @@ def rollout_groups(
         reward = result.reward.value
         rollout = Rollout(
             completion=completion,
-            reward=reward,
-            null_reason=None if reward is not None else storable(result.reward.null_reason or "no reason given"),
             advantage=advantages[place] if reward is not None and math.isfinite(advantages[place]) else None,
             tokens=tokens[place],
             truncated=bool(completion.sampling.get("truncated")),
             logprob_sum=logprob_sums[place] if math.isfinite(logprob_sums[place]) else None,
-            item_id=result.item_id,
-            verdicts=() if result.item_id is not None else result.verdicts,
+            **recorded_reward(result),
         )
         groups[-1][1].append(rollout)
     return tuple(RolloutGroup(prompt=task.prompt, rubric=task.rubric, rollouts=tuple(r)) for task, r in groups)

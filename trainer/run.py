@@ -522,8 +522,8 @@ class Run:
             for judge in run.eval.judges if run.eval is not None else ():
                 assert not isinstance(judge, str)  # noqa: S101 - stored judges are in place of their names
                 scorers[judge.name] = sources.open(judge)
-            evaluate = partial(self._evaluator, scorers=scorers, on_progress=bar.note, stop=stop)
-            evaluator = opened.enter_context(evaluate(run, tasks.held_out))
+            evaluate = partial(self._evaluator, scorers=scorers, opened=opened, on_progress=bar.note, stop=stop)
+            evaluator = evaluate(run, tasks.held_out)
             store = opened.enter_context(run_store(run))
             with RunRecorder(store, key, self.out, stop) as recorder:
                 if not self._warm_up(rewards, evaluator, bar, stop, recorder):
@@ -545,7 +545,7 @@ class Run:
                     tracking=Tracking(run.trackers, run.out, key),
                 )
                 if not history.stopped and evaluator is not None and run.eval is not None and run.eval.baselines:
-                    elsewhere = opened.enter_context(evaluate(there, tasks.other))
+                    elsewhere = evaluate(there, tasks.other)
                     acting = make_acting(there.environment, there.tools)
                     other = OtherPrompts(elsewhere, acting) if elsewhere is not None else None
                     found = self._baselines(rewards, evaluator, other, bar, stop=stop, recorder=recorder)
@@ -574,24 +574,21 @@ class Run:
             options: dict[str, Any] = {"other": other, "on_step": on_step, "stop": stop, "recorder": recorder}
             return run_baselines(run, load, self.tasks.train, rewards, evaluator, **options)
 
-    @contextmanager
     def _evaluator(
         self,
         config: RunConfig,
         held_out: list[Task],
         scorers: Mapping[str, RewardSource],
-        on_progress: Callable[[str], None],
-        stop: Event,
-    ) -> Iterator[Evaluator | None]:
-        """Open what evaluates the run by the reward, the judges and checks; None without [eval] or prompts."""
-        if config.eval is None:
-            yield None
-            return
+        opened: ExitStack,
+        **watched: Any,
+    ) -> Evaluator | None:
+        """Return what evaluates the run by the reward, the judges and checks; None without [eval]."""
         from trainer.evaluation import Evaluator
 
-        with ExitStack() as opened:
-            checks = {CHECKS: opened.enter_context(CheckRewards(held_out))} if config.eval.checks else {}
-            yield Evaluator(config, held_out, {**scorers, **checks}, on_progress=on_progress, stop=stop)
+        if config.eval is None:
+            return None
+        checks = {CHECKS: opened.enter_context(CheckRewards(held_out))} if config.eval.checks else {}
+        return Evaluator(config, held_out, {**scorers, **checks}, **watched)
 
     @contextmanager
     def _evolution(self, key: str, rewards: RewardSource) -> Iterator[OnlineEvolution | None]:
