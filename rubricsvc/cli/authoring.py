@@ -30,10 +30,10 @@ from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
 from rubricsvc.schemas import NewGeneration
 from rubricsvc.schemas.methods import request
 from workers import checks
+from workers.authoring.gate import OFF_TOPIC, Proposal, judge_of_gate, try_proposals, write_proposals
 
 if TYPE_CHECKING:
     from rubricsvc.core.rubric_analysis import TestOutcome
-    from workers.authoring.gate import Proposal
 
 Names = list[str] | None
 
@@ -245,8 +245,6 @@ def propose(
 
     Nothing is stored; --out has all of them as YAML, to keep one and edit it. Exits with 1 if there is no rubric.
     """
-    from workers.authoring.gate import judge_of_gate, try_proposals, write_proposals
-
     task, method = _proposal_task(prompt, good, bad, specification)
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens, seed=seed)
     generation = Generation(method=method, sampling=sampling)
@@ -280,8 +278,6 @@ def _proposal_task(
     prompt: str, good: str | None, bad: str | None, specification: Path | None
 ) -> tuple[AuthoringTask, Method]:
     """Return what the candidates are written from and tried on, and the method that uses most of it."""
-    from workers.authoring.gate import OFF_TOPIC
-
     text = file_or_text(prompt)
     if not text.strip():
         raise InvalidError("the prompt is empty", hint="name a text or a file", path="prompt")

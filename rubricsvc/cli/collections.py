@@ -5,17 +5,16 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.output import Json, echo, print_data, show
+from rubricsvc.collections import index as collections
+from rubricsvc.collections import sources
 from rubricsvc.errors import InvalidError, RubricsvcError, needs_extra
 from rubricsvc.settings import get_settings
-
-if TYPE_CHECKING:
-    from rubricsvc.collections.index import Page
 
 app = output.group("Collections of documents, to search and to quote.")
 
@@ -40,9 +39,6 @@ def add(
 
     A collection is added whole or not at all.
     """
-    from rubricsvc.collections import index as collections
-    from rubricsvc.collections import sources
-
     if [python, path is not None, debian is not None].count(True) != 1:
         raise InvalidError("expected a PATH, --python or --debian", hint="rubricsvc collections add NAME PATH")
     folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
@@ -58,7 +54,7 @@ def add(
     options = {"replace": replace, "skip_invalid": skip_invalid}
     with output.progress_bar("documents") as bar:
 
-        def counted() -> Iterator[Page]:
+        def counted() -> Iterator[collections.Page]:
             for number, page in enumerate(pages.pages, start=1):
                 yield page
                 if number % 100 == 0 or number == pages.total:
@@ -79,8 +75,6 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show a collection, or one of its documents with its links; or list collections."""
-    from rubricsvc.collections import index as collections
-
     folder = get_settings().collections_dir
     if name is None:
         rows = []
@@ -115,9 +109,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search a collection for documents with any of the words, best first (BM25)."""
-    from rubricsvc.collections import open_collection
-
-    with open_collection(get_settings().collections_dir, name) as collection:
+    with collections.open_collection(get_settings().collections_dir, name) as collection:
         hits = collection.search(" ".join(query), limit)
     rows = [hit._asdict() | ({} if as_json else {"text": output.shorten(hit.text, 80)}) for hit in hits]
     show(rows, as_json, empty="no document has any of these words")
@@ -134,11 +126,9 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for a free one.")] = 8322,
 ) -> None:
     """Serve a collection to agents by the Model Context Protocol (MCP), with the tools search, open, find and quote."""
-    from rubricsvc.collections import open_collection
-
     with needs_extra("mcp"):
         from rubricsvc.collections.mcp_server import mcp_server
-    with open_collection(get_settings().collections_dir, name) as collection:
+    with collections.open_collection(get_settings().collections_dir, name) as collection:
         server = mcp_server(collection)
         if stdio:
             server.run("stdio")
@@ -159,7 +149,5 @@ def serve(
 @app.command()
 def delete(name: Name) -> None:
     """Delete a collection."""
-    from rubricsvc.collections import index as collections
-
     collections.delete(get_settings().collections_dir, name)
     echo(f"deleted {name}")

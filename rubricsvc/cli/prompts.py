@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.output import Json, Out, Seed, clean, echo, group, open_output, print_data, progress_bar, show
+from rubricsvc.collections import open_collection, tasks
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import Record
+from rubricsvc.formats.record import rubric_name
+from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.queries import Paging
 from rubricsvc.settings import get_settings
 
-if TYPE_CHECKING:
-    from rubricsvc.formats import Record
+app = group("Prompts of the policy.")
 
-_CAPABILITY = "find-links, changes or define; repeatable."
+_CAPABILITY = f"{', '.join(tasks.CAPABILITIES)}; repeatable."
 
 
+@app.command()
 def synthesize(
     collection: Annotated[str, typer.Argument(help="Name of the collection.")],
     *,
@@ -38,37 +42,26 @@ def synthesize(
 
     Writes JSONL for `rubricsvc rubrics import`.
     """
-    from rubricsvc.collections import open_collection
-    from rubricsvc.collections.tasks import CAPABILITIES, synthesize
-    from rubricsvc.formats import Record
-    from rubricsvc.formats.record import rubric_name
-    from rubricsvc.formats.writing import plain, write_text
-
-    unknown = [name for name in capability or () if name not in CAPABILITIES]
-    if unknown:
-        raise InvalidError(f"unknown capability {unknown[0]!r}", hint=f"expected one of {', '.join(CAPABILITIES)}")
-    wanted = [name for name in CAPABILITIES if not capability or name in capability]
+    if unknown := [name for name in capability or () if name not in tasks.CAPABILITIES]:
+        hint = f"expected one of {', '.join(tasks.CAPABILITIES)}"
+        raise InvalidError(f"unknown capability {unknown[0]!r}", hint=hint)
+    wanted = [name for name in tasks.CAPABILITIES if not capability or name in capability]
     counts: Counter[str] = Counter()
 
     def records() -> Iterator[Record]:
         with progress_bar("reading pages") as bar:
             on_page = partial(bar.update, note="")
-            for task in synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, on_page=on_page):
+            for task in tasks.synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, on_page=on_page):
                 counts[task.prompt.tags[0]] += 1
                 yield Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
 
     with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
         write_text(map(plain, records()), stream, "jsonl")
         if not counts:
-            made_of = "; ".join(CAPABILITIES[name].made_of for name in wanted)
+            made_of = "; ".join(tasks.CAPABILITIES[name].made_of for name in wanted)
             echo(f"no page of {collection} has what these prompts are made of: {made_of}")
             raise typer.Exit(1)  # in the block: a file that is there already stays as it is
     echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))
-
-
-app = group("Prompts of the policy.")
-
-app.command()(synthesize)
 
 
 @command(app, "show")

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.methods import takes
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, labels, rubrics
-from rubricsvc.store.session import CHUNK, Database, added, batched, by_id
+from rubricsvc.store.session import Database, added, batched, by_id
 from rubricsvc.store.tables import PromptRow
 
 MAX_CONTENT_RECORDS = 20_000
@@ -183,8 +182,7 @@ class _Importer:
         """Add prompts, rubrics, completions and labels: new prompts and rubrics of a batch in a few statements."""
         as_they_are = (self.query.rubric_name, self.query.min_coverage, self.edit.parent) == (None, None, None)
         at_once = with_rubrics and as_they_are and self.edit.state(IMPORTED) == APPROVED
-        remaining = iter(records)
-        while batch := list(islice(remaining, CHUNK)):
+        for batch in batched(records):
             for place, record in enumerate(batch):
                 if record.text_only and record.prompt is not None and record.id is not None:
                     # the stored prompt, if it is the same text
