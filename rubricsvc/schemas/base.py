@@ -18,11 +18,6 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @classmethod
-    def arguments(cls, **fields: Any) -> dict[str, Any]:
-        """Return the fields that Python callers give, who may write some of them shorter than over HTTP."""
-        return fields
-
-    @classmethod
     def of(cls, row: object, **fields: object) -> Self:
         """Return the attributes of a row or value, and ``fields``. A required field that is in neither is ``value``."""
         values: dict[str, Any] = {}

@@ -39,7 +39,10 @@ def request(model: Callable[P, Made], *_: P.args, **fields: P.kwargs) -> Made:
 
 
 def complete(model: Any, *args: Any, **fields: Any) -> Any:
-    """Return the request that a caller gives: the model itself, or its fields, by name or in their order."""
+    """Return the request that a caller gives: the model itself, or its fields, by name or in their order.
+
+    A model with ``arguments`` takes some of its fields shorter from Python than over HTTP.
+    """
     if len(args) == 1 and not fields and isinstance(args[0], model):
         return args[0]
     names = list(model.model_fields)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, case, cast, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Text, case, cast, func, or_, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -137,13 +137,8 @@ class RubricVersion:
     rubric: Rubric
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """The judge's newest item on a completion under one version."""
-
-    item_id: int
-    version: RubricVersion
-    reward: float | None
+_Item = Row[int, int, int, float | None]
+"""Completion id, id, rubric id and reward of an item."""
 
 
 def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
@@ -167,11 +162,11 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     newest = jobs.newest_items(judge_id, job_id).where(ItemRow.completion_id.in_(labelled))
     of_items = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward)
     newest_first = of_items.where(ItemRow.id.in_(newest)).order_by(ItemRow.id.desc())
-    judged: dict[int, list[_Judged]] = defaultdict(list)
-    for completion_id, item_id, rubric_id, reward in session.execute(newest_first):
-        judged[completion_id].append(_Judged(item_id, versions[rubric_id], reward))
-    matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, *_ in rows}
-    item_ids = {match[0].item_id for match in matches.values() if match}
+    judged: dict[int, list[_Item]] = defaultdict(list)
+    for item in session.execute(newest_first):
+        judged[item.completion_id].append(item)
+    matches = {row.id: _match(row, judged[row.completion_id], versions) for row, *_ in rows}
+    item_ids = {match[0].id for match in matches.values() if match}
     found = {id_: {one.criterion: one for one in each} for id_, each in verdicts.for_items(session, item_ids).items()}
     outdated = superseded((row for row, *_ in rows), versions)
     labels = []
@@ -179,7 +174,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
         match = matches[row.id]
         if row.id in outdated or (match is None and job_id is not None):
             continue
-        version, key = (match[0].version, match[1]) if match else (versions[row.rubric_id], row.criterion)
+        version, key = (versions[match[0].rubric_id], match[1]) if match else (versions[row.rubric_id], row.criterion)
         labels.append(
             JudgedLabel(
                 completion_id=row.completion_id,
@@ -187,7 +182,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
                 rubric_id=version.id,
                 label=row.label.model_copy(update={"criterion": key}),
                 criterion=version.rubric.by_key.get(key),
-                verdicts=found.get(match[0].item_id, {}) if match else {},
+                verdicts=found.get(match[0].id, {}) if match else {},
                 reward=match[0].reward if match else None,
                 completion_external_id=external_id,
             )
@@ -195,14 +190,15 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     return labels
 
 
-def _match(row: LabelRow, labelled: RubricVersion, judged: Iterable[_Judged]) -> tuple[_Judged, str] | None:
-    """Return where the judge was asked what the label answers, and the key there; the label's own version first.
+def _match(row: LabelRow, items: Iterable[_Item], versions: Mapping[int, RubricVersion]) -> tuple[_Item, str] | None:
+    """Return the item where the judge was asked what the label answers, and the key; the label's own version first.
 
     A score of the whole completion is the same in all versions of a name.
     """
-    key, criterion = row.criterion, labelled.rubric.by_key.get(row.criterion)
-    for one in sorted(judged, key=lambda each: each.version.id != row.rubric_id):
-        version = one.version
+    key, labelled = row.criterion, versions[row.rubric_id]
+    criterion = labelled.rubric.by_key.get(key)
+    for one in sorted(items, key=lambda item: item.rubric_id != row.rubric_id):
+        version = versions[one.rubric_id]
         if criterion is not None:
             same = [own.key for own in version.rubric.criteria if own.question == criterion.question]
         else:
