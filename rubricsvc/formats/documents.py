@@ -91,11 +91,6 @@ def read_trajectory(file: InputFile) -> Completion:
     return completion
 
 
-_DIGESTS = ("prompt_digest", "completion_digest", "rubric_digest")
-_REFERENCES = ("completion_id", "prompt_id", "rubric", *_DIGESTS)
-LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
-
-
 class LabelLine(GivenLabel):
     """A label, and the completion and the rubric that it belongs to.
 
@@ -109,6 +104,10 @@ class LabelLine(GivenLabel):
     prompt_digest: str | None = None
     completion_digest: str | None = None
     rubric_digest: str | None = None
+
+
+_REFERENCES = tuple(name for name in LabelLine.model_fields if name not in GivenLabel.model_fields)
+LABEL_FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
 
 
 def read_label(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:

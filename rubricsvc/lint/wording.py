@@ -62,27 +62,23 @@ def second_question(text: str, *, pitfall: bool = False) -> str | None:
     if _STEPS.search(text[:MOST_READ]):
         return "asks more than one thing: a list of steps"
     asked = _IDIOM.sub("X", requirement(text))
-    sentences = demands(asked)
+    sentences, words = demands(asked), ""
     if not pitfall:
+        title = _TITLE.match(asked)
         if found := _NOT_ONLY.search(asked):
-            return _excerpt(found[0])
-        if len(sentences) > 1 and sum(len(one.split()) >= 4 for one in sentences) > 1:
-            return _excerpt(sentences[1])
-        if (title := _TITLE.match(asked)) and " and " in title[0]:
-            return _excerpt(title[0])
-    for sentence in sentences[:1]:
-        clause = _ASIDE.sub("", _BUT_NOT.sub("", sentence))
+            words = found[0]
+        elif len(sentences) > 1 and sum(len(one.split()) >= 4 for one in sentences) > 1:
+            words = sentences[1]
+        elif title and " and " in title[0]:
+            words = title[0]
+    if sentences and not words:
+        clause = _ASIDE.sub("", _BUT_NOT.sub("", sentences[0]))
         found = _NEXT_VERB.search(clause)
         if not found and not pitfall:
             found = _LIST.search(_CONDITION.sub("", clause)) or _PAIR_OBJECT.search(clause)
-        if found:
-            return _excerpt(found[0])
-    return None
-
-
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return f"asks more than one thing: “{line if len(line) <= 60 else line[:59] + '…'}”"
+        words = found[0] if found else ""
+    line = " ".join(words.split())
+    return f"asks more than one thing: “{line if len(line) <= 60 else line[:59] + '…'}”" if line else None
 
 
 _FAULT = pattern("fault")
