@@ -9,14 +9,13 @@ from pydantic import Field, JsonValue
 
 from rubricsvc.core.audit import Audit, Figure, Repeatability
 from rubricsvc.core.base import Text, Title, UnitInterval, Value
-from rubricsvc.core.judge import Calibration, Judge, Mode
+from rubricsvc.core.judge import Calibration, Judge, Mode, Sha256
 from rubricsvc.errors import InvalidError
 
 Measure = Literal["auroc", "macro_auroc", "accuracy", "brier", "ece", "pairwise_accuracy", "spearman"]
 TRAINED, UNTRAINED = "trained", "untrained"
 """Scorers of a table: the judge of the passport, and its base."""
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
