@@ -111,6 +111,17 @@ def reward_changes(session: Session, job_id: int, old: RubricVersion, new: Rubri
             change = round(b - a, 12) + 0.0 if a is not None and b is not None else None  # + 0.0: no -0.0
             rows.append(RewardChange(id_, before[id_].external_id, prompt_id, a, b, rank_a, rank_b, change))
         pairs.append([(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None])
+    paired = [
+        (row.completion_id, row.prompt_id, row.old_reward, row.new_reward)
+        for row in rows
+        if row.old_reward is not None and row.new_reward is not None
+    ]
+    place = {id_: number for number, (id_, *_) in enumerate(paired)}
+    given = labels.overall_labels(session, job_id)
+    people = []
+    if scores := [(place[id_], person, score) for id_, person, score in given if id_ in place]:
+        _, prompts, old_rewards, new_rewards = zip(*paired, strict=True)
+        people = [people_agreement(old_rewards, new_rewards, prompts, scores)]
     ranked = [(row.old_rank, row.new_rank) for row in rows if None not in (row.old_rank, row.new_rank)]
     return RewardChanges(
         completions=len(rows),
@@ -119,25 +130,9 @@ def reward_changes(session: Session, job_id: int, old: RubricVersion, new: Rubri
         kendall_tau_within_prompts=tau_b(map(concordance, pairs)),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
-        people=_people(rows, labels.overall_labels(session, job_id)),
+        people=people,
         by_completion=rows,
     )
-
-
-def _people(rows: Sequence[RewardChange], labels: Sequence[tuple[int, str, float]]) -> Sequence[PairedMetric]:
-    """Return how far both rewards agree with people, on the completions that have both."""
-    paired = [
-        (row.completion_id, row.prompt_id, row.old_reward, row.new_reward)
-        for row in rows
-        if row.old_reward is not None and row.new_reward is not None
-    ]
-    place = {completion_id: number for number, (completion_id, *_) in enumerate(paired)}
-    known = [(place[id_], person, score) for id_, person, score in labels if id_ in place]
-    if not known:
-        return ()
-
-    _, prompt_ids, old, new = zip(*paired, strict=True)
-    return [people_agreement(old, new, prompt_ids, known)]
 
 
 def people_agreement(
