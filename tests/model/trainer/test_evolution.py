@@ -17,8 +17,9 @@ import torch
 from rubricsvc.core.evolution import BufferedCriterion
 from rubricsvc.core.judge import CHECKS, Endpoint, Judge, Price, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.evolving import RunEvolutions
@@ -38,6 +39,7 @@ from trainer.rewards import CallableRewards, ControlRewards, JudgeRewards, Score
 from workers.engines.base import EngineRequest, Failure, Reply
 
 BASE = Rubric(criteria=[Criterion(key="sun", text=uses("sun"), weight=4), Criterion(key="rain", text=uses("rain"))])
+PITFALL = Criterion(key="rude", text="Is rude.", weight=-4)
 TASK = Task(Prompt.of("What is the weather?"), BASE)
 GROUP = ("sun fog", "sun hail", "fog", "mist hail")
 DOWN = Failure(Reason.UNAVAILABLE, "connection refused")
@@ -195,6 +197,27 @@ def test_round_ranks_by_agreement_with_a_trusted_judge(db: Database) -> None:
         assert run.states()["hail"] == ("active", None)
         by_key = run.entries()
         assert (by_key["evolved-1"].agreement, by_key["evolved-2"].agreement) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("formula", ["weighted_mean", "healthbench", "rar_explicit", "ldc_raw"])
+def test_check_takes_formulas_that_sum_weights(formula: str) -> None:
+    rubric = BASE.model_copy(update={"formula": formula, "criteria": (*BASE.criteria, PITFALL)})
+    OnlineEvolution.check([replace(TASK, rubric=rubric)])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"formula": "verifiers"},
+        {"formula": "min"},
+        {"formula": "calculate_output", "expression": "sun"},
+        {"formula": "tree_pitfalls", "groups": (Group(path=("a",), weight=1),), "criteria": (*BASE.criteria, PITFALL)},
+    ],
+)
+def test_check_refuses_other_formulas(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidError) as caught:
+        OnlineEvolution.check([replace(TASK, rubric=BASE.model_copy(update=fields))])
+    assert caught.value.path == "evolve"
 
 
 REWARDS = CallableRewards(share_of_a)
