@@ -173,7 +173,8 @@ def test(
 def specification_of(path: Path) -> Specification:
     """Return the specification in a file, by the file's name."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    return request(Specification, name=path.name, text=storable(text))
+    specification: Specification = request(Specification, name=path.name, text=storable(text))
+    return specification
 
 
 MAX_TOKENS, LOCAL_TOKENS = 4096, 512

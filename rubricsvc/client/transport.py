@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import ErrorBody, Page
-from rubricsvc.schemas.methods import Method, MethodOf, complete
+from rubricsvc.schemas.methods import Method, MethodOf, request
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
@@ -137,7 +137,7 @@ def method(
 def endpoint(
     returns: type[BaseModel], verb: str, path: str, model: Callable[..., Any], *, body: bool
 ) -> Bound[Any, Any]:
-    """Make the method that sends a request by the ids or names in its path; see `complete` for its other arguments.
+    """Make the method that sends a request by the ids or names in its path; see `request` for its other arguments.
 
     The model is the body, or else the query; the model `object` has no fields. A new job gets an idempotency key, so
     that a request that is sent twice makes one job.
@@ -148,7 +148,7 @@ def endpoint(
         url = path.format(*(quote(str(ref), safe="@/") for ref in args[:count]))
         if model is object:
             return await noun.send(returns, verb, url)
-        made = complete(model, *args[count:], **fields)
+        made = request(model, *args[count:], **fields)
         if not body:
             return await noun.send(returns, verb, url, params=made.model_dump(exclude_unset=True))
         if "key" in type(made).model_fields and made.key is None:

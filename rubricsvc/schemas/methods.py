@@ -25,23 +25,13 @@ Made = TypeVar("Made")
 Bound = TypeVar("Bound")
 
 
-def request(model: Callable[P, Made], *_: P.args, **fields: P.kwargs) -> Made:
-    """Make a request model.
-
-    Raises:
-        InvalidError: A field is invalid; ``path`` is its name.
-    """
-    try:
-        return model(**fields)  # type: ignore[call-arg]
-    except ValidationError as error:
-        path, message = first_error(error)
-        raise InvalidError(f"{path}: {message}" if path else message, hint="correct the value", path=path) from None
-
-
-def complete(model: Any, *args: Any, **fields: Any) -> Any:
+def request(model: Any, *args: Any, **fields: Any) -> Any:
     """Return the request that a caller gives: the model itself, or its fields, by name or in their order.
 
     A model with ``arguments`` takes some of its fields shorter from Python than over HTTP.
+
+    Raises:
+        InvalidError: A field is invalid; ``path`` is its name.
     """
     if len(args) == 1 and not fields and isinstance(args[0], model):
         return args[0]
@@ -49,7 +39,11 @@ def complete(model: Any, *args: Any, **fields: Any) -> Any:
     if len(args) > len(names) or (unknown := [name for name in fields if name not in names]):
         raise TypeError(f"unexpected arguments: expected {', '.join(names)}, found {', '.join(unknown or 'more')}")
     given = dict(zip(names, args, strict=False)) | fields
-    return request(model, **(model.arguments(**given) if hasattr(model, "arguments") else given))
+    try:
+        return model(**(model.arguments(**given) if hasattr(model, "arguments") else given))
+    except ValidationError as error:
+        path, message = first_error(error)
+        raise InvalidError(f"{path}: {message}" if path else message, hint="correct the value", path=path) from None
 
 
 class Method(Protocol[P, M_contra, R_co]):
@@ -83,7 +77,7 @@ class Attribute(Generic[Bound]):
 
     def _call(self, instance: object, *args: Any, **fields: Any) -> Any:
         refs = self.function.__code__.co_argcount - 2  # of its arguments one is the instance, the last one the model
-        return self.function(instance, *args[:refs], complete(self.model, *args[refs:], **fields))
+        return self.function(instance, *args[:refs], request(self.model, *args[refs:], **fields))
 
 
 class Takes(Protocol[P, Made]):
