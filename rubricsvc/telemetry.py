@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
@@ -88,30 +88,22 @@ class Metrics(Collector):
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._requests = Counter(
-            "rubricsvc_http_requests", "HTTP requests", ["method", "route", "status"], registry=self._registry
+            "rubricsvc_http_requests", "HTTP requests", ["method", "route", "status"], registry=self.registry
         )
         self._seconds = Histogram(
-            "rubricsvc_http_request_seconds", "HTTP request duration", ["method", "route"], registry=self._registry
+            "rubricsvc_http_request_seconds", "HTTP request duration", ["method", "route"], registry=self.registry
         )
-        ProcessCollector(registry=self._registry)
+        ProcessCollector(registry=self.registry)
         self._verdicts: dict[str, int] = {}
         self._counted_at = -math.inf
-        self._registry.register(self)
+        self.registry.register(self)  # without a method `describe`, so that this does not read the database
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request. ``route`` is the template (``/v1/jobs/{job_id}``), so that ids do not create series."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
-
-    def render(self) -> bytes:
-        """Return the metrics in Prometheus text format."""
-        return generate_latest(self._registry)
-
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing: registration must not read the database."""
-        return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics of the queue."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import structlog
 from fastapi import APIRouter, Depends, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rubricsvc.api.auth import authenticate
 from rubricsvc.api.errors import error_responses
@@ -50,4 +50,4 @@ def readyz(request: Request) -> Ready:
 @router.get("/metrics", response_class=Response, responses=error_responses())
 def metrics(request: Request, _: Annotated[None, Depends(authenticate)]) -> Response:
     """Return Prometheus metrics."""
-    return Response(request.app.state.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
