@@ -21,6 +21,7 @@ from workers.engines.budget import SpendingLimit, current_budget
 TEMPLATE = "evolve"
 REPAIRS = 2
 MAX_PROPOSALS = 4
+TEMPERATURE = 0.7
 Proposed = tuple[list[BufferedCriterion], EvolutionRound]
 """New entries of a buffer, and what the round has done so far."""
 
@@ -65,7 +66,9 @@ async def propose_criteria(
     own = SpendingLimit(None, 0.0, within=limit)
     token = current_budget.set(own)
     try:
-        author = Author(engine, judge, Generation(sampling=judge.sampling, repairs=REPAIRS, redraws=0))
+        # a judge is usually asked at temperature 0, and would propose the same criteria in every round
+        sampling = judge.sampling.model_copy(update={"temperature": judge.sampling.temperature or TEMPERATURE})
+        author = Author(engine, judge, Generation(sampling=sampling, repairs=REPAIRS, redraws=0))
         draft = await author.write(TEMPLATE, values, reader=reader)
     except GenerationError as error:
         return [], EvolutionRound(failure=f"{error.reason}: {error}"[:500], cost=own.spent)
