@@ -21,8 +21,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.formats.documents import CompletionLine, read_all, read_trajectory
+from rubricsvc.formats.documents import read_all, read_trajectory
 from rubricsvc.formats.openai_grader import parse_prompt
+from rubricsvc.formats.record import CompletionLine
 from rubricsvc.services.exporting import plain_verdict
 from workers.engines.local.embedded_model import EMBEDDED
 from workers.scoring.completions import score_group

@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import documents
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.mapping import FORMATS, Reader
 from rubricsvc.formats.record import (
@@ -32,6 +31,7 @@ from rubricsvc.formats.record import (
     Record,
     RubricCheck,
     file_error,
+    kind_of,
     read,
     rubric_errors,
 )
@@ -175,7 +175,7 @@ def detect(file: InputFile) -> str:
         return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
-    if (kind := documents.kind_of(first)) is not None:
+    if (kind := kind_of(first)) is not None:
         what = "completions without rubrics" if kind == "completions" else kind
         hint = f"these are {what}: import them with `rubricsvc {kind} import`"
     elif is_csv:

@@ -19,9 +19,16 @@ from rubricsvc.core.states import APPROVED, IMPORTED
 from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.core.verdict import Label
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
-from rubricsvc.formats import InputFile, Record, RubricCheck, documents
-from rubricsvc.formats.documents import LabelLine
-from rubricsvc.formats.record import FileErrors, GivenLabel, file_error
+from rubricsvc.formats import InputFile, Record, RubricCheck
+from rubricsvc.formats.record import (
+    FileErrors,
+    GivenLabel,
+    LabelLine,
+    file_error,
+    kind_of,
+    read_completion,
+    read_label,
+)
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.methods import takes
@@ -146,7 +153,7 @@ class Imports:
         importer = _Importer(session, file, query, edit, added(session).copy(), ImportResult(file=file.name))
         kind = query.format if query.format in (COMPLETIONS, LABELS) else RECORDS
         if query.format is None and mapping is None and not file.is_folder:
-            found = documents.kind_of(file.first())
+            found = kind_of(file.first())
             kind = found if found is not None and found in kinds else RECORDS
         if kind == LABELS:
             importer.add_labels()
@@ -266,7 +273,7 @@ class _Importer:
 
     def add_completions(self) -> None:
         """Add the completions of a file of completions."""
-        for batch in batched(self.file.parse(documents.read_completion)):
+        for batch in batched(self.file.parse(read_completion)):
             new: list[tuple[int, Completion, int | None]] = []
             for line, location in batch:
                 ref = line.prompt_id or ""
@@ -301,7 +308,7 @@ class _Importer:
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
         known: dict[int | str, tuple[int, Rubric]] = {}
-        for line, location in self.file.parse(documents.read_label):
+        for line, location in self.file.parse(read_label):
             try:
                 if line.rubric not in known:
                     row = rubrics.get(self.session, line.rubric)

@@ -544,8 +544,8 @@ class Drainer:
 
         def record(session: Session) -> tuple[list[int], set[int]]:
             scored = leases.record(session, [one for one in results if isinstance(one, ItemResult)])
-            made = generation.record(session, [one for one in results if isinstance(one, GeneratedItem)])
-            return scored.items + made, scored.repaired_jobs
+            made = [one for one in results if isinstance(one, GeneratedItem)]
+            return scored.items + (generation.record(session, made) if made else []), scored.repaired_jobs
 
         try:
             written, repaired = await self._write(record)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rubricsvc.formats import InputFile
-from rubricsvc.formats.documents import CompletionLine, kind_of, read_completion
+from rubricsvc.formats.record import CompletionLine, kind_of, read_completion
 
 
 def read_all(path: Path, text: str) -> tuple[list[CompletionLine], InputFile]:

@@ -12,7 +12,7 @@ import pytest
 
 from rubricsvc.core.reward import reward
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, documents, dump, load, writing
+from rubricsvc.formats import FORMATS, InputFile, InvalidFileError, detect, dump, load, record, writing
 from rubricsvc.formats.input_file import read_yaml
 from rubricsvc.formats.writing import WRITERS
 from tests.unit.rubricsvc.formats.invalid import errors_of
@@ -167,8 +167,8 @@ def test_load_reads_the_folder_of_deep_research_bench(tmp_path: Path) -> None:
 
 def test_detect_distinguishes_truthfulqa_from_completions() -> None:
     row = CASES["truthfulqa"]["content"][0]
-    assert documents.kind_of(row) is None
-    assert documents.kind_of(row | {"prompt": "Q: What is the sky?"}) == "completions"
+    assert record.kind_of(row) is None
+    assert record.kind_of(row | {"prompt": "Q: What is the sky?"}) == "completions"
 
 
 MINE = """\

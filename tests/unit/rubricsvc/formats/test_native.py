@@ -212,14 +212,14 @@ def test_load_raises_only_format_errors_for_random_yaml(text: str) -> None:
 def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
     import re
 
-    from rubricsvc.formats import documents, record
+    from rubricsvc.formats import record
 
     text = (Path(__file__).resolve().parents[4] / "docs" / "formats.md").read_text(encoding="utf-8")
-    for field in {*record.FIELDS, *documents.COMPLETION_FIELDS, *documents.LABEL_FIELDS, *Criterion.model_fields}:
+    for field in {*record.FIELDS, *record.COMPLETION_FIELDS, *record.LABEL_FIELDS, *Criterion.model_fields}:
         assert f"`{field}`" in text, field
     blocks = [one for one in re.findall(r"```(yaml|json)\n(.*?)```", text, re.DOTALL) if not one[1].startswith("about")]
     assert [kind for kind, _ in blocks] == ["yaml", "json", "json"]
-    readers = (record.read, documents.read_completion, documents.read_label)
+    readers = (record.read, record.read_completion, record.read_label)
     for (kind, block), read in zip(blocks, readers, strict=True):
         path = write(tmp_path, f"example.{kind}l" if kind == "json" else "example.yaml", block)
         file = InputFile(path)
