@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.schemas.runs import RunReport, SweepFailure, SweepTable
-from rubricsvc.services.run_comparing import compare_variants
 from trainer.checkpoint import locked
+from trainer.comparing import compare_variants
 from trainer.config import ConfigSection, RunConfig, load_config, read_toml
 from trainer.run import Progress, Run
 

@@ -324,7 +324,7 @@ def compare(
 
     Differences are B less A, paired by prompt, with 95 % intervals over prompts.
     """
-    from rubricsvc.services.run_comparing import compare as compare_runs
+    from trainer.comparing import compare as compare_runs
 
     with service() as s:
         ids = [_id(s, ref) for ref in (a, b)]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rubricsvc.schemas.runs import RunReport, VariantScore
-from rubricsvc.services.run_comparing import compare
 from rubricsvc.stats.policy_scores import over_prompts
+from trainer.comparing import compare
 
 JUDGE = {"name": "j", "engine": "http", "model": "m", "mode": "written"}
 SAMPLING = {"max_new_tokens": 8, "temperature": 0.7, "top_p": 1.0}
