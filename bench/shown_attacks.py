@@ -45,7 +45,7 @@ class ShownAttack:
 
     @property
     def case(self) -> AuditCase:
-        return next(case for case in cases.attackable(cases.built_in()) if case.prompt.text.startswith(self.task))
+        return next(case for case in cases.built_in() if case.unmet and case.prompt.text.startswith(self.task))
 
 
 EARLIER_TURNS = ShownAttack(

@@ -7,13 +7,13 @@ import sqlite3
 from array import array
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.fingerprint import Shingles, digest, shingles
@@ -82,7 +82,7 @@ def sqlite_errors(name: str) -> Iterator[None]:
         raise InvalidError(f"the file of collection {name!r} is damaged: {error}", hint=hint) from error
 
 
-class Collection:
+class Collection(AbstractContextManager["Collection"]):
     """An open collection. Use it from one thread at a time, in a ``with`` block."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -105,9 +105,6 @@ class Collection:
             raise InvalidError(message, hint=f"add it again: rubricsvc collections add {name} PATH --replace")
         self.digest = str(self._about["digest"])
         """The SHA-256 of the content, as it was added."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._db.close()

@@ -33,15 +33,12 @@ UNSCORED = 0.1
 
 def advice(criteria: Sequence[CriterionStatistics], redundant: Sequence[RedundantPair]) -> tuple[Advice, ...]:
     """Return the advice on these criteria, by criterion; none on one with fewer verdicts than `MIN_VERDICTS`."""
-    by_key, found = {one.key: one for one in criteria}, list[Advice]()
-
-    def advise(action: Action, key: str, evidence: str) -> None:
-        found.append(Advice(action=action, criterion=key, evidence=evidence))
-
+    by_key, found = {one.key: one for one in criteria}, list[tuple[str, Action, str]]()
     for pair in redundant:  # the one with the smaller weight goes; of equal ones the later
         a, b = by_key[pair.a], by_key[pair.b]
         less, kept = (a, b) if abs(a.weight) < abs(b.weight) else (b, a)
-        advise("retire", less.key, f"correlation {pair.correlation:+.2f} with {kept.key!r} over {pair.n} completions")
+        message = f"correlation {pair.correlation:+.2f} with {kept.key!r} over {pair.n} completions"
+        found.append((less.key, "retire", message))
     for one in criteria:
         if one.n + round(one.n * one.failed) < MIN_VERDICTS:
             continue
@@ -49,32 +46,37 @@ def advice(criteria: Sequence[CriterionStatistics], redundant: Sequence[Redundan
         if one.saturated and not guards and one.met.value is not None:
             interval = f"95 % [{one.met.low:.1%}, {one.met.high:.1%}]"
             groups = f"; it varies in {one.varying_groups:.1%} of the groups" if one.varying_groups is not None else ""
-            advise("retire", one.key, f"met by {one.met.value:.1%} of {one.n} completions, {interval}{groups}")
+            found.append((one.key, "retire", f"met by {one.met.value:.1%} of {one.n} completions, {interval}{groups}"))
         edge = one.edge
         ends = None if edge is None or edge.low is None or edge.high is None else (edge.low, edge.high)
         if edge is not None and ends is not None and (ends[1] < 0 if one.weight > 0 else ends[0] > 0):
             what = f"people prefer completions that meet it {'less' if one.weight > 0 else 'more'}"
             interval = f"[{ends[0]:+.3f}, {ends[1]:+.3f}]"
-            advise("retire", one.key, f"{what}: edge {edge.value:+.3f} {interval}, weight {one.weight:g}")
+            found.append((one.key, "retire", f"{what}: edge {edge.value:+.3f} {interval}, weight {one.weight:g}"))
         share = one.variance_share
         if share is not None and len(criteria) >= 3 and share >= DOMINANT:
-            advise("reweigh", one.key, f"{share:.0%} of the reward's variance, by one of {len(criteria)} criteria")
+            message = f"{share:.0%} of the reward's variance, by one of {len(criteria)} criteria"
+            found.append((one.key, "reweigh", message))
         elif share is not None and len(criteria) >= 3 and share <= OPPOSED:
             message = f"{share:.0%} of the reward's variance: it lowers rewards that the others raise"
-            advise("reweigh", one.key, message)
+            found.append((one.key, "reweigh", message))
         kappa = one.agreement.get("weighted_kappa")
         if kappa is not None and kappa.value is not None and kappa.high is not None and kappa.high < UNRELIABLE:
             interval = f"[{kappa.low:.2f}, {kappa.high:.2f}]"
-            advise("sharpen", one.key, f"kappa {kappa.value:.2f} {interval} with {one.labels} labels")
+            found.append((one.key, "sharpen", f"kappa {kappa.value:.2f} {interval} with {one.labels} labels"))
         if one.failed + one.abstained >= UNSCORED:
             message = f"{one.failed:.0%} of the verdicts failed, {one.abstained:.0%} are abstentions"
-            advise("sharpen", one.key, message)
+            found.append((one.key, "sharpen", message))
         r = one.length_correlation
         if one.kind == "judged" and r is not None and abs(r) >= FOLLOWS_LENGTH:
             message = f"correlation {r:+.2f} with the length: if length is meant, a check counts it exactly"
-            advise("check", one.key, message)
-    order = list(by_key)
-    return tuple(sorted(found, key=lambda one: order.index(one.criterion)))
+            found.append((one.key, "check", message))
+    return tuple(
+        Advice(action=action, criterion=key, evidence=evidence)
+        for criterion in by_key
+        for key, action, evidence in found
+        if key == criterion
+    )
 
 
 def analysis(

@@ -17,18 +17,6 @@ INK = "#010101"
 """The colour of text and lines, which a page replaces by that of its theme."""
 
 
-def render_svg(chart: Callable[[int], Any]) -> dict[str, str]:
-    """Return the SVG of ``chart`` for each of ``WIDTHS``."""
-    import vl_convert
-
-    def svg(width: int) -> str:
-        sized = chart(width).properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
-        text = str(vl_convert.vegalite_to_svg(configured(sized).to_json()))
-        return text.replace(INK, "currentColor")  # the page's theme colours text and lines
-
-    return {name: svg(width) for name, width in WIDTHS.items()}
-
-
 def configured(chart: Any) -> Any:
     """Return a chart, or several side by side, in the style of the pages."""
     axis = {"labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": "#88888844"}
@@ -208,10 +196,16 @@ def criterion_curves(steps: Sequence[Mapping[str, Any]], most: int, a_chart: int
 
 def drawn(title: str, points: Sequence[Point], **options: Any) -> dict[str, Any]:
     """Return a chart of points as SVG, by the name of its width, for a template; with options of `curve`."""
+    import vl_convert
     from markupsafe import Markup
 
-    chart: Callable[[int], Any] = curve(title, points, **options)
-    return {width: Markup(svg) for width, svg in render_svg(chart).items()}  # noqa: S704 - vega made it, and escapes names
+    chart, found = curve(title, points, **options), dict[str, Any]()
+    for name, width in WIDTHS.items():
+        sized = chart(width).properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
+        svg = str(vl_convert.vegalite_to_svg(configured(sized).to_json()))
+        # The page's theme colours text and lines.
+        found[name] = Markup(svg.replace(INK, "currentColor"))  # noqa: S704 - vega made it, and escapes names
+    return found
 
 
 CURVES = (
@@ -238,19 +232,19 @@ class Curve(NamedTuple):
 
 
 def curves(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
-    """Return the curves of what was measured."""
+    """Return the curves of what was measured, those of the calls of each tool last.
+
+    A tool that a step does not name was not called in it.
+    """
     found = [
         Curve(heading, f"{unit}, by step. {band_note(steps, [name])}", points)
         for heading, name, unit in CURVES
         if (points := metric_points(steps, [name]))
     ]
-    return [*found, *_calls(steps)]
-
-
-def _calls(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
-    """Return the curve of the calls of each tool; a tool that a step does not name was not called in it."""
-    names = sorted({name for step in steps for name in step if name.startswith(f"{_CALLS}/")})
-    filled = [{**dict.fromkeys(names, 0.0), **step} for step in steps if _CALLS in step]
-    points = [replace(one, series=one.series.removeprefix(f"{_CALLS}/")) for one in metric_points(filled, names)]
-    note = f"Mean calls of each tool in an episode, by step. {band_note(filled, names)}"
-    return [Curve("Calls of tools", note, points)] if points else []
+    tools = sorted({name for step in steps for name in step if name.startswith(f"{_CALLS}/")})
+    filled = [{**dict.fromkeys(tools, 0.0), **step} for step in steps if _CALLS in step]
+    if points := metric_points(filled, tools):
+        note = f"Mean calls of each tool in an episode, by step. {band_note(filled, tools)}"
+        by_tool = [replace(one, series=one.series.removeprefix(f"{_CALLS}/")) for one in points]
+        found.append(Curve("Calls of tools", note, by_tool))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rubricsvc.core.prompt import Completion, Message, ToolCall, is_error, steps_of, tool_results
+from rubricsvc.core.prompt import Completion, is_error, steps_of, tool_results
 from rubricsvc.core.strict_json import json_of
 from rubricsvc.schemas.runs import (
     REWARD,
@@ -98,14 +98,14 @@ def shown_turns(sample: Sample) -> list[ShownTurn]:
         for message in (one for one in step if one.role == "assistant"):
             calls = [(call, answered.get(id(call))) for call in message.tool_calls or ()]
             malformed = [(None, result) for call, result in results if call is None]
-            shown = tuple(_shown(*pair, sample.text) for pair in (*calls, *malformed))
-            turns.append(ShownTurn(message.content, shown))
+            shown = []
+            for call, result in (*calls, *malformed):
+                data = json_of(call.arguments) if call is not None else {}
+                named = data if isinstance(data, dict) else {"": call.arguments if call is not None else ""}
+                own = ((name, value) for name, value in named.items() if not sample.text or value != sample.text)
+                content = result.content if result is not None else None
+                arguments = tuple((name, str(value)) for name, value in own)
+                name = call.name if call is not None else ""
+                shown.append(ShownCall(name, arguments, content, is_error(json_of(content or ""))))
+            turns.append(ShownTurn(message.content, tuple(shown)))
     return [one for one in turns if one.calls or one.text != sample.text]
-
-
-def _shown(call: ToolCall | None, result: Message | None, report: str) -> ShownCall:
-    data = json_of(call.arguments) if call is not None else {}
-    named = data if isinstance(data, dict) else {"": call.arguments if call is not None else ""}
-    arguments = tuple((name, str(value)) for name, value in named.items() if not report or value != report)
-    content = result.content if result is not None else None
-    return ShownCall(call.name if call is not None else "", arguments, content, is_error(json_of(content or "")))

@@ -118,14 +118,9 @@ def sample(cases: Sequence[AuditCase], limit: int) -> tuple[AuditCase, ...]:
     for case in cases:
         by_task.setdefault(case.task, []).append(case)
     shuffled = random.Random(0).sample(list(by_task.values()), len(by_task))
-    shuffled.sort(key=lambda task: not attackable(task))
+    shuffled.sort(key=lambda task: not any(case.unmet for case in task))
     taken: list[AuditCase] = []
     for task in shuffled:
         if not taken or len(taken) + len(task) <= limit:
             taken += task
     return tuple(taken)
-
-
-def attackable(cases: Sequence[AuditCase]) -> list[AuditCase]:
-    """Return the cases with an unmet criterion."""
-    return [case for case in cases if case.unmet]

@@ -37,7 +37,7 @@ from rubricsvc.core.judge import Judge, Mode
 from rubricsvc.core.prompt import Message, steps_of
 from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats.input_file import InputFile
-from workers.audit.cases import AuditCase, attackable
+from workers.audit.cases import AuditCase
 from workers.judges.calls import fence
 
 _FOLDER = Path(__file__).with_name("suites")
@@ -238,7 +238,7 @@ class AuditPlan:
         if judge.mode != "comparative":
             return self
         good = {case.task: case.text for case in self.cases if case.met and not case.unmet}
-        pairs = [(case, good.get(case.task)) for case in attackable(self.cases)]
+        pairs = [(case, good.get(case.task)) for case in self.cases if case.unmet]
         cases = tuple(replace(case, better=better) for case, better in pairs if better is not None)
         if not cases:
             raise InvalidError(
@@ -273,7 +273,7 @@ class AuditPlan:
         for case in self.cases:
             yield Trial(PLAIN, case, case.unmet)
             yield Trial(MISSED, case, case.met)
-        bad = attackable(self.cases)
+        bad = [case for case in self.cases if case.unmet]
         one_per_task = list({case.task: case for case in reversed(bad)}.values())[::-1]
         for suite in self.attacks:
             changed, start = suite.measure == "changed", 0

@@ -70,7 +70,7 @@ class Throttle:
         self._started = deque([float("-inf")] * (per_minute := endpoint.requests_per_minute or 0), per_minute)
         self._turn, self._trial = asyncio.Lock(), asyncio.Lock()
         self.is_open = False
-        self._failures, self._opened_at, self._probe_at, self._last_error = 0, 0.0, 0.0, ""
+        self._failures, self._opened_at, self._failed_at, self._last_error = 0, 0.0, 0.0, ""
 
     async def call(self, send: Send, max_cost: float) -> Outcome:
         """Return the outcome of ``send``, a call that costs at most ``max_cost``, with the endpoint's retries."""
@@ -99,16 +99,18 @@ class Throttle:
     async def _when_up(self, send: Send, max_cost: float) -> Outcome:
         """Return the outcome of ``send``, called once the server is up, or ``unavailable``."""
         while self.is_open:
-            now = time.monotonic()
-            if now >= self._probe_at:
+            now, failed_at = time.monotonic(), self._failed_at
+            down_s = failed_at - self._opened_at
+            probe_at = failed_at + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, down_s))
+            if now >= probe_at:
                 async with self._trial:
-                    if self.is_open and now >= self._probe_at:  # no other trial has ended meanwhile
+                    if self.is_open and self._failed_at == failed_at:  # no other trial has ended meanwhile
                         answer = await self._probe()
                         if not isinstance(answer, RequestFailed) or 0 < answer.status < 500:
                             return await self._sent(send, max_cost)
-                        self._postpone_probe()
+                        self._failed_at = time.monotonic()
             elif (left := self._opened_at + self._endpoint.outage_timeout_s - now) > 0:
-                await asyncio.sleep(min(left, self._probe_at - now))
+                await asyncio.sleep(min(left, probe_at - now))
             else:
                 return RequestFailed(Failure(Reason.UNAVAILABLE, f"not sent, the server is down: {self._last_error}"))
         return await self._sent(send, max_cost)
@@ -169,8 +171,4 @@ class Throttle:
                     timeout_s, error = self._endpoint.outage_timeout_s, self._last_error
                     event = "the judge's server is down; calls " + ("wait" if timeout_s else "fail")
                     log.warning(event, model=self._name, outage_timeout_s=timeout_s, error=error)
-                self._postpone_probe()
-
-    def _postpone_probe(self) -> None:
-        now = time.monotonic()
-        self._probe_at = now + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, now - self._opened_at))
+                self._failed_at = time.monotonic()
