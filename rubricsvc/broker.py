@@ -73,21 +73,17 @@ def make_celery(settings: Settings) -> Celery:
     return app
 
 
-def sender(app: Celery) -> leases.Send:
-    """Return a function that sends a task by its name, or raises a ConnectionError."""
-
-    def send(task: str, args: list[object]) -> None:
-        try:
-            app.send_task(task, args, retry=False, ignore_result=True)
-        except BrokerError as error:
-            raise ConnectionError(str(error)) from error
-
-    return send
+def send(app: Celery, task: str, args: list[object]) -> None:
+    """Send a task by its name, or raise a ConnectionError."""
+    try:
+        app.send_task(task, args, retry=False, ignore_result=True)
+    except BrokerError as error:
+        raise ConnectionError(str(error)) from error
 
 
 def attach(db: Database, settings: Settings, app: Celery | None = None) -> Database:
     """Send the outbox after each commit that writes to it, by ``app`` or an application of its own; return ``db``."""
-    db.on_commit = partial(leases.relay, db, sender(app or make_celery(settings)))
+    db.on_commit = partial(leases.relay, db, partial(send, app or make_celery(settings)))
     return db
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import pydantic_core
@@ -32,13 +33,13 @@ INLINE_BYTES = 16 * 1024
 _one_at_a_time = ThreadPoolExecutor(1, "validate-body")
 
 
+@dataclass(eq=False)
 class _Body:
     """Body whose Content-Type is JSON, with the result of its validation."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.value: BaseModel | None = None
-        self.error: Exception | None = None
+    content: bytes
+    value: BaseModel | None = None
+    error: Exception | None = None
 
     def validate(self, model: type[BaseModel]) -> None:
         """Set ``value``, or ``error`` to what a validator may raise.

@@ -25,11 +25,11 @@ Service = Annotated[LocalService, Depends(_service)]
 """The service, for the caller of a request."""
 
 
-def _number(text: object) -> object:
-    """Return plain digits as a number, and other text as it is: no row has it as id, so that services say 404."""
-    return int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,20}", text) else text
-
-
-IdInPath = Annotated[int, PlainValidator(_number, json_schema_input_type=int), Path(description="Id in the database.")]
+_NUMBER = PlainValidator(
+    lambda text: int(text) if isinstance(text, str) and re.fullmatch(r"-?[0-9]{1,20}", text) else text,
+    json_schema_input_type=int,
+)
+"""Plain digits become a number; no row has another text as id, so that services say 404."""
+IdInPath = Annotated[int, _NUMBER, Path(description="Id in the database.")]
 _REF = "Id, or name of a judge or rubric (also name@version or digest), or external id of a prompt."
 RefInPath = Annotated[str, Path(min_length=1, description=_REF)]

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, TypeVar
 from pydantic_core import to_json
 
 from rubricsvc import queries, schemas
-from rubricsvc.client.transport import Bound, C, Noun, P, action, adder, lister, method, reader
+from rubricsvc.client.transport import Bound, C, Noun, P, endpoint, method, ref_endpoint
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Generation, Provenance
@@ -42,21 +42,21 @@ from rubricsvc.schemas.runs import (
 class Prompts(Noun[C]):
     """Methods of ``client.prompts``. A prompt is named by id or external id."""
 
-    get = reader(schemas.StoredPrompt, "prompts/{}", object)
-    page = lister(schemas.StoredPrompt, "prompts", queries.Paging)
+    get = ref_endpoint(schemas.StoredPrompt, "GET prompts/{}", object)
+    page = endpoint(schemas.Page[schemas.StoredPrompt], "GET prompts", queries.Paging)
 
-    add = adder(schemas.StoredPrompt, "prompts", schemas.NewPrompt)
+    add = endpoint(schemas.StoredPrompt, "POST prompts", schemas.NewPrompt)
 
 
 class Rubrics(Noun[C]):
     """Methods of ``client.rubrics``. A version is named by id, name (the newest approved), name@version or digest."""
 
-    get = reader(schemas.StoredRubric, "rubrics/{}", object)
-    page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
-    analyse = reader(RubricAnalysis, "rubrics/{}/analysis", queries.AnalysisQuery)
-    history = reader(schemas.Page[schemas.RubricEvent], "rubrics/{}/history", queries.Paging)
-    tests = reader(schemas.Page[schemas.StoredRubricTest], "rubrics/{}/tests", queries.Paging)
-    provenance = reader(Provenance, "rubrics/{}/provenance", object)
+    get = ref_endpoint(schemas.StoredRubric, "GET rubrics/{}", object)
+    page = endpoint(schemas.Page[schemas.StoredRubric], "GET rubrics", queries.RubricFilters)
+    analyse = ref_endpoint(RubricAnalysis, "GET rubrics/{}/analysis", queries.AnalysisQuery)
+    history = ref_endpoint(schemas.Page[schemas.RubricEvent], "GET rubrics/{}/history", queries.Paging)
+    tests = ref_endpoint(schemas.Page[schemas.StoredRubricTest], "GET rubrics/{}/tests", queries.Paging)
+    provenance = ref_endpoint(Provenance, "GET rubrics/{}/provenance", object)
 
     @method
     async def generate(
@@ -82,8 +82,8 @@ class Rubrics(Noun[C]):
         body = schemas.NewGeneration.model_validate(fields)
         return await self.send(schemas.StoredJob, "POST", "rubrics/generate", body=body, headers=headers)
 
-    add = adder(schemas.StoredRubric, "rubrics", schemas.NewRubric)
-    review = action(schemas.StoredRubric, "rubrics/{}/review", schemas.NewReview)
+    add = endpoint(schemas.StoredRubric, "POST rubrics", schemas.NewRubric)
+    review = ref_endpoint(schemas.StoredRubric, "POST rubrics/{}/review", schemas.NewReview)
 
     @method
     async def lint(
@@ -116,8 +116,8 @@ def several(completions: Iterable[T]) -> Iterable[T]:
 class Completions(Noun[C]):
     """Methods of ``client.completions``."""
 
-    get = reader(schemas.StoredCompletion, "completions/{}", object)
-    page = lister(schemas.StoredCompletion, "completions", queries.CompletionFilters)
+    get = ref_endpoint(schemas.StoredCompletion, "GET completions/{}", object)
+    page = endpoint(schemas.Page[schemas.StoredCompletion], "GET completions", queries.CompletionFilters)
 
     @method
     async def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:
@@ -135,25 +135,25 @@ class Completions(Noun[C]):
 class Judges(Noun[C]):
     """Methods of ``client.judges``. A judge is named by id or name."""
 
-    get = reader(schemas.StoredJudge, "judges/{}", object)
-    page = lister(schemas.StoredJudge, "judges", queries.Paging)
-    audits = reader(schemas.Page[StoredAudit], "judges/{}/audits", queries.Paging)
-    passport = reader(Passport, "judges/{}/passport", object)
+    get = ref_endpoint(schemas.StoredJudge, "GET judges/{}", object)
+    page = endpoint(schemas.Page[schemas.StoredJudge], "GET judges", queries.Paging)
+    audits = ref_endpoint(schemas.Page[StoredAudit], "GET judges/{}/audits", queries.Paging)
+    passport = ref_endpoint(Passport, "GET judges/{}/passport", object)
 
-    add = adder(schemas.StoredJudge, "judges", schemas.NewJudge)
+    add = endpoint(schemas.StoredJudge, "POST judges", schemas.NewJudge)
 
 
 class Jobs(Noun[C]):
     """Methods of ``client.jobs``."""
 
-    get = reader(schemas.StoredJob, "jobs/{}", queries.JobQuery)
-    page = lister(schemas.StoredJob, "jobs", queries.JobFilters)
-    items = reader(schemas.Page[schemas.Item], "jobs/{}/items", queries.ItemFilters)
+    get = ref_endpoint(schemas.StoredJob, "GET jobs/{}", queries.JobQuery)
+    page = endpoint(schemas.Page[schemas.StoredJob], "GET jobs", queries.JobFilters)
+    items = ref_endpoint(schemas.Page[schemas.Item], "GET jobs/{}/items", queries.ItemFilters)
 
-    submit = adder(schemas.StoredJob, "jobs", schemas.NewJob)
-    cancel = action(schemas.StoredJob, "jobs/{}/cancel", object)
-    rescore = action(schemas.StoredJob, "jobs/{}/rescore", queries.RescoreQuery, body=False)
-    retry = action(schemas.RetriedJob, "jobs/{}/retry", schemas.RetryRequest, body=False)
+    submit = endpoint(schemas.StoredJob, "POST jobs", schemas.NewJob)
+    cancel = ref_endpoint(schemas.StoredJob, "POST jobs/{}/cancel", object)
+    rescore = ref_endpoint(schemas.StoredJob, "POST? jobs/{}/rescore", queries.RescoreQuery)
+    retry = ref_endpoint(schemas.RetriedJob, "POST? jobs/{}/retry", schemas.RetryRequest)
 
     @method
     async def wait(
@@ -195,42 +195,42 @@ class Jobs(Noun[C]):
 class Verdicts(Noun[C]):
     """Methods of ``client.verdicts``."""
 
-    page = lister(schemas.StoredVerdict, "verdicts", queries.VerdictFilters)
+    page = endpoint(schemas.Page[schemas.StoredVerdict], "GET verdicts", queries.VerdictFilters)
 
 
 class Labels(Noun[C]):
     """Methods of ``client.labels``."""
 
-    page = lister(schemas.StoredLabel, "labels", queries.LabelFilters)
+    page = endpoint(schemas.Page[schemas.StoredLabel], "GET labels", queries.LabelFilters)
 
-    add = adder(schemas.StoredIds, "labels", schemas.NewLabels)
+    add = endpoint(schemas.StoredIds, "POST labels", schemas.NewLabels)
 
 
 class Evolutions(Noun[C]):
     """Methods of ``client.evolutions``."""
 
-    get = reader(EvolutionReport, "evolutions/{}", object)
-    page = lister(EvolutionSummary, "evolutions", EvolutionFilters)
+    get = ref_endpoint(EvolutionReport, "GET evolutions/{}", object)
+    page = endpoint(schemas.Page[EvolutionSummary], "GET evolutions", EvolutionFilters)
 
 
 class Runs(Noun[C]):
     """Methods of ``client.runs``: training runs. A trainer calls `create`, `heartbeat` and those that record."""
 
-    get = reader(StoredRun, "runs/{}", object)
-    page = lister(StoredRun, "runs", queries.RunFilters)
-    report = reader(RunReport, "runs/{}/report", object)
-    steps = reader(schemas.Page[StoredStep], "runs/{}/steps", queries.Paging)
-    rollouts = reader(schemas.Page[StoredRollout], "runs/{}/rollouts", queries.RolloutFilters)
-    evaluations = reader(schemas.Page[StoredEvaluation], "runs/{}/evaluations", queries.EvaluationFilters)
-    evaluation_completions = reader(
+    get = ref_endpoint(StoredRun, "GET runs/{}", object)
+    page = endpoint(schemas.Page[StoredRun], "GET runs", queries.RunFilters)
+    report = ref_endpoint(RunReport, "GET runs/{}/report", object)
+    steps = ref_endpoint(schemas.Page[StoredStep], "GET runs/{}/steps", queries.Paging)
+    rollouts = ref_endpoint(schemas.Page[StoredRollout], "GET runs/{}/rollouts", queries.RolloutFilters)
+    evaluations = ref_endpoint(schemas.Page[StoredEvaluation], "GET runs/{}/evaluations", queries.EvaluationFilters)
+    evaluation_completions = ref_endpoint(
         schemas.Page[StoredEvaluationCompletion],
-        "runs/{}/evaluations/completions",
+        "GET runs/{}/evaluations/completions",
         queries.EvaluationCompletionFilters,
     )
 
-    create = adder(StoredRun, "runs", NewRun)
-    heartbeat = action(StoredRun, "runs/{}/heartbeat", RunHeartbeat)
-    stop = action(StoredRun, "runs/{}/stop", object)
+    create = endpoint(StoredRun, "POST runs", NewRun)
+    heartbeat = ref_endpoint(StoredRun, "POST runs/{}/heartbeat", RunHeartbeat)
+    stop = ref_endpoint(StoredRun, "POST runs/{}/stop", object)
 
     @method
     async def record(self, run_id: int, step: RunStep) -> StoredRun:
@@ -307,7 +307,7 @@ LARGE_BODY = 8 * 2**20
 class Rewards(Noun[C]):
     """Methods of ``client.rewards``; `Client.score_many` waits for as long as it takes."""
 
-    get = reader(schemas.Rewards, "rewards/{}", queries.RewardsQuery)
+    get = ref_endpoint(schemas.Rewards, "GET rewards/{}", queries.RewardsQuery)
 
     @method
     async def submit(self, new: NewRewards | None = None, /, **fields: Any) -> schemas.Rewards:

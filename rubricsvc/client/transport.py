@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from urllib.parse import quote
 
 import httpx2
@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
-from rubricsvc.schemas import ErrorBody, Page
+from rubricsvc.schemas import ErrorBody
 from rubricsvc.schemas.methods import Method, MethodOf, request
 
 if TYPE_CHECKING:
@@ -134,23 +134,27 @@ def method(
     return Bound(function)
 
 
-def endpoint(
-    returns: type[BaseModel], verb: str, path: str, model: Callable[..., Any], *, body: bool
-) -> Bound[Any, Any]:
-    """Make the method that sends a request by the ids or names in its path; see `request` for its other arguments.
+One = Bound[MethodOf[int | str, P, Q, M], MethodOf[int | str, P, Q, Coroutine[Any, Any, M]]]
+"""A method about what an id or name refers to."""
+All = Bound[Method[P, Q, M], Method[P, Q, Coroutine[Any, Any, M]]]
 
-    The model is the body, or else the query; the model `object` has no fields. A new job gets an idempotency key, so
-    that a request that is sent twice makes one job.
+
+def endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> All[P, Q, M]:
+    """Make the method that sends a request; see `request` for its arguments.
+
+    The model is the query of a ``GET`` and a ``POST?``, and the body of a ``POST``; the model `object` has no fields. A
+    new job gets an idempotency key, so that a request that is sent twice makes one job.
     """
+    verb, _, path = route.partition(" ")
     count = path.count("{}")
 
     async def send(noun: Noun[Any], *args: Any, **fields: Any) -> Any:
         url = path.format(*(quote(str(ref), safe="@/") for ref in args[:count]))
         if model is object:
-            return await noun.send(returns, verb, url)
+            return await noun.send(returns, verb.rstrip("?"), url)
         made = request(model, *args[count:], **fields)
-        if not body:
-            return await noun.send(returns, verb, url, params=made.model_dump(exclude_unset=True))
+        if verb != "POST":
+            return await noun.send(returns, verb.rstrip("?"), url, params=made.model_dump(exclude_unset=True))
         if "key" in type(made).model_fields and made.key is None:
             made = made.model_copy(update={"key": uuid.uuid4().hex})
         return await noun.send(returns, verb, url, body=made)
@@ -158,29 +162,9 @@ def endpoint(
     return Bound(send)
 
 
-One = Bound[MethodOf[int | str, P, Q, M], MethodOf[int | str, P, Q, Coroutine[Any, Any, M]]]
-"""A method about what an id or name refers to."""
-All = Bound[Method[P, Q, M], Method[P, Q, Coroutine[Any, Any, M]]]
-
-
-def reader(returns: type[M], path: str, query: Callable[P, Q]) -> One[P, Q, M]:
-    """Make a method that reads something by an id or name, the ``{}`` of the path."""
-    return endpoint(returns, "GET", path, query, body=False)
-
-
-def lister(row: type[M], path: str, query: Callable[P, Q]) -> All[P, Q, Page[M]]:
-    """Make the method that lists rows."""
-    return endpoint(Page[row], "GET", path, query, body=False)  # type: ignore[valid-type]
-
-
-def adder(returns: type[M], path: str, new: Callable[P, Q]) -> All[P, Q, M]:
-    """Make a method that stores something."""
-    return endpoint(returns, "POST", path, new, body=True)
-
-
-def action(returns: type[M], path: str, given: Callable[P, Q], *, body: bool = True) -> One[P, Q, M]:
-    """Make a method that does something by an id or name; what is given is the body, or else the query."""
-    return endpoint(returns, "POST", path, given, body=body)
+def ref_endpoint(returns: type[M], route: str, model: Callable[P, Q]) -> One[P, Q, M]:
+    """Make an `endpoint` whose first argument is the id or name for the ``{}`` of the path."""
+    return cast("One[P, Q, M]", endpoint(returns, route, model))
 
 
 def error_of(response: httpx2.Response) -> RubricsvcError:

@@ -1,9 +1,8 @@
 """The base class of every value in ``core``: frozen, strict about unknown fields, no I/O."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from itertools import count
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -40,11 +39,6 @@ Text = Annotated[str, AfterValidator(_encodable)]
 
 MAX_NAME_LENGTH = 200
 """Characters of a name, an external id or a policy in the database."""
-
-
-def numbered_names(name: str, first: int = 2) -> Iterator[str]:
-    """Yield ``name-2``, ``name-3`` …, none longer than a name may be."""
-    return (f"{name[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(first))
 
 
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]

@@ -51,7 +51,8 @@ def p_above_zero(values: Sequence[float]) -> float:
 
 
 MIN_CLUSTERS = 5
-"""Fewer clusters (prompts) than this give no interval."""
+"""Fewer clusters (prompts, or completions of one prompt) than this give no interval."""
+NO_INTERVAL = f"an interval needs {MIN_CLUSTERS} prompts or completions, found "
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,9 @@ def mean_estimate(values: Sequence[float], prompts: Sequence[Hashable]) -> Estim
     for value, prompt in zip(values, prompts, strict=True):
         sums[prompt] += value - mean
     if (g := len(sums)) < MIN_CLUSTERS:
-        return Estimate(mean, null_reason=no_interval(g))
+        return Estimate(mean, null_reason=f"{NO_INTERVAL}{g}")
     half = t_quantile(g - 1) * sqrt(g / (g - 1) * fsum(one * one for one in sums.values())) / len(values)
     return Estimate(mean, mean - half, mean + half)
-
-
-def no_interval(clusters: int) -> str:
-    """Return the reason why an estimate over so few prompts (or completions of one prompt) has no interval."""
-    return f"an interval needs {MIN_CLUSTERS} prompts or completions, found {clusters}"
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:

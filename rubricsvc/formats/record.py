@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import count
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, StringConstraints, TypeAdapter, ValidationError
 
 from rubricsvc.core import reward
-from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value, numbered_names
+from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import MAX_EXAMPLES, Criterion, Rubric, RubricExample, example_errors, level_value
 from rubricsvc.core.validation_messages import FieldPath, closest, describe, field_messages
@@ -395,12 +397,11 @@ def keys_of(names: Iterable[str | None]) -> list[str]:
     """Return keys of criteria: their names where they can be keys, else c1, c2 …; repeated ones are numbered."""
     cut = [(name or "").strip()[:MAX_NAME_LENGTH] or f"c{number}" for number, name in enumerate(names, start=1)]
     keys: dict[str, None] = {}
-    taken, numbered = set(cut), dict[str, Iterator[str]]()
+    taken, numbers = set(cut), defaultdict[str, Iterator[int]](lambda: count(2))
     for name in cut:
         key = name
-        if name in keys:
-            free = numbered.setdefault(name, numbered_names(name))
-            key = next(one for one in free if one not in keys and one not in taken)
+        while key in keys or (key != name and key in taken):
+            key = f"{name[: MAX_NAME_LENGTH - 8]}-{next(numbers[name])}"
         keys[key] = None
     return list(keys)
 

@@ -220,11 +220,6 @@ class CriterionComparison(Value):
     to_met: int = Field(description="Below 0.5 in A, 0.5 or above in B.")
     to_unmet: int = Field(description="0.5 or above in A, below 0.5 in B.")
 
-    @property
-    def flips(self) -> int:
-        """Verdicts that cross 0.5, in either direction."""
-        return self.to_met + self.to_unmet
-
 
 class Moved(Value):
     """A completion (or prompt) whose reward differs, by the ids of the database and those that they came with."""
@@ -254,26 +249,22 @@ class JobComparison(Value):
     mean_difference: Estimate = Field(description="With the t interval over prompts, from 5 prompts on.")
     spearman: Estimate
     kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")
-    criteria: tuple[CriterionComparison, ...] = Field(description="By falling number of flips.")
+    criteria: tuple[CriterionComparison, ...] = Field(description="By falling number of values that cross 0.5.")
     moved: tuple[Moved, ...] = Field(description="Those whose reward differs most.")
 
 
-def _tag(value: object) -> str:
-    """Return which member of the unions below a value is; names in brackets are no part of an error's path."""
-    return "[plain]" if isinstance(value, int | str) else "[value]"
-
-
-_Plain = Tag("[plain]")
-_Value = Tag("[value]")
+_Plain, _Value = Tag("[plain]"), Tag("[value]")
+_BY_TYPE = Discriminator(lambda value: "[plain]" if isinstance(value, int | str) else "[value]")
+"""Which member of the unions below a value is; names in brackets are no part of an error's path."""
 _Stored = Annotated[Id | Ref, _Plain]
 
-GivenPrompt = Annotated[_Stored | Annotated[Prompt, _Value], Discriminator(_tag)]
+GivenPrompt = Annotated[_Stored | Annotated[Prompt, _Value], _BY_TYPE]
 """A prompt, or the id or external id of a stored one."""
 
-GivenRubric = Annotated[_Stored | Annotated[Rubric, _Value], Discriminator(_tag)]
+GivenRubric = Annotated[_Stored | Annotated[Rubric, _Value], _BY_TYPE]
 """A rubric, or the id, name, name@version or digest of a stored one."""
 
-GivenCompletion = Annotated[Annotated[Id | Text, _Plain] | Annotated[Completion, _Value], Discriminator(_tag)]
+GivenCompletion = Annotated[Annotated[Id | Text, _Plain] | Annotated[Completion, _Value], _BY_TYPE]
 """A completion, its text alone, or the id of a stored one."""
 
 

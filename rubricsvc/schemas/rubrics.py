@@ -120,11 +120,6 @@ class NewGeneration(Generation, Wire):
     budget: float | None = Field(None, gt=0, description="US dollars that it may cost. Needs a price.")
     key: Key = None
 
-    @property
-    def generation(self) -> Generation:
-        """The settings alone."""
-        return Generation(**{name: getattr(self, name) for name in Generation.model_fields})
-
 
 class GeneratedRubric(Wire):
     """The rubric that a job has generated for a prompt, or the reason why there is none."""

@@ -158,7 +158,7 @@ def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
 def _criteria(
     session: Session, pairs: Sequence[tuple[ScoredUnit, ScoredUnit]], contents: Mapping[int, Rubric]
 ) -> tuple[CriterionComparison, ...]:
-    """Return each criterion that both sides have, by falling number of flips."""
+    """Return each criterion that both sides have, by falling number of values that cross 0.5."""
     match = cache(lambda a, b: match_criteria(contents[a], contents[b]))
     found: defaultdict[tuple[str, str, str, bool], list[tuple[float, float]]] = defaultdict(list)
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
@@ -182,4 +182,4 @@ def _criteria(
         flips = {"to_met": met.count((False, True)), "to_unmet": met.count((True, False))}
         mean_a, mean_b = map(fmean, zip(*means, strict=True))
         rows.append(CriterionComparison.model_validate(names | flips | {"mean_a": mean_a, "mean_b": mean_b}))
-    return tuple(sorted(rows, key=lambda row: (-row.flips, -abs(row.mean_b - row.mean_a))))
+    return tuple(sorted(rows, key=lambda row: (-row.to_met - row.to_unmet, -abs(row.mean_b - row.mean_a))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rubricsvc.collections import open_collection
 from rubricsvc.core import strict_json
-from rubricsvc.core.generation import Provenance
+from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.states import (
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.generation import Generation, Method
+    from rubricsvc.core.generation import Method
     from rubricsvc.core.prompt import Prompt
     from rubricsvc.core.rubric_analysis import RubricTest, WeightFit
     from rubricsvc.formats.record import RubricCheck
@@ -144,7 +144,8 @@ class Rubrics:
         """
         with self.db.write() as session:
             judge_id = judges.get(session, new.judge).id
-            settings = prepared(session, new.generation, self.collections_dir)
+            generation = Generation(**{name: getattr(new, name) for name in Generation.model_fields})
+            settings = prepared(session, generation, self.collections_dir)
             refs = dict.fromkeys(new.prompts) or [row.id for row in every(page_of, session, table=PromptRow)]
             job_id = generations.submit(
                 session,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
+from rubricsvc.core.estimate import MIN_CLUSTERS, NO_INTERVAL, Estimate
 from rubricsvc.stats import RESAMPLES
 
 MIN_DRAWS = 20
@@ -81,7 +81,7 @@ def bootstrap(
         if len(samples[name]) >= MIN_DRAWS:
             found[name] = Estimate(value, *percentile_interval(samples[name]))
         elif size < MIN_CLUSTERS:
-            found[name] = Estimate(value, null_reason=no_interval(size))
+            found[name] = Estimate(value, null_reason=f"{NO_INTERVAL}{size}")
         else:
             found[name] = Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
     return found

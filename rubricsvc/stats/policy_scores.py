@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, no_interval, t_quantile
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, mean_estimate, t_quantile
 from rubricsvc.stats.intervals import Floats
 
 Score = float | None
@@ -93,10 +93,8 @@ def over_prompts_and_seeds(values: Sequence[float], prompts: Sequence[Hashable],
     least the larger of the first two. With few seeds the t interval, of one degree of freedom less than there are seeds
     or prompts, is wide: it has to be.
     """
-    if len(set(seeds)) < 2 or not values:
+    if len(set(seeds)) < 2 or len(set(prompts)) < MIN_CLUSTERS:
         return mean_estimate(values, prompts)
-    if len(set(prompts)) < MIN_CLUSTERS:
-        return Estimate(float(np.mean(values)), null_reason=no_interval(len(set(prompts))))
     mean = float(np.mean(values))
     residuals, variances = np.asarray(values, float) - mean, list[float]()
     for clusters in (prompts, seeds, list(zip(prompts, seeds, strict=True))):  # CR1, as of `mean_estimate`

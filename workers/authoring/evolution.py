@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
-from rubricsvc.core.base import numbered_names
 from rubricsvc.core.evolution import USED, BufferedCriterion, EvolutionRound, ProposalSource, RefusedProposal
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
@@ -104,7 +104,7 @@ def admit(
     refused: list[RefusedProposal] = []
     known = [entry.criterion for entry in entries]
     taken = {entry.key for entry in entries}
-    keys = (name for name in numbered_names("evolved", 1) if name not in taken)
+    keys = (name for name in (f"evolved-{number}" for number in count(1)) if name not in taken)
     size = min((abs(other.weight) for other in base.criteria if other.weight), default=1.0)
     for given, key in zip(proposed, keys, strict=False):
         removed = {"required": False, "reference": None, "passages": None, "sources": None}

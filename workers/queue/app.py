@@ -20,7 +20,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from sqlalchemy.exc import SQLAlchemyError
 from structlog import get_logger
 
-from rubricsvc.broker import MEMORY, attach, make_celery, sender
+from rubricsvc.broker import MEMORY, attach, make_celery, send
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, leases
@@ -104,7 +104,7 @@ def reconcile(db: Database, app: Celery, settings: Settings, *, at_start: bool =
         if at_start and settings.broker_url.startswith(MEMORY):
             dead = dead_processes(leases.holders(session, socket.gethostname()))
         returned = leases.reconcile(session, max_leases=settings.max_leases, dead=dead, announce_all=at_start)
-    leases.relay(db, sender(app))
+    leases.relay(db, partial(send, app))
     with db.read() as session:
         job_ids = jobs.orphaned_jobs(session)
     for job_id in job_ids:  # one by one and after the leases: a job's row is locked before its items
