@@ -43,8 +43,7 @@ from trainer.data.tasks import Task, names_of, stream_seed
 from trainer.environments.episodes import Acting
 from trainer.environments.tools import make_acting
 from trainer.monitors.measures import measures
-from trainer.policies.policy import Policy, context_of
-from trainer.policies.rollouts import prompt_ids
+from trainer.policies.policy import Policy, context_of, prompt_ids
 from trainer.recording import replace_text
 from trainer.rewards import (
     NOT_SCORED,

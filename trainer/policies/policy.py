@@ -37,7 +37,8 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.episodes import Acting, Answers, RunningEpisode, begin
-from trainer.policies.rollouts import Rollouts, Transcript, prompt_ids, rollouts_of
+from trainer.environments.tool_calls import Tool, with_tools
+from trainer.policies.rollouts import Rollouts, Transcript, rollouts_of
 from trainer.policies.sampling_server import SamplingServer
 from workers.engines.local.models import default_device, default_dtype, end_ids, open_pretrained
 
@@ -316,6 +317,22 @@ class Policy:
         )
         logits: Tensor = output.logits
         return logits
+
+
+def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:
+    """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
+
+    A chat template without tools has them in the system message.
+    """
+    described = "tools" in (tokenizer.chat_template or "")
+    shown = (prompt if described or not tools else with_tools(prompt, tools)).with_documents
+    text = shown.text
+    if tokenizer.chat_template:
+        options = {"tools": [tool.schema for tool in tools]} if tools and described else {}
+        messages = [message.model_dump(exclude_none=True) for message in shown.messages]
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options)
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def context_of(config: Any) -> float:

@@ -13,11 +13,11 @@ from pydantic import JsonValue
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.prompt import Completion, Message
 from rubricsvc.errors import InvalidError
 from trainer.config import SamplingConfig
 from trainer.environments.episodes import RunningEpisode
-from trainer.environments.tool_calls import Tool, call_line, notes_of, took_note, with_tools
+from trainer.environments.tool_calls import call_line, notes_of, took_note
 
 if TYPE_CHECKING:
     from trainer.policies.policy import Policy
@@ -197,22 +197,6 @@ def rollouts_of(policy: Policy, prompts: tuple[Tensor, Tensor, Tensor], transcri
         context_BT=padded([tensor(one.contexts) for one in transcripts]) if has_contexts else None,
         episodes=tuple(episodes) or None,
     )
-
-
-def prompt_ids(tokenizer: Any, prompt: Prompt, tools: Sequence[Tool] = ()) -> list[int]:
-    """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
-
-    A chat template without tools has them in the system message.
-    """
-    described = "tools" in (tokenizer.chat_template or "")
-    shown = (prompt if described or not tools else with_tools(prompt, tools)).with_documents
-    text = shown.text
-    if tokenizer.chat_template:
-        options = {"tools": [tool.schema for tool in tools]} if tools and described else {}
-        messages = [message.model_dump(exclude_none=True) for message in shown.messages]
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options)
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
 
 
 def transcript(tokenizer: Any, completion: Completion, *, notes: bool = False) -> Transcript:

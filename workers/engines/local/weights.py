@@ -160,13 +160,11 @@ def with_adapter_fields(judge: Judge) -> Judge:
 
     Fields that the judge has itself are kept. Paths of folders become absolute.
     """
-
-    def complete(leaf: Judge) -> Judge:
-        if leaf.adapter is None:
-            return leaf
-        own = {name: getattr(leaf, name) for name in leaf.model_fields_set}
-        trained = judge_with_adapter(leaf.name, leaf.adapter, leaf.model, own.get("mode"))
-        fields = {name: getattr(trained, name) for name in trained.model_fields_set}
-        return Judge.model_validate(fields | own | {"adapter": trained.adapter})
-
-    return judge.map_leaves(complete)
+    if judge.members:
+        return judge.model_copy(update={"members": tuple(map(with_adapter_fields, judge.members))})
+    if judge.adapter is None:
+        return judge
+    own = {name: getattr(judge, name) for name in judge.model_fields_set}
+    trained = judge_with_adapter(judge.name, judge.adapter, judge.model, own.get("mode"))
+    fields = {name: getattr(trained, name) for name in trained.model_fields_set}
+    return Judge.model_validate(fields | own | {"adapter": trained.adapter})
