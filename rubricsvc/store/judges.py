@@ -15,7 +15,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store.session import find as find_row
-from rubricsvc.store.session import get_or_add, missing, name_of
+from rubricsvc.store.session import get_or_add, missing
 from rubricsvc.store.tables import AuditRow, JudgeRow
 
 
@@ -42,8 +42,7 @@ def add(session: Session, judge: Judge) -> JudgeRow:
 
 def check_name(name: str) -> None:
     """Raise an `InvalidError` if no judge can have this name: a blank one, or a bare number, which is an id."""
-    name_of("a judge's name", name)
-    if name.isdecimal():
+    if not name.strip() or name.isdecimal():
         raise InvalidError(f"{name!r} cannot name a judge", hint="a bare number is an id; add a letter")
 
 

@@ -152,7 +152,8 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     query = select(LabelRow, *columns).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
     if job_id is not None:
         query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
-    rows = session.execute(query.order_by(LabelRow.id)).all()
+    if not (rows := session.execute(query.order_by(LabelRow.id)).all()):
+        return []
     labelled = select(LabelRow.completion_id)
     asked = select(ItemRow.rubric_id).where(ItemRow.judge_id == judge_id, ItemRow.completion_id.in_(labelled))
     known = select(RubricRow).where(or_(RubricRow.id.in_(select(LabelRow.rubric_id)), RubricRow.id.in_(asked)))

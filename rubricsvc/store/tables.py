@@ -356,13 +356,8 @@ class VerdictRow(DatedRow):
     @property
     def verdict(self) -> Verdict:
         """The verdict, on the criterion that asked first."""
-        return self.verdict_on(self.criterion)
-
-    def verdict_on(self, criterion: str) -> Verdict:
-        """Return the verdict as one on ``criterion`` of the rubric that asks the same question."""
-        names = ("outcome", "value", "reason", "sample", "fingerprint")
-        fields = {name: getattr(self, name) for name in names}
-        return Verdict.model_validate({"criterion": criterion, **fields, **self.details})
+        names = ("criterion", "outcome", "value", "reason", "sample", "fingerprint")
+        return Verdict.model_validate({name: getattr(self, name) for name in names} | self.details)
 
 
 class LabelRow(DatedRow):

@@ -55,7 +55,7 @@ def known(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:
         rows = {(row.completion_id, row.fingerprint): row for row in session.scalars(query)}
         found += [
             {
-                key: rows[completion_id, name].verdict_on(key)
+                key: rows[completion_id, name].verdict.model_copy(update={"criterion": key})
                 for key, name in questions.fingerprints.items()
                 if (completion_id, name) in rows
             }
@@ -107,7 +107,7 @@ def for_items(session: Session, item_ids: Iterable[int]) -> dict[int, list[Verdi
     found: dict[int, list[Verdict]] = {}
     query = with_verdicts(select(ItemRow.id, QuestionRow.criterion, VerdictRow).select_from(ItemRow))
     for item_id, criterion, row in rows_with(session, query.order_by(QuestionRow.position), ItemRow.id, item_ids):
-        found.setdefault(item_id, []).append(row.verdict_on(criterion))
+        found.setdefault(item_id, []).append(row.verdict.model_copy(update={"criterion": criterion}))
     return found
 
 
