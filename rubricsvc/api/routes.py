@@ -25,7 +25,7 @@ from rubricsvc.api.request import IdInPath, RefInPath, Service
 from rubricsvc.errors import InvalidError
 from rubricsvc.queries import ImportQuery, ReportQuery
 from rubricsvc.schemas import ImportedFile, Page
-from rubricsvc.schemas.methods import Attribute
+from rubricsvc.schemas.base import Attribute
 from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.jobs import Jobs

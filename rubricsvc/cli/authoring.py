@@ -28,7 +28,7 @@ from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.writing import plain, write_text
 from rubricsvc.lint import SEVERITIES, Severity, lint, rules_of
 from rubricsvc.schemas import NewGeneration
-from rubricsvc.schemas.methods import request
+from rubricsvc.schemas.base import request
 from workers import checks
 from workers.authoring.gate import OFF_TOPIC, Proposal, judge_of_gate, try_proposals, write_proposals
 

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
-from rubricsvc.schemas.methods import request
+from rubricsvc.schemas.base import request
 from rubricsvc.services.local import LocalService, Validators, open_database
 from rubricsvc.settings import get_settings
 

@@ -21,8 +21,8 @@ from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import NewRewards
+from rubricsvc.schemas.base import request
 from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, log, polling
-from rubricsvc.schemas.methods import request
 from rubricsvc.schemas.runs import (
     EvaluationGroup,
     NewRun,

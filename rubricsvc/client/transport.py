@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import ErrorBody
-from rubricsvc.schemas.methods import Method, MethodOf, request
+from rubricsvc.schemas.base import Method, MethodOf, request
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client

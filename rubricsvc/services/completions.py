@@ -22,7 +22,7 @@ from rubricsvc.schemas import (
     StoredPrompt,
     StoredVerdict,
 )
-from rubricsvc.schemas.methods import takes
+from rubricsvc.schemas.base import takes
 from rubricsvc.store import completions, jobs, labels, rubrics, verdicts
 from rubricsvc.store.session import Database, every, page_of
 from rubricsvc.store.tables import CompletionRow, PromptRow

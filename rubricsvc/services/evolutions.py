@@ -10,7 +10,7 @@ from rubricsvc.core.evolution import EvolutionReport, EvolutionRequest, Evolutio
 from rubricsvc.errors import needs_extra
 from rubricsvc.queries import EvolutionFilters
 from rubricsvc.schemas import Page
-from rubricsvc.schemas.methods import takes
+from rubricsvc.schemas.base import takes
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import completions, evolutions
 from rubricsvc.store.session import by_id, page_of

@@ -20,8 +20,8 @@ from rubricsvc.core.verdict import OF_REPLY, TRANSIENT, Reason
 from rubricsvc.errors import InvalidError, NotApprovedError, UnavailableError, at_path, cut
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, RetriedJob, RetryRequest, StoredJob
+from rubricsvc.schemas.base import takes
 from rubricsvc.schemas.jobs import WAIT_SECONDS, JobComparison, Notify, OnProgress, PairedBy, polling
-from rubricsvc.schemas.methods import takes
 from rubricsvc.services import comparing
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, leases, rubrics

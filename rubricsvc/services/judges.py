@@ -17,9 +17,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.queries import Paging
-from rubricsvc.schemas.base import Page
+from rubricsvc.schemas.base import Page, takes
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
-from rubricsvc.schemas.methods import takes
 from rubricsvc.store import jobs, judges, labels, rubrics, verdicts
 from rubricsvc.store.labels import RubricVersion, judged_labels, superseded
 from rubricsvc.store.session import page_of
@@ -98,7 +97,7 @@ class Judges:
             rows = [judges.add(session, judge) for judge in added]
             if passport is not None:
                 judges.set_passport(session, rows[0].id, passport)
-            return _stored(session, rows)
+            return _stored(session, rows, with_audit=True)
 
     def get(self, ref: int | str) -> StoredJudge:
         """Get a judge."""

@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, at_path, cut
 from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import Item, NewRewards
-from rubricsvc.schemas.methods import takes
+from rubricsvc.schemas.base import takes
 from rubricsvc.services.jobs import Jobs, no_rubric
 from rubricsvc.services.rubrics import Edit, add_version
 from rubricsvc.store import completions, jobs, judges, leases, rubrics

@@ -41,7 +41,7 @@ from rubricsvc.schemas import (
     StoredRubric,
     StoredRubricTest,
 )
-from rubricsvc.schemas.methods import takes
+from rubricsvc.schemas.base import takes
 from rubricsvc.services.comparing import match_criteria
 from rubricsvc.services.jobs import Jobs
 from rubricsvc.settings import get_settings

@@ -17,7 +17,7 @@ from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
-from rubricsvc.schemas.methods import takes
+from rubricsvc.schemas.base import takes
 from rubricsvc.schemas.runs import (
     BASELINES,
     BEFORE,

@@ -123,7 +123,7 @@ def add(
             raise ConflictError(f"idempotency key {key!r} belongs to another job: {job.id}", hint="choose another key")
         _reject_other_budget(job, budget)
         return job, False
-    add_new(session, ItemRow, ({"job_id": job_id, "judge_id": judge_id, **item} for item in items))
+    add_new(session, ItemRow, [{"job_id": job_id, "judge_id": judge_id, **item} for item in items])
     leases.publish(session, judge_id, len(items))
     return get(session, job_id), True
 
