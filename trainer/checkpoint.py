@@ -17,22 +17,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
-from trainer.config import TrainConfig
-from trainer.data.tasks import Task
+from trainer.config import Identity, TrainConfig
 from trainer.optim import MasterAdamW
 from trainer.recording import sync
 
@@ -42,65 +39,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SUMS = "SHA256SUMS"
-
-_MUTABLE_SETTINGS = {
-    "steps",
-    "out",
-    "data.path",
-    "data.format",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "max_unscored",
-    "pause_after",
-    "max_pause_s",
-    "scored_by",
-    "score_timeout_s",
-    "local_only",
-    "local_networks",
-    "criterion_metrics",
-    "trackers",
-    "policy.device",
-    "sampling.server",
-    "optim.micro_batch",
-    "judge.endpoint",
-    "judge.service",
-    "judge.timeout_s",
-    "optim.kl_every",
-    "data.store",
-    "data.domains",
-    "demonstrations.path",
-}
-"""Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
-
-_MUTABLE_NESTED: Any = {
-    "evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True},
-    "eval": True,
-}
-"""Nested settings that may change, too; evaluations compare their own (`trainer.evaluation`)."""
-
-Identity = dict[str, Any]
-"""The settings that a resumed run must share, by dotted name, and the digests of its tasks and of its judge."""
-
-
-def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge_digest: str | None = None) -> Identity:
-    """Return what must be the same for a run to be resumed.
-
-    ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge is
-    that of the reward source, which may have only its name. A policy in a folder is named by its path from the run's
-    folder: both may be moved together.
-    """
-    flat: Identity = {}
-    for name, value in config.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
-        flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-    fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
-    pinned = {"judge_digest": judge_digest} if judge_digest else {}
-    if config.out is not None and Path(config.policy.model).is_dir():
-        pinned["policy.model"] = os.path.relpath(Path(config.policy.model).resolve(), config.out.resolve())
-    content = []
-    for task in tasks:
-        domain, demonstrations = [task.domain] * bool(task.domain), [one.digest for one in task.demonstrations]
-        content.append([task.prompt.digest, task.rubric.digest, *domain, *demonstrations])
-    return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": digest(content)}
 
 
 def steps(out: Path) -> list[int]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -21,10 +22,14 @@ from pydantic import (
     model_validator,
 )
 
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Address, Judge, Network
 from rubricsvc.core.validation_messages import FieldMessage, FieldPath, closest, field_messages, models_in
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.schemas.runs import OF_TOOLS, REWARD
+
+if TYPE_CHECKING:
+    from trainer.data.tasks import Task
 
 Config = TypeVar("Config", bound="ConfigSection")
 
@@ -457,6 +462,45 @@ class ControlConfig(ConfigSection):
     reward: ControlName
 
 
+_MUTABLE_SETTINGS = {
+    "steps",
+    "out",
+    "data.path",
+    "data.format",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "max_unscored",
+    "pause_after",
+    "max_pause_s",
+    "scored_by",
+    "score_timeout_s",
+    "local_only",
+    "local_networks",
+    "criterion_metrics",
+    "trackers",
+    "policy.device",
+    "sampling.server",
+    "optim.micro_batch",
+    "judge.endpoint",
+    "judge.service",
+    "judge.timeout_s",
+    "optim.kl_every",
+    "data.store",
+    "data.domains",
+    "demonstrations.path",
+}
+"""Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
+
+_MUTABLE_NESTED: Any = {
+    "evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True},
+    "eval": True,
+}
+"""Nested settings that may change, too; evaluations compare their own (`trainer.evaluation`)."""
+
+Identity = dict[str, Any]
+"""The settings that a resumed run must share, by dotted name, and the digests of its tasks and of its judge."""
+
+
 class TrainConfig(ConfigSection):
     """Settings of `trainer.loop.train`.
 
@@ -497,6 +541,26 @@ class TrainConfig(ConfigSection):
         if self.environment is not None and self.environment.name == "mcp" and not self.tools.mcp:
             raise ValueError("environment `mcp`: name its servers with [tools] mcp = [{name = …, command = […]}]")
         return self
+
+    def identity(self, tasks: Sequence[Task], std_floor: float, judge_digest: str | None = None) -> Identity:
+        """Return what must be the same for a run to be resumed.
+
+        ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge
+        is that of the reward source, which may have only its name. A policy in a folder is named by its path from the
+        run's folder: both may be moved together.
+        """
+        flat: Identity = {}
+        for name, value in self.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
+            flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
+        pinned = {"judge_digest": judge_digest} if judge_digest else {}
+        if self.out is not None and Path(self.policy.model).is_dir():
+            pinned["policy.model"] = os.path.relpath(Path(self.policy.model).resolve(), self.out.resolve())
+        content = []
+        for task in tasks:
+            domain, demonstrations = [task.domain] * bool(task.domain), [one.digest for one in task.demonstrations]
+            content.append([task.prompt.digest, task.rubric.digest, *domain, *demonstrations])
+        return {**fixed, **pinned, "optim.std_floor": std_floor, "tasks": digest(content)}
 
 
 class RunConfig(TrainConfig):

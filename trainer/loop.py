@@ -38,7 +38,7 @@ from rubricsvc.stats.divergence import first_divergence
 from rubricsvc.stats.run_alarms import monitor_alarms
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo, supervised
-from trainer.config import DemonstrationsConfig, TrainConfig
+from trainer.config import DemonstrationsConfig, Identity, TrainConfig
 from trainer.data.demonstrations import demonstrated
 from trainer.data.tasks import Task, check_apart, other_tasks, stream_seed, tasks_of_step
 from trainer.environments.episodes import log_leaks
@@ -129,7 +129,7 @@ def train(
     """
     check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
-    identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
+    identity = config.identity(tasks, floor := constants["std_floor"], judge.digest if judge else None)
     control = config.control
     trained_on = rewards if control is None else ControlRewards(rewards, control.reward, config.seed)
     scorer = StepScorer(trained_on, config, stop or Event(), recorder)
@@ -182,7 +182,7 @@ def _watch(
     done: int,
     *,
     saved: int,
-    identity: checkpoint.Identity,
+    identity: Identity,
     begin: bool = False,
 ) -> int:
     """Evaluate the policy if that is due, warn of alarms of monitors, and return the number of steps that are saved.

@@ -22,7 +22,7 @@ from scipy.stats import chi2
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rubricsvc.core.audit import Audit
-from rubricsvc.core.base import Text, Title, Value
+from rubricsvc.core.base import Value
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
@@ -68,12 +68,12 @@ class PreflightCheck(Value):
     Only a check that ``refuses`` keeps a run from starting where it is not passed; others are warnings.
     """
 
-    name: Title = Field(description="Name of the check.")
-    value: Text = Field(description="What was measured, with its interval where it has one.")
-    limit: Text = Field(description="What passes.")
+    name: str = Field(description="Name of the check.")
+    value: str = Field(description="What was measured, with its interval where it has one.")
+    limit: str = Field(description="What passes.")
     passed: bool | None = Field(description="Whether it was passed; null where nothing was measured.")
     refuses: bool = Field(default=False, description="Whether a run does not start where it was not passed.")
-    advice: Text = Field(default="", description="What to do where it was not passed or not measured.")
+    advice: str = Field(default="", description="What to do where it was not passed or not measured.")
 
     @property
     def is_refusal(self) -> bool:

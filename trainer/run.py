@@ -183,9 +183,8 @@ def find_judges(loaded: RunConfig) -> tuple[RunConfig, RunJudge]:
             return RunJudge(with_adapter_fields(judge), missing_reason=hint)
         with open_database() as db:
             judges = Judges(db, Validators(judge=validate))
-            if isinstance(judge, Judge):
-                judges.add_all([with_adapter_fields(judge)])
-            known = judges.get(judge.name if isinstance(judge, Judge) else judge)
+            added = judges.add_all([with_adapter_fields(judge)]) if isinstance(judge, Judge) else [judges.get(judge)]
+            known = added[0]
         if (value := known.judge) is None:
             raise InvalidError(str(known.error))
         audit, hint = known.newest_audit, f"make one with `rubricsvc judges audit {value.name}`"
@@ -656,7 +655,7 @@ class Run:
         before = json.loads((checkpoint.folder(self.out, step) / "state.json").read_bytes())["identity"]
         setting = config.optim.std_floor
         floor = before["optim.std_floor"] if setting == "judge" else setting
-        now = checkpoint.identity(config, tasks.train, floor, before.get("judge_digest"))
+        now = config.identity(tasks.train, floor, before.get("judge_digest"))
         checkpoint.check_identity(checkpoint.folder(self.out, step), before, now)
         if config.eval is not None:
             check_setup(self.out, read(self.out, LINES), setup_of(config.eval, config, tasks.held_out))

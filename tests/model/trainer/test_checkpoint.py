@@ -81,22 +81,22 @@ def test_identity_ignores_settings_of_execution() -> None:
         {"judge": {"name": "j", "model": "m", "endpoint": {"base_url": "http://elsewhere"}}},
     ]
     for change in cases:
-        assert checkpoint.identity(run_config(**change), TASKS, 0.0) == checkpoint.identity(run_config(), TASKS, 0.0)
+        assert run_config(**change).identity(TASKS, 0.0) == run_config().identity(TASKS, 0.0)
 
 
 def test_identity_covers_what_is_learned() -> None:
     cases = [{"seed": 1}, {"optim": {"lr": 1e-3}}, {"judge": {"name": "j", "model": "other"}}, {"judge": "stored"}]
     for change in cases:
-        assert checkpoint.identity(run_config(**change), TASKS, 0.0) != checkpoint.identity(run_config(), TASKS, 0.0)
+        assert run_config(**change).identity(TASKS, 0.0) != run_config().identity(TASKS, 0.0)
 
 
 def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
-    checkpoint.save(config, 1, policy.save, optimizer, checkpoint.identity(config, TASKS, 0.0))
+    checkpoint.save(config, 1, policy.save, optimizer, config.identity(TASKS, 0.0))
     other = [*TASKS[:-1], Task(Prompt.of("another"), RUBRIC)]
     with pytest.raises(ConflictError) as caught:
-        checkpoint.resume(config, optimizer, checkpoint.identity(config, other, 0.0))
+        checkpoint.resume(config, optimizer, config.identity(other, 0.0))
     assert caught.value.path == "data"
 
 
