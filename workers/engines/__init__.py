@@ -80,7 +80,6 @@ ENGINES: dict[str, Factory] = {
     "none": lambda _judge: PanelEngine(),
 }
 
-
 OPENAI = "https://api.openai.com/v1"
 
 

@@ -67,7 +67,6 @@ _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 """A hybrid model would begin with its thinking, where a readout expects the answer. Other templates ignore it; vLLM
 refuses it with Mistral's own tokenizers."""
 
-
 _PLACEHOLDERS = ("Qsystem0Q", "Quser1Q")
 _PLACEHOLDER = re.compile("Q(?:system|user)([01])Q")
 
@@ -286,8 +285,7 @@ class OpenAIEngine:
         outcome = await self._post(self._server, request, (question,), structured=structured)
         if isinstance(outcome, RequestFailed) and outcome.status in _INVALID:
             texts = [message["content"] for message in request.messages(question)]
-            learnt = self._server.learn(outcome.failure.detail, texts)
-            if learnt:
+            if self._server.learn(outcome.failure.detail, texts):
                 outcome = await self._post(self._server, request, (question,), structured=structured)
         if isinstance(outcome, RequestFailed) and outcome.status in _INVALID and structured:
             plain = await self._post(self._server, request, (question,), structured=False)

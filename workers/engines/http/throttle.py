@@ -100,8 +100,7 @@ class Throttle:
         """Return the outcome of ``send``, called once the server is up, or ``unavailable``."""
         while self.is_open:
             now, failed_at = time.monotonic(), self._failed_at
-            down_s = failed_at - self._opened_at
-            probe_at = failed_at + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, down_s))
+            probe_at = failed_at + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, failed_at - self._opened_at))
             if now >= probe_at:
                 async with self._trial:
                     if self.is_open and self._failed_at == failed_at:  # no other trial has ended meanwhile

@@ -36,11 +36,10 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _DTYPE_HINT = "save the adapter in float32, bfloat16 or float16"
 _BASE_HINT = "name the base that the adapter was trained on: `rubricsvc judges add NAME --adapter FOLDER --model BASE`"
 
-_FIELDS_WITHOUT_EFFECT = """
+_WITHOUT_EFFECT = """
 auto_mapping base_model_name_or_path ensure_weight_tying inference_mode layers_pattern layers_to_transform lora_dropout
 megatron_core peft_version qalora_group_size revision runtime_config task_type
 """
-_WITHOUT_EFFECT = frozenset(_FIELDS_WITHOUT_EFFECT.split())
 """Fields of peft's configuration that do not change the merged weights, once the modules are named by the file."""
 
 _EXACT_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
@@ -136,7 +135,7 @@ def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
     inexact = [] if config.peft_type == "LORA" else [f"peft_type: {config.peft_type}"]
     if config.init_lora_weights not in _EXACT_INITIALIZATIONS:
         inexact.append(f"init_lora_weights: {config.init_lora_weights}")
-    others = {name: value for name, value in (config.model_extra or {}).items() if name not in _WITHOUT_EFFECT}
+    others = {name: value for name, value in (config.model_extra or {}).items() if name not in _WITHOUT_EFFECT.split()}
     inexact += [f"{name}: {value}" for name, value in others.items() if value and value != "none"]
     if inexact:
         message = f"{path}: an adapter with {cut(inexact[0], 200)} is not supported"

