@@ -32,8 +32,8 @@ from rubricsvc.core.passport import Ablation, Row
 from rubricsvc.formats.documents import load_passport
 from trainer.judge_training import run
 from trainer.judge_training.config import JudgeTrainConfig, load_config
-from trainer.judge_training.data import Example, Question, questions, sample
-from trainer.judge_training.run import Prepared, export, load_data, open_base, probabilities, write
+from trainer.judge_training.data import Example, Prepared, Question, load_data, questions, sample
+from trainer.judge_training.run import export, open_base, probabilities, write
 from trainer.judge_training.training import encode, train
 from workers.engines.local.weights import PASSPORT_FILE
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name in (EVERYTHING, *parts(config, prepared))
         }
         scores = {name: future.result() for name, future in futures.items()}
-    pairs = list(questions(test))
+    pairs = questions(test)
     for line in lines(pairs, scores):
         print(line)
     if options.judge:
@@ -98,7 +98,7 @@ def parts(config: JudgeTrainConfig, prepared: Prepared) -> list[str]:
 
 def held_out(prepared: Prepared, size: int) -> list[Example]:
     """Return ``size`` completions of each data set that are not trained on."""
-    test = prepared.split.parts["test"]
+    test = prepared.parts["test"]
     names = dict.fromkeys(one.source for one in test)
     return [one for name in names for one in sample([each for each in test if each.source == name], size)]
 
@@ -122,7 +122,7 @@ def measure(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example
     """Train, and return the judge's probability of each question."""
     shutil.rmtree(config.out, ignore_errors=True)  # of an interrupted run
     model, encoder = open_base(config)
-    train(model, encode(prepared.datasets, prepared.split, encoder, config), config)
+    train(model, encode(prepared.datasets, prepared.parts, encoder, config), config)
     judge = export(model, config)
     return [value for each in probabilities(judge, test, may_fail=True) for value in each]
 

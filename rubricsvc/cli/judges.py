@@ -425,7 +425,8 @@ def train(
     """
     from trainer import checkpoint
     from trainer.judge_training.config import load_config
-    from trainer.judge_training.run import FOLDER, check_judge, examine_judge, load_data, train_judge
+    from trainer.judge_training.data import load_data
+    from trainer.judge_training.run import FOLDER, check_judge, examine_judge, train_judge
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
@@ -438,7 +439,7 @@ def train(
         prepared = load_data(loaded, judges)
     hidden = {"digest", "license", "pairs"}
     plan = [one.model_dump(mode="json", exclude=hidden) for one in prepared.sources(loaded)]
-    sizes = {name: len(part) for name, part in prepared.split.parts.items()} | {"left_out": prepared.split.left_out}
+    sizes = {name: len(part) for name, part in prepared.parts.items()} | {"left_out": prepared.left_out}
     if dry_run:
         show({"data": plan, "split": sizes}, as_json)
         return

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from os.path import normpath
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -15,14 +15,11 @@ from workers.engines.local.embedded_model import EMBEDDED
 
 
 class LoraConfig(ConfigSection):
-    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on layers from ``first_layer``."""
+    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on linear layers from ``first_layer``."""
 
     rank: int = Field(default=16, ge=1, le=1024)
     alpha: float = Field(default=32.0, gt=0.0, le=1e5)
     first_layer: int = Field(default=0, ge=0)
-    modules: tuple[str, ...] = Field(
-        default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
-    )
 
 
 class JudgeOptimConfig(ConfigSection):
@@ -172,15 +169,13 @@ def load_config(path: Path) -> JudgeTrainConfig:
     config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
     from workers.engines.local.models import default_dtype  # seconds, which an error above need not take
 
-    places = [config.out, *(one.path for one in config.data if isinstance(one, _Files))]
-    beside = {one: Path(os.path.normpath(path.parent / one)) for one in places}  # as it is printed: without a/../
-    fields: dict[str, Any] = {
-        "out": beside[config.out],
-        "data": tuple(
-            one.model_copy(update={"path": beside[one.path]}) if isinstance(one, _Files) else one for one in config.data
-        ),
-        "dtype": config.dtype or default_dtype(config.device),
-    }
-    if config.judge.model != EMBEDDED and (folder := (path.parent / config.judge.model).resolve()).is_dir():
-        fields["judge"] = config.judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere
-    return config.model_copy(update=fields)
+    judge, folder = config.judge, (path.parent / config.judge.model).resolve()
+    if judge.model != EMBEDDED and folder.is_dir():
+        judge = judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere
+    out = Path(normpath(path.parent / config.out))  # as it is printed: without a/../
+    data = tuple(
+        one.model_copy(update={"path": Path(normpath(path.parent / one.path))}) if isinstance(one, _Files) else one
+        for one in config.data
+    )
+    dtype = config.dtype or default_dtype(config.device)
+    return config.model_copy(update={"judge": judge, "out": out, "data": data, "dtype": dtype})

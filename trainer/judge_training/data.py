@@ -16,13 +16,14 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.passport import DataSource
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.formats import InputFile, detect, stream
 from rubricsvc.services.judges import JudgedCompletion, Judges
-from trainer.judge_training.config import DataConfig, FileData, LabelData, SplitConfig, VerdictData
+from trainer.judge_training.config import DataConfig, FileData, JudgeTrainConfig, LabelData, SplitConfig, VerdictData
 
 OpenStore = Callable[[], Judges]
 Part = Literal["train", "validation", "test"]
@@ -87,11 +88,13 @@ class Example:
 
 
 Question = tuple[Example, Target]
+Parts = dict[Part, list[Example]]
+"""Examples to learn from, to stop by, and to report on."""
 
 
-def questions(examples: Iterable[Example]) -> Iterator[Question]:
+def questions(examples: Iterable[Example]) -> list[Question]:
     """Return every target with its example."""
-    return ((example, target) for example in examples for target in example.targets)
+    return [(example, target) for example in examples for target in example.targets]
 
 
 def sample(examples: Sequence[Example], size: int) -> list[Example]:
@@ -139,17 +142,15 @@ class Dataset:
 
 def merge(examples: Iterable[Example]) -> Dataset:
     """Merge examples on the same completion, and targets on the same question; different values become their mean."""
-    by_content: dict[tuple[str, str], Example] = {}
-    targets: dict[tuple[str, str], dict[str, list[Target]]] = {}
+    by_content: dict[tuple[str, str], tuple[Example, dict[str, list[Target]]]] = {}
     for example in examples:
-        key = (example.source, example.content)
-        by_content.setdefault(key, example)
+        _, asked = by_content.setdefault((example.source, example.content), (example, {}))
         for target in example.targets:
-            targets.setdefault(key, {}).setdefault(target.criterion.question, []).append(target)
+            asked.setdefault(target.criterion.question, []).append(target)
     merged = Dataset()
-    for key, example in by_content.items():
+    for example, asked in by_content.values():
         kept = []
-        for same in targets[key].values():
+        for same in asked.values():
             values = [target.value for target in same]
             merged.contradictions += len(set(values)) > 1
             merged.duplicates += len(same) - 1
@@ -157,14 +158,6 @@ def merge(examples: Iterable[Example]) -> Dataset:
             kept.append(replace(same[0], value=sum(values) / len(values), levels=levels))
         merged.examples.append(replace(example, targets=tuple(kept)))
     return merged
-
-
-@dataclass
-class Split:
-    """Examples to learn from, to stop by, and to report on, by part; ``left_out`` targets are in no part."""
-
-    parts: dict[Part, list[Example]] = field(default_factory=lambda: {name: [] for name in MIN_LABELS})
-    left_out: int = 0
 
 
 def side_of(name: str, config: SplitConfig, seed: int) -> Part:
@@ -175,11 +168,11 @@ def side_of(name: str, config: SplitConfig, seed: int) -> Part:
     return "validation" if place < config.test + config.validation else "train"
 
 
-def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Split:
-    """Divide examples by their groups into train, validation and test.
+def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> tuple[Parts, int]:
+    """Divide examples by their groups into train, validation and test; return these, and the targets in no part.
 
     The same prompt with the same completion is in one part only, also where its groups differ; then the test keeps it,
-    or else the validation part. Targets of held-out families are in the test only. What is in no part is counted.
+    or else the validation part. Targets of held-out families are in the test only.
 
     Raises:
         InvalidError: A part has too few targets, or too few of a class: values below 0.5, and the others.
@@ -187,7 +180,7 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
     if config.test + config.validation >= 1:
         message = f"test {config.test:g} and validation {config.validation:g} leave no examples to train on"
         raise InvalidError(message, hint="choose shares with a sum below 1", path="split.test")
-    examples, result = list(examples), Split()
+    examples, result = list(examples), {name: list[Example]() for name in MIN_LABELS}
     known = {target.family_name for _, target in questions(examples)}
     if unknown := sorted({*config.held_out} - known):
         hint = f"known are {cut(', '.join(sorted(cut(repr(name), 60) for name in known)), 600)}"
@@ -204,12 +197,10 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
         ]
         texts = [(one.prompt.text, one.completion.full_text) for one in part]  # without regard to case and line breaks
         keys = [digest("shown", *(" ".join(text.casefold().split()) for text in each)) for each in texts]
-        result.parts[name].extend(one for one, key in zip(part, keys, strict=True) if one.targets and key not in taken)
+        result[name] += [one for one, key in zip(part, keys, strict=True) if one.targets and key not in taken]
         taken.update(key for one, key in zip(part, keys, strict=True) if one.targets)
-    kept = sum(len(list(questions(part))) for part in result.parts.values())
-    result.left_out = sum(len(one.targets) for one in examples) - kept
     numbers, small = [], list[Part]()
-    for name, part in result.parts.items():
+    for name, part in result.items():
         classes = Counter(target.value >= 0.5 for _, target in questions(part))
         missing = ""
         if classes.total() < MIN_LABELS[name]:
@@ -224,7 +215,7 @@ def split(examples: Iterable[Example], config: SplitConfig, seed: int = 0) -> Sp
         fields = [f"split.{name} (now {share:g})" for name, share in shares.items() if {name, "train"} & {*small}]
         hint = f"add labels, or {change} {' and '.join(fields)}"
         raise InvalidError("; ".join(numbers), hint=hint, path="split")
-    return result
+    return result, len(questions(examples)) - sum(len(questions(part)) for part in result.values())
 
 
 EXAMPLE = TypeAdapter(Example)
@@ -269,17 +260,52 @@ def load_dataset(entry: DataConfig, open_store: OpenStore) -> Dataset:
     return loaded
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """The data of a training, and its examples divided into train, validation and test; some targets are in none."""
+
+    datasets: Mapping[str, Dataset]
+    parts: Parts
+    left_out: int
+
+    def sources(self, config: JudgeTrainConfig) -> list[DataSource]:
+        """Return what each of the data has."""
+        total = sum(entry.weight for entry in config.data if not self.datasets[entry.name].absent)
+        return [
+            DataSource(
+                name=entry.name,
+                digest=one.digest,
+                license=entry.license,
+                completions=len(one.examples),
+                questions=len(questions(one.examples)),
+                left_out=dict(one.left_out),
+                duplicates=one.duplicates,
+                contradictions=one.contradictions,
+                absent=one.absent,
+                share=0.0 if one.absent or not total else entry.weight / total,
+            )
+            for entry in config.data
+            for one in [self.datasets[entry.name]]
+        ]
+
+
+def load_data(config: JudgeTrainConfig, open_store: OpenStore) -> Prepared:
+    """Return the data of a training, divided; ``open_store`` is called if an entry is of the database."""
+    datasets = {entry.name: load_dataset(entry, open_store) for entry in config.data}
+    examples = [example for one in datasets.values() for example in one.examples]
+    return Prepared(datasets, *split(examples, config.split, config.seed))
+
+
 def read_questions(path: Path, source: str | None = None) -> Iterator[Example]:
     """Yield the examples of a file that has one as JSON in each line, by default with the source that it names."""
     if not path.is_file():
         raise NotFoundError(f"no file {path}", hint="make the questions first, or set optional = true", path=str(path))
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 example = EXAMPLE.validate_json(line)
-            except (ValidationError, UnicodeDecodeError) as error:
-                problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-                message = f"{path}:{number}: no example: {problem}"
+            except ValidationError as error:
+                message = f"{path}:{number}: no example: {error.errors()[0]['msg']}"
                 raise InvalidError(message, hint="each line is an example as JSON", path=str(path)) from error
             yield replace(example, source=example.source if source is None else source)
 
@@ -296,20 +322,15 @@ def labelled_examples(
         left_out: Counts the labels that are no target, by reason.
     """
     file = InputFile(path)
-    format = format or detect(file)
-
-    def judged() -> Iterator[JudgedCompletion]:
-        for one in stream(file, format):
-            if one.given_labels:
-                hint = (
-                    'import it with `rubricsvc labels import`, train with kind = "labels", or give each record criteria'
-                )
-                message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
-                raise InvalidError(message, hint=hint)
-            if one.prompt and one.rubric and one.completions:
-                yield JudgedCompletion(one.prompt, one.completions[0], one.rubric, one.labels)
-
-    return _examples(judged(), source or format, Counter() if left_out is None else left_out)
+    format, counts = format or detect(file), Counter[str]() if left_out is None else left_out
+    for one in stream(file, format):
+        if one.given_labels:
+            hint = 'import it with `rubricsvc labels import`, train with kind = "labels", or give each record criteria'
+            message = f"{one.location}: labels of a rubric by name ({one.rubric_ref}), without its criteria"
+            raise InvalidError(message, hint=hint)
+        if one.prompt and one.rubric and one.completions:
+            judged = JudgedCompletion(one.prompt, one.completions[0], one.rubric, one.labels)
+            yield from _examples([judged], source or format, counts)
 
 
 def _examples(found: Iterable[JudgedCompletion], source: str, left_out: Counter[str]) -> Iterator[Example]:

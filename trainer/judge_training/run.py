@@ -16,9 +16,9 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any, Literal
@@ -32,15 +32,7 @@ from sklearn.preprocessing import StandardScaler
 
 from rubricsvc.core.audit import Audit, Figure, Repeatability
 from rubricsvc.core.judge import Calibration, Judge
-from rubricsvc.core.passport import (
-    TRAINED,
-    UNTRAINED,
-    CalibrationReport,
-    DataSource,
-    Passport,
-    Row,
-    Table,
-)
+from rubricsvc.core.passport import TRAINED, UNTRAINED, CalibrationReport, Passport, Row, Table
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
 from rubricsvc.core.verdict import JudgedLabel, Label, Verdict
@@ -49,36 +41,17 @@ from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement import Sample, estimate_metrics, pair_counts
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data import (
-    Dataset,
-    Example,
-    OpenStore,
-    Question,
-    Split,
-    load_dataset,
-    questions,
-    sample,
-    split,
-)
-from trainer.judge_training.training import Encoder, JudgeModel, Trained, encode, train
+from trainer.judge_training.data import Example, Prepared, Question, questions, sample
+from trainer.judge_training.training import MUTABLE, Encoder, JudgeModel, Trained, encode, train
 from trainer.recording import Metrics, replace_text, sync
 from workers.audit import cases, runner, suites
 from workers.audit.repeatability import group_completions, measure
 from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
 from workers.engines.base import Engine
+from workers.engines.local import weights as files
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import default_device, default_dtype, model_folder, open_pretrained
-from workers.engines.local.weights import (
-    ADAPTER_CONFIG,
-    BASE_FILE,
-    JUDGE_FILE,
-    PASSPORT_FILE,
-    ModelWeights,
-    base_sha256,
-    copy_permissions,
-    weights_sha256,
-)
 from workers.judges import validate
 from workers.judges.calls import load
 from workers.scoring.completions import score
@@ -94,37 +67,6 @@ NOT_FOR = (
 
 _ASKED = {"mode", "template", "sampling", "threshold", "min_answer_mass", "max_context", "calibration"}
 """Fields of a judge that its training depends on."""
-_NO_OPTION = {"judge", "data", "description", "not_for", "license", "device", "seed", "out", "checkpoint_every"}
-_NO_OPTION |= {"keep_checkpoints"}
-"""Settings that are in other fields of a passport, or without influence on the weights."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The data of a training, and its examples divided into train, validation and test."""
-
-    datasets: Mapping[str, Dataset]
-    split: Split
-
-    def sources(self, config: JudgeTrainConfig) -> list[DataSource]:
-        """Return what each of the data has."""
-        total = sum(entry.weight for entry in config.data if not self.datasets[entry.name].absent)
-        return [
-            DataSource(
-                name=entry.name,
-                digest=one.digest,
-                license=entry.license,
-                completions=len(one.examples),
-                questions=len(list(questions(one.examples))),
-                left_out=dict(one.left_out),
-                duplicates=one.duplicates,
-                contradictions=one.contradictions,
-                absent=one.absent,
-                share=0.0 if one.absent or not total else entry.weight / total,
-            )
-            for entry in config.data
-            for one in [self.datasets[entry.name]]
-        ]
 
 
 def check_judge(config: JudgeTrainConfig, stored: Mapping[str, Any] | None) -> None:
@@ -143,13 +85,6 @@ def check_judge(config: JudgeTrainConfig, stored: Mapping[str, Any] | None) -> N
         raise ConflictError(f"judge {config.judge.name!r} exists and is another one", hint=hint, path="judge.name")
 
 
-def load_data(config: JudgeTrainConfig, open_store: OpenStore) -> Prepared:
-    """Return the data of a training, divided; ``open_store`` is called if an entry is of the database."""
-    datasets = {entry.name: load_dataset(entry, open_store) for entry in config.data}
-    examples = [example for one in datasets.values() for example in one.examples]
-    return Prepared(datasets, split(examples, config.split, config.seed))
-
-
 def train_judge(
     config: JudgeTrainConfig,
     prepared: Prepared,
@@ -164,7 +99,7 @@ def train_judge(
     ``on_encode`` is called with the examples encoded, and their number, ``on_step`` with the metrics of each step.
     """
     model, encoder = open_base(config)
-    data = encode(prepared.datasets, prepared.split, encoder, config, on_encode)
+    data = encode(prepared.datasets, prepared.parts, encoder, config, on_encode)
     trained = train(model, data, config, on_step=on_step, stop=stop, resume=resume)
     return None if trained.history.stopped else export(model, config), trained
 
@@ -185,7 +120,7 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder]:
         raise InvalidError(message, hint='leave it out, or use "cpu"', path="device") from error
     base, tokenizer = open_pretrained(judge.model, dtype, revision=judge.revision)
     base = base.to(config.device or default_device())
-    sha256 = base_sha256(judge.model, model_folder(ModelWeights(judge.model, judge.revision)))
+    sha256 = files.base_sha256(judge.model, model_folder(files.ModelWeights(judge.model, judge.revision)))
     model = JudgeModel(base, config.lora, seed=config.seed, base_sha256=sha256)
     return model, Encoder(judge, Conversation(tokenizer), base.config.max_position_embeddings)
 
@@ -193,8 +128,7 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder]:
 def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
     """Write the adapter to ``out/judge`` in peft's format, and return the judge that is asked with it.
 
-    A folder that has these weights already is kept, with the results of their examination. Equal trainings give equal
-    bytes, without paths of a machine.
+    Equal trainings give equal bytes, without paths of a machine.
 
     Raises:
         UnavailableError: The folder cannot be written.
@@ -205,24 +139,18 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         model.model.save_pretrained(part)  # peft's format
-        copy_permissions(part)
-        fields = json.loads((part / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+        files.copy_permissions(part)
+        fields = json.loads((part / files.ADAPTER_CONFIG).read_text(encoding="utf-8"))
         fields |= {"base_model_name_or_path": config.judge.model, "target_modules": sorted(fields["target_modules"])}
-        replace_text(part / ADAPTER_CONFIG, json.dumps(fields, indent=2, sort_keys=True) + "\n")
+        replace_text(part / files.ADAPTER_CONFIG, json.dumps(fields, indent=2, sort_keys=True) + "\n")
         base = {"model": config.judge.model, "base_sha256": model.base_sha256}
-        replace_text(part / BASE_FILE, json.dumps(base, indent=2) + "\n")
+        replace_text(part / files.BASE_FILE, json.dumps(base, indent=2) + "\n")
         (part / "README.md").unlink(missing_ok=True)
         write(part, config.judge)
-        trained = weights_sha256(part)
-        try:
-            same = weights_sha256(final) == trained
-        except UnavailableError:  # no such folder, or no weights in it
-            same = False
-        if not same:
-            shutil.rmtree(final, ignore_errors=True)
-            part.rename(final)
-            sync(final.parent)
-        shutil.rmtree(part, ignore_errors=True)
+        trained = files.weights_sha256(part)
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+        sync(final.parent)
     place = {"adapter": str(final.resolve()), "weights_sha256": trained}
     return Judge.model_validate(config.judge.model_dump() | place)
 
@@ -230,10 +158,10 @@ def export(model: JudgeModel, config: JudgeTrainConfig) -> Judge:
 def write(folder: Path, value: Judge | Passport) -> None:
     """Write ``passport.json``, or the fields of a judge that the weights were trained for to ``judge.json``."""
     if isinstance(value, Passport):
-        name, text = PASSPORT_FILE, value.model_dump_json(exclude_none=True)
+        name, text = files.PASSPORT_FILE, value.model_dump_json(exclude_none=True)
     else:
         fields = value.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
-        name, text = JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True)
+        name, text = files.JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True)
     with _writing(folder):
         replace_text(folder / name, text + "\n")
 
@@ -296,22 +224,19 @@ async def verdicts(
     engine: Engine, judge: Judge, examples: Sequence[Example], on_progress: OnProgress = lambda done, total, note: None
 ) -> list[list[Verdict]]:
     """Return the judge's verdict on each target of each example."""
-    results: dict[int, list[Verdict]] = {}
-    places = iter(range(len(examples)))
+    slots, done = asyncio.Semaphore(AT_ONCE), count(1)
 
-    async def work() -> None:
-        for place in places:
-            example = examples[place]
-            criteria = [
-                target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
-                for number, target in enumerate(example.targets)
-            ]
-            rubric = Rubric(criteria=tuple(criteria))
-            results[place] = await score(engine, judge, rubric, example.prompt, example.completion)
-            on_progress(len(results), len(examples), "")
+    async def ask(example: Example) -> list[Verdict]:
+        criteria = tuple(
+            target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
+            for number, target in enumerate(example.targets)
+        )
+        async with slots:
+            given = await score(engine, judge, Rubric(criteria=criteria), example.prompt, example.completion)
+        on_progress(next(done), len(examples), "")
+        return given
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-    return [results[place] for place in range(len(examples))]
+    return await asyncio.gather(*map(ask, examples))
 
 
 def criterion_text(criterion: Criterion) -> str:
@@ -427,11 +352,12 @@ def _row(scorer: str, part: str, test: Sequence[Question], scores: Sequence[floa
     soft = ("brier", "ece", "spearman") if ranked else ("brier", "ece")
     found |= estimate_metrics([Sample.of(scores, labels, groups, counts=counts)], soft, resamples=resamples)
     found["macro_auroc"] = estimate_metrics(mixed, ("auroc",), resamples=resamples)["auroc"]
-    figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()}
+    figures: dict[Any, Figure] = {
+        name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.items()
+    }
     if min(sum(met), len(met) - sum(met)) < MIN_CLASS_FOR_AUROC:
         figures["auroc"] = Figure()
-    fields = {"scorer": scorer, "part": part, "n": len(test), "positives": int(sum(met)), "figures": figures}
-    return Row.model_validate(fields)
+    return Row(scorer=scorer, part=part, n=len(test), positives=int(sum(met)), figures=figures)
 
 
 def examine_judge(
@@ -453,7 +379,7 @@ def examine_judge(
     Raises:
         InvalidError: All verdicts of the trained judge failed.
     """
-    untrained, parts = config.judge.model_copy(update=BASE), prepared.split.parts
+    untrained, parts = config.judge.model_copy(update=BASE), prepared.parts
     validation, test = (sample(parts[name], config.test_examples) for name in ("validation", "test"))
     calibration = _calibration(validation, probabilities(judge, validation, on_progress, "calibration"))
     asked = probabilities(judge, test, on_progress, TRAINED)
@@ -461,13 +387,13 @@ def examine_judge(
         [0.5 if value is None else value for each in answers for value in each]
         for answers in (asked, probabilities(untrained, test, on_progress, UNTRAINED, may_fail=True))
     )
-    pairs = list(questions(test))
+    pairs = questions(test)
     after = [
         calibration.value(target.criterion, score) if calibration else score
         for (_, target), score in zip(pairs, before, strict=True)
     ]
     on_progress(0, 1, "baselines")
-    scores = {**baselines(list(questions(parts["train"])), pairs), UNTRAINED: base, TRAINED: after}
+    scores = {**baselines(questions(parts["train"]), pairs), UNTRAINED: base, TRAINED: after}
     judge = judge.model_copy(update={"calibration": calibration})
 
     raw, fitted = rows(pairs, {"before": before, "after": after})
@@ -509,6 +435,14 @@ def _calibration(examples: Sequence[Example], asked: Sequence[Sequence[float | N
     return Calibration(families=curves) if curves else None
 
 
+_PARTS: tuple[tuple[str, str, By], ...] = (
+    ("by data set", "held-out questions by data set", "source"),
+    ("by criterion", f"by criterion or kind of criterion, with {MIN_PART} questions or more", "family"),
+    ("by variant", f"questions by construction, by how the case was made, with {MIN_PART} or more", "variant"),
+)
+"""Tables of parts of the test: name, description and what divides it."""
+
+
 def _tables(
     pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Sequence[str]
 ) -> tuple[Table, ...]:
@@ -518,29 +452,21 @@ def _tables(
     """
     unseen = [place for place, (_, target) in enumerate(pairs) if target.family_name in held_out]
     of_unseen = {name: [values[place] for place in unseen] for name, values in scores.items()}
-    tables = {
-        "test": ("all held-out questions", rows(pairs, scores)),
-        "held-out criteria": (
-            "criteria and kinds of criteria that were not trained on",
-            rows([pairs[place] for place in unseen], of_unseen) if unseen else [],
-        ),
-    }
-    parts: dict[str, tuple[str, By]] = {
-        "by data set": ("held-out questions by data set", "source"),
-        "by criterion": (f"by criterion or kind of criterion, with {MIN_PART} questions or more", "family"),
-        "by variant": (f"questions by construction, by how the case was made, with {MIN_PART} or more", "variant"),
-    }
-    for name, (text, by) in parts.items():
+    tables = [("test", "all held-out questions", rows(pairs, scores))]
+    if unseen:
+        found = rows([pairs[place] for place in unseen], of_unseen)
+        tables.append(("held-out criteria", "criteria and kinds of criteria that were not trained on", found))
+    for name, text, by in _PARTS:
         large = [row for row in rows(pairs, scores, by=by, resamples=0) if row.part and row.n >= MIN_PART]
-        tables[name] = text, large
-    return tuple(Table(name=name, description=text, rows=tuple(own)) for name, (text, own) in tables.items() if own)
+        tables.append((name, text, large))
+    return tuple(Table(name=name, description=text, rows=tuple(own)) for name, text, own in tables if own)
 
 
 def _origin(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained) -> dict[str, Any]:
     """Return the fields of a passport but its figures: what the judge was made from, and how."""
-    template, asked = load(judge), [target for _, target in questions(prepared.split.parts["train"])]
+    template, asked = load(judge), [target for _, target in questions(prepared.parts["train"])]
     kept = [step for step in trained.history.steps if step["step"] <= trained.best_step]
-    options = config.model_dump(mode="json", exclude=_NO_OPTION)
+    options = config.model_dump(mode="json", exclude=MUTABLE | {"judge", "seed"})
     options["data"] = {one.name: {"kind": one.kind, "weight": one.weight} for one in config.data}
     scales = tuple(sorted({target.criterion.scale.kind for target in asked}))
     return {
@@ -569,7 +495,7 @@ def _origin(config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained:
         "data": tuple(prepared.sources(config)),
         "split": {
             "by": "prompt",
-            "sizes": {name: len(list(questions(part))) for name, part in prepared.split.parts.items()},
+            "sizes": {name: len(questions(part)) for name, part in prepared.parts.items()},
             "held_out": config.split.held_out,
         },
     }

@@ -19,11 +19,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -36,7 +37,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from trainer import checkpoint
 from trainer.judge_training.config import JudgeTrainConfig, LoraConfig
-from trainer.judge_training.data import Dataset, Example, Split, sample
+from trainer.judge_training.data import Dataset, Example, Parts, sample
 from trainer.optim import MasterAdamW
 from trainer.policies.policy import use_grouped_attention
 from trainer.recording import History, Metrics, write_config
@@ -119,15 +120,9 @@ def label_distribution(
     """
     if levels and (total := sum(levels.values())) > 0:
         return tuple(mass / total for mass in levels.values())
-    order = sorted(range(len(values)), key=values.__getitem__)
-    result = [0.0] * len(values)
-    bounded = min(max(value, values[order[0]]), values[order[-1]])
-    for low, high in pairwise(order):
-        if values[low] <= bounded <= values[high]:
-            share = (bounded - values[low]) / (values[high] - values[low])
-            result[low], result[high] = 1.0 - share, share
-            break
-    return tuple(result)
+    order = np.argsort(values)
+    certain = np.eye(len(values))[:, order]  # of each label: its probability where the value is that of a label
+    return tuple(float(np.interp(value, np.array(values)[order], masses)) for masses in certain)
 
 
 class JudgeModel:
@@ -146,17 +141,13 @@ class JudgeModel:
         torch.manual_seed(seed)
         # Workers can merge linear layers only; `log_masses` reads the weights of the head directly.
         head, layers = model.get_output_embeddings(), model.config.num_hidden_layers
-        linear = {name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
-        known = {name.rpartition(".")[2] for name in linear}
-        if unknown := set(lora.modules) - known:
-            message = f"the model has no linear layer {min(unknown)!r} that can be trained"
-            raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
+        linear = [name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head]
         if lora.first_layer >= layers:
             raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {layers}")
         config = PeftConfig(
             r=lora.rank,
             lora_alpha=lora.alpha,
-            target_modules=list(lora.modules),
+            target_modules=sorted({name.rpartition(".")[2] for name in linear}),
             layers_to_transform=list(range(lora.first_layer, layers)) if lora.first_layer else None,
             bias="none",
             task_type="CAUSAL_LM",
@@ -165,48 +156,42 @@ class JudgeModel:
         self.model = get_peft_model(model, config, autocast_adapter_dtype=False)
         self._causal = model
 
-    def log_masses(self, rows: Sequence[Row]) -> list[list[Tensor]]:
+    def log_masses(self, rows: Sequence[Row]) -> list[Tensor]:
         """Return the log-probability of each label [labels] for each question, in the order of rows and branches."""
         width, device = max(row.size for row in rows), self._causal.device
         ids_BT = torch.zeros(len(rows), width, dtype=torch.long)
         position_BT, owner_BT = torch.zeros_like(ids_BT), torch.full_like(ids_BT, PADDING)
-        asked: list[tuple[int, int, Branch]] = []  # row and column of every question
+        places: list[tuple[int, int]] = []  # row and column of every question
         for number, row in enumerate(rows):
-            start = end = len(row.prefix)
-            ids_BT[number, :start] = torch.tensor(row.prefix, dtype=torch.long)
-            position_BT[number, :start] = torch.arange(start)
-            owner_BT[number, :start] = SHARED
-            for owner, branch in enumerate(row.branches):
-                begin, end = end, end + len(branch.ids)
-                ids_BT[number, begin:end] = torch.tensor(branch.ids)
-                position_BT[number, begin:end] = torch.arange(start, start + len(branch.ids))
+            end = 0
+            for owner, ids in enumerate((row.prefix, *(branch.ids for branch in row.branches)), SHARED):
+                begin, end, start = end, end + len(ids), 0 if owner == SHARED else len(row.prefix)
+                ids_BT[number, begin:end] = torch.tensor(ids, dtype=torch.long)
+                position_BT[number, begin:end] = torch.arange(start, start + len(ids))
                 owner_BT[number, begin:end] = owner
-                asked.append((number, end - 1, branch))
+                places += [(number, end - 1)] if owner != SHARED else []
         output = self._causal.model(
             input_ids=ids_BT.to(device),
             position_ids=position_BT.to(device),
             attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(device),
             use_cache=False,
         )
-        places = torch.tensor([[number, at] for number, at, _ in asked], device=device)
-        hidden_QD = output.last_hidden_state[places[:, 0], places[:, 1]]
+        hidden_QD = output.last_hidden_state[torch.tensor(places, device=device).unbind(-1)]
         # float32: in bfloat16 a logit near 20 is rounded to the next 1/8
         logits_QV = torch.nn.functional.linear(hidden_QD.float(), self._causal.lm_head.weight.float())
         log_z_Q = logits_QV.logsumexp(-1)
-        result: list[list[Tensor]] = [[] for _ in rows]
-        for i, (number, _, branch) in enumerate(asked):
-            masses = [logits_QV[i, list(label)].logsumexp(0) - log_z_Q[i] for label in branch.labels]
-            result[number].append(torch.stack(masses))
-        return result
+        branches = [branch for row in rows for branch in row.branches]
+        return [
+            torch.stack([logits_V[list(label)].logsumexp(0) - log_z for label in branch.labels])
+            for branch, logits_V, log_z in zip(branches, logits_QV, log_z_Q, strict=True)
+        ]
 
     def losses(self, rows: Sequence[Row], max_tokens: int) -> Iterator[Tensor]:
         """Yield for each micro-batch the sum over its questions of the cross-entropy Σ -target · log p, in nats."""
         for part in micro_batches(rows, max_tokens):
-            each = [
-                -(torch.tensor(branch.target, device=masses.device) * masses).sum()
-                for row, found in zip(part, self.log_masses(part), strict=True)
-                for branch, masses in zip(row.branches, found, strict=True)
-            ]
+            targets = [branch.target for row in part for branch in row.branches]
+            pairs = zip(targets, self.log_masses(part), strict=True)
+            each = [-(torch.tensor(target, device=masses.device) * masses).sum() for target, masses in pairs]
             yield torch.stack(each).sum()
 
 
@@ -228,8 +213,8 @@ def micro_batches(rows: Sequence[Row], max_tokens: int) -> Iterator[list[Row]]:
 
 T = TypeVar("T")
 _LOWER_LR = "lower optim.lr, and start again"
-_MUTABLE = {"checkpoint_every", "data", "description", "device", "keep_checkpoints", "license", "not_for", "out"}
-_MUTABLE |= {"test_examples"}
+MUTABLE = {"checkpoint_every", "data", "description", "device", "keep_checkpoints", "license", "not_for", "out"}
+MUTABLE |= {"test_examples"}
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 _FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"
 
@@ -249,7 +234,7 @@ class EncodedData:
 
 def encode(
     datasets: Mapping[str, Dataset],
-    split: Split,
+    parts: Parts,
     encoder: Encoder,
     config: JudgeTrainConfig,
     on_progress: OnProgress = lambda done, total, note: None,
@@ -259,7 +244,7 @@ def encode(
     Examples that are longer than the judge's context are left out and counted in the data set's ``left_out``.
     """
     weights = {entry.name: entry.weight for entry in config.data if not datasets[entry.name].absent}
-    known, validation = split.parts["train"], sample(split.parts["validation"], config.validation.max_examples)
+    known, validation = parts["train"], sample(parts["validation"], config.validation.max_examples)
     sources: dict[str, list[Row]] = {name: [] for name in weights}
     valid: list[Row] = []
     for number, example in enumerate((*known, *validation)):
@@ -340,7 +325,7 @@ def train(
         model.model.save_pretrained(folder)
         save_file(best, folder / "best.safetensors", metadata={name: repr(one) for name, one in numbers.items()})
 
-    identity = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
+    identity = config.model_dump(mode="json", exclude_none=True, exclude=MUTABLE)
     identity["judge"].pop("name")  # another name is the way out where this one is taken
     weights = {entry.name: entry.weight for entry in config.data}
     identity |= {"weights": weights, "data_digest": data.digest, "base_sha256": model.base_sha256}
@@ -393,8 +378,7 @@ def _step(
         if not math.isfinite(total):
             raise InvalidError(f"the loss of step {step + 1} is {total}", hint=_LOWER_LR)
         torch.autograd.backward(loss)
-    rate = optim.lr * min(1.0, (step + 1) / max(1, optim.warmup_steps))
-    rate *= 1.0 - (1.0 - optim.final_lr) * step / max(1, config.steps)
+    rate = optimizer.learning_rate(step) * (1.0 - (1.0 - optim.final_lr) * step / max(1, config.steps))
     return {
         "loss": total,
         "questions": asked,

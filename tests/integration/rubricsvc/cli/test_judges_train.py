@@ -137,7 +137,6 @@ def test_judges_train_names_what_is_wrong(cli: Cli, config: Path) -> None:
         ("lr = 1e-3", "lr = 1e30", 2, "optim.lr"),
         ("optim = {lr = 1e-3, batch_examples = 2}\nvalidation = {every = 2", DIVERGING, 2, "validation loss"),
         ("{rank = 2}", "{rank = 2, alpha = 1e7}", 2, "  lora.alpha: "),
-        ("{rank = 2}", "{rank = 2, modules = []}", 2, "  lora.modules: "),
         ("steps = 6", f"steps = 6\nseed = {2**70}", 2, "  seed: "),
         ("people.jsonl", "", 2, "  data.0.path: "),
         ("people.jsonl", "a\\u0000b", 2, "  data.0.path: "),
@@ -192,10 +191,3 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     assert resumed.code == 0, resumed.err
     assert "damaged-step-000004" in resumed.err and "best.safetensors" in resumed.err
     assert weights.read_bytes() == expected
-
-    results = {name: (weights.parent / name).read_bytes() for name in ("judge.json", "passport.json")}
-    with monkeypatch.context() as patched:
-        patched.setattr(run, "probabilities", interrupt)
-        again = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
-    assert again.code == 130
-    assert {name: (weights.parent / name).read_bytes() for name in results} == results

@@ -81,6 +81,6 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
     assert trained.best_loss < before / 2
     with torch.no_grad():
         masses = model.log_masses(new)
-    for row, (mass,) in zip(new, masses, strict=True):
+    for row, mass in zip(new, masses, strict=True):
         yes, no = mass.exp().tolist()
         assert yes / (yes + no) == pytest.approx(row.branches[0].target[0], abs=0.15)

@@ -184,22 +184,22 @@ def families(examples: list[Example]) -> set[str]:
 
 
 def test_split_keeps_the_answers_of_a_prompt_together_and_is_stable() -> None:
-    few, many = split(answers(100), SHARES, 1), split(answers(200), SHARES, 1)
-    groups = [{one.split_group for one in part} for part in many.parts.values()]
-    assert sum(map(len, groups)) == 200 and many.left_out == 0
+    (few, _), (many, left_out) = split(answers(100), SHARES, 1), split(answers(200), SHARES, 1)
+    groups = [{one.split_group for one in part} for part in many.values()]
+    assert sum(map(len, groups)) == 200 and left_out == 0
     assert list(map(len, groups)) == pytest.approx([120, 40, 40], abs=20)
-    for name, part in few.parts.items():
-        assert {one.content for one in part} <= {one.content for one in many.parts[name]}
-    assert {one.split_group for one in split(answers(200), SHARES, 2).parts["test"]} != groups[2]
+    for name, part in few.items():
+        assert {one.content for one in part} <= {one.content for one in many[name]}
+    assert {one.split_group for one in split(answers(200), SHARES, 2)[0]["test"]} != groups[2]
 
 
 def test_split_holds_families_out_of_train_and_validation() -> None:
     made = [example(f"q{n}", "x", "a", "b", value=n // 2 % 2) for n in range(400)]
-    parts = split(made, SplitConfig(test=0.2, validation=0.1, held_out=("b",)))
-    train, validation, test = parts.parts.values()
+    parts, left_out = split(made, SplitConfig(test=0.2, validation=0.1, held_out=("b",)))
+    train, validation, test = parts.values()
     assert families(train) == families(validation) == {"a"}
     assert families(test) == {"a", "b"}
-    assert parts.left_out == len(train) + len(validation)
+    assert left_out == len(train) + len(validation)
 
 
 def test_split_rejects_unknown_names_and_shares() -> None:
