@@ -7,12 +7,13 @@ from http import HTTPStatus
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Match
+from starlette.types import Scope
 
 from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
@@ -28,11 +29,16 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorBody, "description": HTTPStatus(status).phrase} for status in sorted(statuses_)}
 
 
-def error_response(error: RubricsvcError) -> JSONResponse:
-    """Return the response of an error."""
-    problem = Problem.of(error)
+def error_response(scope: Scope, raised: Exception) -> JSONResponse:
+    """Return the response to a request that raised any exception."""
+    error = from_exception(raised)
+    problem, headers = Problem.of(error), dict(_HEADERS.get(error.status, {}))
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names the methods of the first route
+        matching = (route for route in scope["app"].routes if route.matches(scope)[0] is not Match.NONE)
+        methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+        headers["Allow"] = ", ".join(sorted(methods))
     content = ErrorBody(error=problem).model_dump(exclude={"error": {"errors"}} if not problem.errors else None)
-    return JSONResponse(content, error.status, _HEADERS.get(error.status))
+    return JSONResponse(content, error.status, headers)
 
 
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
@@ -67,18 +73,8 @@ def from_exception(error: Exception) -> RubricsvcError:
 
 def install(app: FastAPI) -> None:
     """Register the exception handlers."""
-
-    def handle(request: Request, error: Exception) -> JSONResponse:
-        response = error_response(from_exception(error))
-        if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names the methods of the first route
-            routes: list[BaseRoute] = request.app.routes
-            matching = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
-            methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
-            response.headers["Allow"] = ", ".join(sorted(methods))
-        return response
-
     for kind in (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError):
-        app.add_exception_handler(kind, handle)
+        app.add_exception_handler(kind, lambda request, error: error_response(request.scope, error))
 
 
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.errors import UnavailableError
-from rubricsvc.graders.results import GraderRun
+from rubricsvc.graders.model import GraderRun
 from rubricsvc.schemas import Wire
 from rubricsvc.services import graders as grading
 

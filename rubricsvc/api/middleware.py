@@ -51,7 +51,7 @@ class RequestContext:
                 log.exception("request_failed")
                 if status:
                     raise  # the response has started and can only be aborted
-                await errors.error_response(errors.from_exception(error))(scope, receive, send_with_id)
+                await errors.error_response(scope, error)(scope, receive, send_with_id)
             finally:
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 route, seconds = getattr(scope.get("route"), "path", "unmatched"), time.perf_counter() - start
@@ -76,7 +76,7 @@ class BodyLimit:
         too_large = HTTPException(TooLargeError.status, f"the request body is larger than {mib:g} MiB")
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and float(declared) > limit:
-            await errors.error_response(errors.from_exception(too_large))(scope, receive, send)
+            await errors.error_response(scope, too_large)(scope, receive, send)
             return
         seen = 0
 

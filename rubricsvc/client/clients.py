@@ -60,7 +60,15 @@ class _Client(Noun[C]):
         super().__init__(self)
         if outage_seconds is None:
             outage_seconds = get_settings().outage_seconds
-        _check_url(base_url)
+        try:
+            parts = urlsplit(base_url)
+            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except (ValueError, AttributeError):  # a port or an IPv6 address that is none, or no text
+            valid = False
+        if not valid or " " in base_url or not base_url.isprintable():
+            given = cut(repr(str(base_url).rpartition("@")[2]), 80)  # before it may be a password
+            hint = f"write http:// or https:// and a host, for example {DEFAULT_URL}"
+            raise InvalidError(f"base_url: {given} is not an http(s) URL with a host", hint=hint, path="base_url")
         for name, value, least in (
             ("outage_seconds", outage_seconds, "0 or more"),
             ("timeout", timeout, "more than 0"),
@@ -230,18 +238,6 @@ async def _items(client: Any, job_id: int, verdicts: bool = True) -> list[Item]:
         items += page.data
         after = page.next
     return items
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except (ValueError, AttributeError):  # a port or an IPv6 address that is none, or no text
-        valid = False
-    if not valid or " " in url or not url.isprintable():
-        given = cut(repr(str(url).rpartition("@")[2]), 80)  # before it may be a password
-        hint = f"write http:// or https:// and a host, for example {DEFAULT_URL}"
-        raise InvalidError(f"base_url: {given} is not an http(s) URL with a host", hint=hint, path="base_url")
 
 
 class Client(_Client["Client"], AbstractContextManager["Client"]):

@@ -70,3 +70,6 @@ class Content(Value):
     def digest(self) -> str:
         """The SHA-256 of the content, 64 hex digits."""
         return digest(self)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)

@@ -143,14 +143,6 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Trajectory:
-    """An agent's trajectory, with the mean of its overall labels or its reward, where there are any."""
-
-    completion: Completion
-    score: float | None = None
-
-
-@dataclass(frozen=True)
 class AuthoringTask:
     """What a rubric is written for, and what it may be written from and tried on.
 
@@ -161,7 +153,7 @@ class AuthoringTask:
         other: A reference or completion of another prompt.
         labelled: Completions of the prompt with the mean of their overall labels.
         contrast: For the method contrastive; None where no completion is better than another.
-        trajectories: For the method traces.
+        trajectories: For the method traces, with the mean of their overall labels or their reward where they have one.
         specification: For the method principles, with its text.
         collections_dir: Folder of the collections of documents on this machine, for the method grounded.
     """
@@ -172,6 +164,6 @@ class AuthoringTask:
     other: str | None = None
     labelled: Sequence[tuple[Completion, float]] = ()
     contrast: Contrast | None = None
-    trajectories: Sequence[Trajectory] = ()
+    trajectories: Sequence[tuple[Completion, float | None]] = ()
     specification: Specification | None = None
     collections_dir: Path | None = None

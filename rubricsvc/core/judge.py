@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rubricsvc.core.base import Text, Title, UnitInterval, Value
+from rubricsvc.core.base import Content, Text, Title, UnitInterval, Value
 from rubricsvc.core.estimate import mean_known
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Criterion, reject_duplicates
@@ -219,7 +219,7 @@ class Endpoint(Value):
         return "OPENAI_API_KEY" if urlsplit(self.base_url).hostname == _OPENAI else None
 
 
-class Judge(Value):
+class Judge(Content):
     """A judge of completions.
 
     ``require_evidence`` fails a verdict with a quote that is not in the completion, and a positive one without a quote
@@ -340,9 +340,6 @@ class Judge(Value):
             left_out.add("adapter")
         content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *left_out)))
         return digest(content, [member.digest for member in self.members or ()])
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
 
 
 _MODES_OF_OPTION = {

@@ -330,8 +330,7 @@ class Rubric(Content):
         used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
         return self.model_copy(update={"criteria": tuple(criteria), "examples": used})
 
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    __hash__ = Content.__hash__
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rubric) and self.digest == other.digest

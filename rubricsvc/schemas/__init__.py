@@ -8,6 +8,7 @@ from rubricsvc.schemas.base import (
     Alive,
     ErrorBody,
     FileProblem,
+    ImportedFile,
     Page,
     Problem,
     Ready,
@@ -20,11 +21,12 @@ from rubricsvc.schemas.completions import (
     NewCompletions,
     NewLabel,
     NewLabels,
+    NewPrompt,
     StoredCompletion,
     StoredLabel,
+    StoredPrompt,
     StoredVerdict,
 )
-from rubricsvc.schemas.imports import ImportedFile
 from rubricsvc.schemas.jobs import (
     Item,
     MinCoverage,
@@ -37,7 +39,6 @@ from rubricsvc.schemas.jobs import (
     StoredJob,
 )
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
-from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
 from rubricsvc.schemas.rubrics import (
     GeneratedRubric,
     LintReport,

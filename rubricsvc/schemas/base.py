@@ -1,4 +1,4 @@
-"""What wire types share: base classes, pages, and methods that take a request or its fields.
+"""What wire types share: base classes, pages, errors, and methods that take a request or its fields; small nouns.
 
 Services and clients have the same methods, ``jobs.page(JobFilters(limit=9))`` or ``jobs.page(limit=9)``, and make
 requests here, so that both raise the same errors.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
+from rubricsvc.core.states import RubricState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 
@@ -111,6 +112,49 @@ class Ready(Alive):
     workers: int = Field(description="Running workers. Without one jobs are accepted, and wait.")
 
 
+class ImportedFile(Wire):
+    """What a file added. The ids are in the file's order, and include what existed before."""
+
+    file: str = Field("", description="Name of the file.")
+    new: dict[str, int] = Field({}, description="Rows that were added, by noun.")
+    existing: dict[str, int] = Field({}, description="Rows that existed before, by noun.")
+    rubric_ids: list[int] = Field([], description="Ids of the rubric versions.")
+    rubrics: list[str] = Field([], description="The rubrics as name@version.")
+    new_rubrics: list[str] = Field([], description="Those that were added.")
+    completion_ids: list[int] = Field([], description="Ids of the completions.")
+    label_ids: list[int] = Field([], description="Ids of the labels.")
+    omitted_labels: int = Field(0, description="Labels whose rubric or completion was not imported.")
+    superseded: dict[str, int] = Field({}, description="Rubrics that exist as an earlier version, with the newest.")
+    not_approved: dict[str, RubricState] = Field(
+        {}, description="Rubrics (name@version) that are not approved, with their states."
+    )
+    skipped: list[FileProblem] = Field([], description="Errors of the records that were skipped.")
+    skipped_count: int = Field(0, description="Errors of the records that were skipped, listed or not.")
+    notes: list[FileProblem] = Field([], description="What was read in another way than it was written.")
+    skipped_records: int = Field(0, description="Records that were skipped.")
+
+
+class StoredKey(Stored):
+    """An API key, without its secret."""
+
+    name: str = Field(description="Name of the key's user.")
+    suffix: str = Field(description="End of the secret.")
+    last_used_at: datetime | None = Field(None, description="Time of the last use, to the minute.")
+    expires_at: datetime | None = Field(None, description="Time at which it expires.")
+    revoked_at: datetime | None = Field(None, description="Time at which it was revoked.")
+
+
+class StoredWorker(Wire):
+    """A worker that runs, or that was lost within the last hour."""
+
+    name: str = Field(description="Name of the worker.")
+    host: str = Field(description="Machine.")
+    pid: int = Field(description="Process id.")
+    status: Literal["running", "lost"] = Field(description="Lost if it missed several reports.")
+    since: datetime = Field(description="Time at which it started.")
+    last_seen: float = Field(description="Seconds since its last report.")
+
+
 S = TypeVar("S")
 K = TypeVar("K")
 R = TypeVar("R")
@@ -170,11 +214,13 @@ class Attribute(Generic[Bound]):
 
     def __get__(self, instance: object, owner: object = None) -> Bound:
         """Bind the method."""
-        return self.function if instance is None else partial(self._call, instance)  # type: ignore[return-value]
-
-    def _call(self, instance: object, *args: Any, **fields: Any) -> Any:
-        refs = self.function.__code__.co_argcount - 2  # of its arguments one is the instance, the last one the model
-        return self.function(instance, *args[:refs], request(self.model, *args[refs:], **fields))
+        function, model = self.function, self.model
+        if instance is None:
+            return cast("Bound", function)
+        refs = function.__code__.co_argcount - 2  # of its arguments one is the instance, the last one the model
+        return cast(
+            "Bound", lambda *args, **fields: function(instance, *args[:refs], request(model, *args[refs:], **fields))
+        )
 
 
 class Takes(Protocol[P, Made]):

@@ -1,24 +1,52 @@
-"""Wire types of completions, of judges' verdicts on them and of people's labels."""
+"""Wire types of prompts and completions, of judges' verdicts on them and of people's labels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pydantic import Field
-from pydantic.config import JsonDict
 
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.base import Name
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.queries import Id, Ref
 from rubricsvc.schemas.base import MAX_BATCH, Stored, Wire, example
 
-_COMPLETION: JsonDict = {"text": "Air scatters short waves more than long ones.", "policy": "my-model", "step": 0}
+
+class NewPrompt(Wire):
+    """A prompt to store."""
+
+    model_config = example(
+        {"prompt": {"messages": [{"role": "user", "content": "Why is the sky blue?"}]}, "external_id": "sky-1"}
+    )
+
+    prompt: Prompt = Field(description="The prompt.")
+    external_id: Name | None = Field(None, description="The prompt's id in its source.")
+
+    @classmethod
+    def arguments(cls, **fields: Any) -> dict[str, Any]:
+        """Accept a prompt's text alone."""
+        prompt = fields.get("prompt")
+        return fields | ({"prompt": Prompt.of(prompt)} if isinstance(prompt, str) else {})
+
+
+class StoredPrompt(Stored):
+    """A stored prompt."""
+
+    digest: str = Field(description="SHA-256 of the content.")
+    external_id: str | None = Field(description="The prompt's id in its source.")
+    prompt: Prompt = Field(description="The prompt.")
 
 
 class NewCompletion(Wire):
     """A completion to store."""
 
-    model_config = example({"prompt_id": 1, "completion": _COMPLETION})
+    model_config = example(
+        {
+            "prompt_id": 1,
+            "completion": {"text": "Air scatters short waves more than long ones.", "policy": "my-model", "step": 0},
+        }
+    )
 
     prompt_id: Id = Field(description="Id of the prompt.")
     completion: Completion = Field(description="The completion.")
@@ -49,9 +77,6 @@ class StoredVerdict(Stored):
     verdict: Verdict = Field(description="The verdict.")
 
 
-_LABEL: JsonDict = {"criterion": "scattering", "annotator": "ann", "value": 1.0}
-
-
 class NewLabel(Wire):
     """A label with its completion and rubric."""
 
@@ -63,7 +88,17 @@ class NewLabel(Wire):
 class NewLabels(Wire):
     """Labels to store."""
 
-    model_config = example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
+    model_config = example(
+        {
+            "labels": [
+                {
+                    "completion_id": 1,
+                    "rubric": "sky",
+                    "label": {"criterion": "scattering", "annotator": "ann", "value": 1.0},
+                }
+            ]
+        }
+    )
 
     labels: tuple[NewLabel, ...] = Field(
         min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."

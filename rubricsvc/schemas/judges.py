@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from pydantic import Field
-from pydantic.config import JsonDict
 
 from rubricsvc.core.audit import Repeatability, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.schemas.base import Stored, Wire, example
 
-_JUDGE: JsonDict = {
-    "name": "local-vllm",
-    "model": "Qwen/Qwen3-8B",
-    "mode": "readout",
-    "endpoint": {"base_url": "http://127.0.0.1:8000/v1"},
-}
-
 
 class NewJudge(Wire):
     """A judge to store."""
 
-    model_config = example({"judge": _JUDGE})
+    model_config = example(
+        {
+            "judge": {
+                "name": "local-vllm",
+                "model": "Qwen/Qwen3-8B",
+                "mode": "readout",
+                "endpoint": {"base_url": "http://127.0.0.1:8000/v1"},
+            }
+        }
+    )
 
     judge: Judge = Field(description="The judge.")
 

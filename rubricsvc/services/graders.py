@@ -15,8 +15,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.formats.record import rubric_name
-from rubricsvc.graders.model import Grader, rubric_of
-from rubricsvc.graders.results import GraderRun, run_of
+from rubricsvc.graders.model import Grader, GraderRun, rubric_of, run_of
 from rubricsvc.store import completions, jobs, judges, leases, rubrics, verdicts
 from rubricsvc.store.tables import COMPLETED
 

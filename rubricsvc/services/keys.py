@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rubricsvc.queries import Paging
-from rubricsvc.schemas.base import Page, takes
-from rubricsvc.schemas.keys import StoredKey
+from rubricsvc.schemas.base import Page, StoredKey, takes
 from rubricsvc.store import keys
 from rubricsvc.store.session import page_of
 from rubricsvc.store.tables import KeyRow

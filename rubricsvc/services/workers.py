@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rubricsvc.schemas.workers import StoredWorker
+from rubricsvc.schemas.base import StoredWorker
 from rubricsvc.store import leases
 
 if TYPE_CHECKING:

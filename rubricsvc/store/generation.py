@@ -19,7 +19,6 @@ from rubricsvc.core.generation import (
     Generation,
     Provenance,
     Specification,
-    Trajectory,
 )
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
@@ -165,7 +164,7 @@ def inputs_of_prompt(
     if sides is not None:
         own = sides.better[0]
     if traces:  # criteria are about its steps, which a judge reads as one text
-        own = Completion(text=traces[0].completion.full_text)
+        own = Completion(text=traces[0][0].full_text)
     specification = generation.specification
     if specification is not None and specification.digest is not None:
         text = completions.keep_text(session, digest=specification.digest).content
@@ -245,7 +244,7 @@ def extremes(scored: Scored, most: int = MAX_CONTRASTED) -> tuple[list[int], lis
     return (ids[:count], ids[: -count - 1 : -1]) if count else None
 
 
-def trajectories(session: Session, prompt_id: int) -> tuple[Trajectory, ...]:
+def trajectories(session: Session, prompt_id: int) -> tuple[tuple[Completion, float | None], ...]:
     """Return trajectories of agents, which call tools: the best and the worst where they have scores, or the first."""
     query = _completions(prompt_id).limit(_MAX_READ)
     agents = [
@@ -257,7 +256,7 @@ def trajectories(session: Session, prompt_id: int) -> tuple[Trajectory, ...]:
     scored = sorted(((id_, scores[id_]) for id_ in agents if id_ in scores), key=lambda one: -one[1])
     best, worst = extremes(scored, MAX_TRAJECTORIES // 2) or ([], [])
     chosen = [*best, *worst] or agents[:MAX_TRAJECTORIES]
-    return tuple(Trajectory(session.get_one(CompletionRow, id_).value, scores.get(id_)) for id_ in chosen)
+    return tuple((session.get_one(CompletionRow, id_).value, scores.get(id_)) for id_ in chosen)
 
 
 def _labels(session: Session, prompt_id: int) -> Scored:

@@ -72,16 +72,16 @@ async def traces(author: Author, task: AuthoringTask) -> Draft:
     if not task.trajectories:
         raise GenerationError("no_trajectory", "no completion of the prompt has messages with tool calls")
     texts, scores, half = dict[str, str](), list[str](), MESSAGE_CHARS // 2
-    for number, one in enumerate(task.trajectories, start=1):
+    for number, (completion, score) in enumerate(task.trajectories, start=1):
         messages = list[str]()
-        for place, step in enumerate(steps_of(one.completion), start=1):
+        for place, step in enumerate(steps_of(completion), start=1):
             for message in step:
                 text = message.text
                 if (omitted := len(text) - MESSAGE_CHARS) > 0:
                     text = f"{text[:half]}\n[{omitted} characters are left out here]\n{text[-half:]}"
                 messages.append(f"step {place}, {message.role}:\n{text}")
         texts[f"trajectory {number}"] = "\n\n".join(messages)
-        scores += [f"trajectory {number}: {one.score:.3g}"] if one.score is not None else []
+        scores += [f"trajectory {number}: {score:.3g}"] if score is not None else []
     values = _values(task, trajectories=shown_all("trajectory", texts))
     if scores:
         values["scores"] = "\n".join(scores)

@@ -9,8 +9,7 @@ from openai.types.fine_tuning.alpha.grader_run_response import GraderRunResponse
 
 from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.formats.openai_grader import parse
-from rubricsvc.graders.model import parts_of, rubric_of
-from rubricsvc.graders.results import GraderErrors, GraderMetadata, GraderRun, run_of
+from rubricsvc.graders.model import GraderErrors, GraderMetadata, GraderRun, parts_of, rubric_of, run_of
 
 STRING = {"type": "string_check", "name": "s", "input": "a", "reference": "a", "operation": "eq"}
 PYTHON = {"type": "python", "name": "p", "source": "def grade(sample, item): return 1"}
