@@ -386,18 +386,18 @@ def repeatability(
     earlier one; `judges show` has it, and GRPO takes it as the least deviation that it divides by.
     """
     from workers.audit import cases
-    from workers.audit.repeatability import group_completions, measure
+    from workers.audit.repeatability import measure
 
     with local_service() as s:
         stored = s.judges.value(judge)
         if job is None:
-            groups = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:limit]
+            rows = [(case.rubric, case.prompt, Completion(text=case.text)) for case in cases.built_in()[:limit]]
         else:
             compares = stored.mode == "comparative"
-            groups = group_completions(s.judges.sample_of_job(job, limit, whole_groups=compares))
+            rows = list(s.judges.sample_of_job(job, limit, whole_groups=compares))
     options: dict[str, Any] = {"source": f"job {job}" if job else "built-in cases", "repeats": repeats}
     with progress_bar("repeatability") as bar:
-        result = ask(stored, lambda engine: measure(engine, stored, groups, on_progress=bar.update, **options))
+        result = ask(stored, lambda engine: measure(engine, stored, rows, on_progress=bar.update, **options))
     if result.reward.value is None and not any(one.n for one in result.criteria.values()):
         hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
         raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)

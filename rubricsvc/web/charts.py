@@ -34,22 +34,13 @@ MIN_WINDOW = 5
 MAX_WINDOWS = 40
 
 
-class Window(NamedTuple):
-    """The mean of consecutive steps with its 95 % interval; ``step`` is the mean of their numbers."""
-
-    step: float
-    mean: float
-    low: float | None
-    high: float | None
-
-
 def window_size(steps: int) -> int:
     """Return how many steps a point of a curve stands for: 1 where it has too few for windows."""
     return max(MIN_WINDOW, steps // MAX_WINDOWS) if steps >= MIN_STEPS else 1
 
 
-def windows(values: Sequence[tuple[int, float]], size: int) -> list[Window]:
-    """Return the mean of each ``size`` consecutive steps with its 95 % t interval over them.
+def windows(series: str, values: Sequence[tuple[int, float]], size: int) -> list[Point]:
+    """Return the mean of each ``size`` consecutive steps, at the mean of their numbers, with its 95 % t interval.
 
     ``values`` are steps, ascending, with their values. What is left at the end belongs to the last window. Steps count
     as independent: a trend within a window widens its interval.
@@ -60,7 +51,7 @@ def windows(values: Sequence[tuple[int, float]], size: int) -> list[Window]:
     for part in parts:
         numbers, measured = [step for step, _ in part], [value for _, value in part]
         estimate = mean_estimate(measured, numbers)
-        found.append(Window(fmean(numbers), fmean(measured), estimate.low, estimate.high))
+        found.append(Point(series, fmean(numbers), fmean(measured), estimate.low, estimate.high))
     return found
 
 
@@ -133,7 +124,7 @@ def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> l
     for name in names:
         values = _values(steps, name)
         if (size := window_size(len(values))) > 1:
-            found += [Point(name, *window) for window in windows(values, size)]
+            found += windows(name, values, size)
         else:
             by_step = {step["step"]: step for step in steps}
             for number, value in values:

@@ -26,14 +26,9 @@ def visible(text: str) -> str:
     return _HIDDEN.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """Return the number with fixed digits and without "-0.00"; a dash for None."""
-    return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
-
-
-def signed(value: float | None, digits: int = 2) -> str:
-    """Return the number with its sign; a dash for None."""
-    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
+def number(value: float | None, digits: int = 2, sign: str = "-") -> str:
+    """Return the number with fixed digits and without "-0.00", of either sign with ``+``; a dash for None."""
+    return "–" if value is None else f"{value:{sign}z.{digits}f}".replace("-", "−")
 
 
 def percent(share: float | None) -> str:
@@ -76,5 +71,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    environment.filters |= {one.__name__: one for one in (number, signed, percent, whole, weight, verdict)}
+    environment.filters |= {one.__name__: one for one in (number, percent, whole, weight, verdict)}
     return environment

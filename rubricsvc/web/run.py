@@ -20,7 +20,7 @@ from rubricsvc.web.charts import (
     drawn,
     score_points,
 )
-from rubricsvc.web.pages import render, signed
+from rubricsvc.web.pages import number, render
 
 CRITERIA_A_CHART = 6
 MAX_CRITERIA = 24
@@ -52,16 +52,17 @@ def render_run(report: RunReport) -> str:
 def result_sentence(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return what the last evaluation says of the policy beside the starting one, by the gold score."""
     if len(lines) < 2:
-        number = "one evaluation" if lines else "no evaluations"
-        return f"The run has {number} on held-out prompts: its reward alone does not show that the policy is better."
+        count = "one evaluation" if lines else "no evaluations"
+        return f"The run has {count} on held-out prompts: its reward alone does not show that the policy is better."
     gold = lines[-1]["gold"]
     change = lines[-1]["scores"][gold].get("mean_difference")
     if change is None or change["value"] is None:
         return f"No prompt has a score by {gold} at the start and at the end."
     name = "the training reward, which is no independent score" if gold == REWARD else gold
+    value, low, high = (number(change[end], 3, "+") for end in ("value", "low", "high"))
     if change["low"] is None:
-        return f"By {name} the policy changed by {signed(change['value'], 3)}; too few prompts for an interval."
-    interval = f"{signed(change['value'], 3)} (95 %: {signed(change['low'], 3)} to {signed(change['high'], 3)})"
+        return f"By {name} the policy changed by {value}; too few prompts for an interval."
+    interval = f"{value} (95 %: {low} to {high})"
     if change["low"] > 0:
         return f"By {name} the policy improved by {interval} on held-out prompts."
     if change["high"] < 0:

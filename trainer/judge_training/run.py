@@ -45,7 +45,7 @@ from trainer.judge_training.data import Example, Prepared, Question, questions, 
 from trainer.judge_training.training import MUTABLE, Encoder, JudgeModel, Trained, encode, train
 from trainer.recording import Metrics, replace_text, sync
 from workers.audit import cases, runner, suites
-from workers.audit.repeatability import group_completions, measure
+from workers.audit.repeatability import measure
 from workers.audit.suites import AuditPlan
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -400,7 +400,7 @@ def examine_judge(
     part = "fitted to the validation part, measured on the test" if calibration else "no curve was better than none"
 
     async def audit() -> tuple[Repeatability, Audit]:
-        built_in = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
+        built_in = [(case.rubric, case.prompt, Completion(text=case.text)) for case in cases.built_in()[:40]]
         plan = AuditPlan(cases.built_in(), suites.built_in()).adapted(judge)
         async with aclosing(make_engine(judge)) as engine:
             repeatability = await measure(engine, judge, built_in, source="built-in cases")

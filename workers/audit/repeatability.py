@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
@@ -32,29 +31,10 @@ _Values = dict[tuple[int, str], list[float]]
 """Over all repeats, by completion and criterion."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionGroup:
-    """Completions of one prompt under one rubric. A comparative judge is shown them together."""
-
-    rubric: Rubric
-    prompt: Prompt
-    completions: tuple[Completion, ...]
-
-
-def group_completions(rows: Iterable[tuple[Rubric, Prompt, Completion]]) -> list[CompletionGroup]:
-    """Return the completions grouped by rubric and prompt, in order of first appearance."""
-    groups: dict[tuple[str, str], CompletionGroup] = {}
-    for rubric, prompt, completion in rows:
-        key = rubric.digest, prompt.digest
-        group = groups.get(key, CompletionGroup(rubric, prompt, ()))
-        groups[key] = replace(group, completions=(*group.completions, completion))
-    return list(groups.values())
-
-
 async def measure(
     engine: Engine,
     judge: Judge,
-    groups: Sequence[CompletionGroup],
+    rows: Iterable[tuple[Rubric, Prompt, Completion]],
     *,
     source: str,
     repeats: int = DEFAULT_REPEATS,
@@ -64,22 +44,25 @@ async def measure(
     """Score the completions ``repeats`` times and return the standard deviations of verdict values and rewards.
 
     Each repeat asks in a random order of completions and of criteria, and a judge that samples draws with other seeds.
-    A comparative judge is shown the members of a group in another order; any other judge is asked about one completion
-    at a time. Verdicts of checks count for rewards only, and completions that are vetoed in every repeat do not count
-    for rewards. Of groups, a comparative judge needs two or more completions; smaller ones are left out.
+    A comparative judge is shown the completions of one prompt under one rubric together, in another order, and a single
+    one is left out; any other judge is asked about one completion at a time. Verdicts of checks count for rewards only,
+    and completions that are vetoed in every repeat do not count for rewards.
 
     ``source`` says where the completions come from, ``seed`` is that of the orders and of the bootstrap, and
     ``on_progress`` gets the completions done, the completions in all, and an empty note.
     """
+    groups: dict[tuple[str, str], tuple[Rubric, Prompt, list[Completion]]] = {}
+    for rubric, prompt, completion in rows:
+        groups.setdefault((rubric.digest, prompt.digest), (rubric, prompt, []))[2].append(completion)
     if judge.mode == "comparative":
         wanted = "two completions of one prompt"
-        asked = [group for group in groups if len(group.completions) > 1]
+        asked = [group for group in groups.values() if len(group[2]) > 1]
     else:
         wanted = "completion"
-        asked = [replace(group, completions=(one,)) for group in groups for one in group.completions]
+        asked = [(rubric, prompt, [one]) for rubric, prompt, together in groups.values() for one in together]
     if not asked:
         raise InvalidError(f"no {wanted} to judge", hint="choose a job with completions (--job)")
-    starts = list(accumulate((len(group.completions) for group in asked), initial=0))
+    starts = list(accumulate((len(completions) for *_, completions in asked), initial=0))
     scored: list[_Scored] = []
     for repeat in range(repeats):
         shuffler = random.Random(f"{seed}/{repeat}")
@@ -93,14 +76,14 @@ async def measure(
         variant = judge.map_leaves(reseeded)
 
         async def ask(number: int, variant: Judge = variant, shuffler: random.Random = shuffler) -> None:
-            group = asked[number]
-            places = shuffler.sample(range(len(group.completions)), len(group.completions))
-            criteria = tuple(shuffler.sample(group.rubric.criteria, len(group.rubric.criteria)))
-            rubric = group.rubric.model_copy(update={"criteria": criteria})
-            shown = [group.completions[place] for place in places]
-            by_place = await score_group(engine, variant, rubric, group.prompt, shown)
+            rubric, prompt, completions = asked[number]
+            places = shuffler.sample(range(len(completions)), len(completions))
+            criteria = tuple(shuffler.sample(rubric.criteria, len(rubric.criteria)))
+            reordered = rubric.model_copy(update={"criteria": criteria})
+            shown = [completions[place] for place in places]
+            by_place = await score_group(engine, variant, reordered, prompt, shown)
             for place, verdicts in zip(places, by_place, strict=True):
-                scored.append((starts[number] + place, group.rubric, verdicts))
+                scored.append((starts[number] + place, rubric, verdicts))
                 on_progress(len(scored), starts[-1] * repeats, "")
 
         await asyncio.gather(*map(ask, order))

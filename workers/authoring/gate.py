@@ -56,7 +56,10 @@ def judge_of_gate(judge: Judge) -> Judge:
 
 
 def probes(task: AuthoringTask) -> dict[str, str]:
-    """Return the texts that a rubric is tried on, by name, each once."""
+    """Return the texts that a rubric is tried on, by name, each once.
+
+    The shuffled one has the sentences of the reference in another order, or the words of a single sentence.
+    """
     reference = task.references[0] if task.references else None
     own = task.own.text if task.own else None
     texts = {"empty": "", "praise": PRAISE, "reference": reference, "own": None if reference else own}
@@ -64,20 +67,16 @@ def probes(task: AuthoringTask) -> dict[str, str]:
         texts |= {"better": task.contrast.better[0].text, "worse": task.contrast.worse[0].text}
     texts["off_topic"] = task.other
     if reference is not None:
-        texts |= {"shuffled": shuffled(reference), "truncated": reference[: max(1, len(reference) // 3)]}
+        parts = sentences(reference)
+        parts = parts if len(parts) > 1 else reference.split()
+        mixed = random.Random(len(reference)).sample(parts, len(parts))  # always the same order, and another one
+        texts["shuffled"] = " ".join(mixed if mixed != parts else mixed[::-1])
+        texts["truncated"] = reference[: max(1, len(reference) // 3)]
     found: dict[str, str] = {}
     for name, text in texts.items():
         if text is not None and (text.strip() or name == "empty") and text not in found.values():
             found[name] = text
     return found
-
-
-def shuffled(text: str) -> str:
-    """Return the sentences of a text in another order, always the same; a single sentence has its words shuffled."""
-    parts = sentences(text)
-    parts = parts if len(parts) > 1 else text.split()
-    mixed = random.Random(len(text)).sample(parts, len(parts))
-    return " ".join(mixed if mixed != parts else mixed[::-1])
 
 
 async def try_rubric(

@@ -10,7 +10,7 @@ from jinja2 import UndefinedError
 from rubricsvc.core.verdict import Evidence, Verdict
 from rubricsvc.web import pages
 from rubricsvc.web.jobs import QuoteSpan, locate, segments
-from rubricsvc.web.pages import number, percent, render, signed, verdict, visible, weight
+from rubricsvc.web.pages import number, percent, render, verdict, visible, weight
 
 
 def test_visible_replaces_what_hides_or_reorders_text() -> None:
@@ -29,7 +29,7 @@ def test_render_escapes_each_value_and_rejects_undefined_ones() -> None:
 
 def test_numbers_are_formatted() -> None:
     assert [number(None), number(-0.001), number(-1.234), number(0.5, 3)] == ["–", "0.00", "−1.23", "0.500"]
-    assert [signed(None), signed(0.5), signed(-0.5)] == ["–", "+0.50", "−0.50"]
+    assert [number(one, sign="+") for one in (None, 0.5, -0.5)] == ["–", "+0.50", "−0.50"]
     assert [percent(None), percent(0.12345), percent(1)] == ["0%", "12.35%", "100%"]
 
 

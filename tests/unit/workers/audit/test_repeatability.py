@@ -15,13 +15,13 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
-from workers.audit.repeatability import CompletionGroup, measure, pooled_deviation
+from workers.audit.repeatability import measure, pooled_deviation
 from workers.engines.base import EngineRequest, Failure, Reply
 
 READOUT = Judge(name="r", model="m")
 SCALE = Ordinal(levels=(Level(label="low", value=0.0), Level(label="high", value=1.0)))
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.", scale=SCALE)))
-GROUPS = [CompletionGroup(RUBRIC, Prompt.of(f"Why {n}?"), (Completion(text="So."),)) for n in range(20)]
+ROWS = [(RUBRIC, Prompt.of(f"Why {n}?"), Completion(text="So.")) for n in range(20)]
 
 
 class Noisy(InstantEngine):
@@ -43,8 +43,8 @@ class Noisy(InstantEngine):
         return Reply(label_mass=dict(zip(labels, (first, 1 - first), strict=False)))
 
 
-def measured(engine: InstantEngine, judge: Judge = READOUT, groups: Any = GROUPS, **options: Any) -> Repeatability:
-    return asyncio.run(measure(engine, judge, groups, source="test", **options))
+def measured(engine: InstantEngine, judge: Judge = READOUT, rows: Any = ROWS, **options: Any) -> Repeatability:
+    return asyncio.run(measure(engine, judge, rows, source="test", **options))
 
 
 def test_measure_finds_the_deviation_of_values_and_rewards() -> None:
@@ -68,7 +68,7 @@ def test_measure_draws_samples_with_other_seeds() -> None:
     judge = Judge(
         name="w", model="m", mode="written", sampling=Sampling(temperature=0.7, seed=5), voting=Voting(samples=2)
     )
-    measured(Seeds(), judge, GROUPS[:1], repeats=3)
+    measured(Seeds(), judge, ROWS[:1], repeats=3)
     assert seeds == set(range(5, 11))
 
 
