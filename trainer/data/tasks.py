@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
 
-from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.errors import InvalidError, counted, cut
-from rubricsvc.formats import load
+from rubricsvc.errors import InvalidError, cut
 from rubricsvc.formats.record import Record
-from rubricsvc.services.local import open_database
-from rubricsvc.services.rubrics import stored_records
-from trainer.config import DataSource, PromptsConfig, RunConfig, TrainConfig
-from workers import checks
+from trainer.config import PromptsConfig, TrainConfig
 
 MAX_LISTED = 20
 """Prompts that an error names."""
@@ -193,57 +188,3 @@ class RunTasks:
     held_out: list[Task]
     demonstrated: list[Task] = field(default_factory=list)
     other: list[Task] = field(default_factory=list)
-
-
-def find_tasks(config: RunConfig, say: Callable[[str], None]) -> RunTasks:
-    """Return the prompts of a run, read from files or the database, divided and checked.
-
-    Raises:
-        InvalidError: A source has no prompt with a rubric, or a held-out prompt is trained on.
-        NotFoundError: A stored rubric does not exist.
-    """
-
-    def tasks_in(source: DataSource, table: str, domain: str = "") -> list[Task]:
-        if source.path is not None:
-            records, origin = list(load(source.path, source.format)), str(source.path)
-        else:
-            with open_database() as db, db.read() as session:
-                records, origin = list(stored_records(session, source.store)), ", ".join(source.store)
-        tasks = tasks_of(records)
-        if not tasks:
-            path = f"{table}.{source.given[0]}"
-            raise InvalidError(f"no prompt with a rubric in {origin}", hint="give each prompt its criteria", path=path)
-        if skipped := len(records) - len(tasks):
-            say(f"skipped {skipped} of {len(records)} records of {origin} without a prompt or a rubric")
-        for task in tasks:
-            checks.validate(task.rubric)
-        return [replace(task, domain=domain) for task in tasks]
-
-    sources: list[tuple[DataSource, str, str]] = [(config.data, "data", "")]
-    if config.data.domains:
-        sources = [(source, f"data.domains.{name}", name) for name, source in config.data.domains.items()]
-    train, settings = [task for source in sources for task in tasks_in(*source)], config.eval
-    held_out: list[Task] = []
-    other: list[Task] = []
-    if settings is not None:
-        if settings.share is not None:
-            tasks, (train, held_out) = train, hold_out(train, settings.share, config.seed)
-            lost = {task.domain for task in tasks} - {task.domain for task in train}
-            if config.prompts is not None and config.prompts.weights:
-                lost &= set(config.prompts.weights)
-            if lost:
-                hint = "change eval.share or seed, or name held-out prompts with eval.path"
-                raise InvalidError(f"no prompt of {', '.join(sorted(lost))} is left", hint=hint, path="eval.share")
-        else:
-            held_out = tasks_in(settings, "eval")
-        check_apart(train, held_out)
-        trained = {page_key(task.prompt) for task in train}
-        if shared := [task for task in held_out if page_key(task.prompt) in trained]:
-            count = f"{len(shared)} of {counted(len(held_out), 'held-out prompt')}"
-            text = f"pages of {count} are those of training prompts: {names_of(shared)}"
-            say(f"warning: contamination: {text}")
-        if len(held_out) < MIN_CLUSTERS:
-            say(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
-        if settings.other is not None:
-            other = tasks_in(DataSource(path=settings.other.path), "eval.other")
-    return RunTasks(train, held_out, other=other)
