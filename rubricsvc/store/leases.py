@@ -28,7 +28,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.session import AWAY, CHUNK, PUBLISHED, Database, batched, insert, rows_with
+from rubricsvc.store.session import AWAY, CHUNK, PUBLISHED, Database, batched, rows_with
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     COMPLETED,
@@ -71,9 +71,7 @@ def report_worker(session: Session, name: str, *, host: str, pid: int, uptime: f
         session.execute(delete(WorkerRow).where(WorkerRow.name == name))
         return
     now = database_time(session)
-    row = {"name": name, "host": host, "pid": pid, "started_at": now - uptime, "seen_at": now}
-    added = insert(session, WorkerRow).values(**row)
-    session.execute(added.on_conflict_do_update(index_elements=["name"], set_={"seen_at": now}))
+    session.merge(WorkerRow(name=name, host=host, pid=pid, started_at=now - uptime, seen_at=now))
 
 
 def list_workers(session: Session) -> list[tuple[WorkerRow, float]]:
