@@ -137,7 +137,15 @@ def _tool(server: McpServer, offered: ServerTool) -> Tool:
     """Return a tool of a server as the policy reads it."""
     name = server.prefix + offered.name
     problem = "" if _NAME.fullmatch(name) else "is no valid name"
-    schema = json.loads(clean(json.dumps(offered.input_schema, ensure_ascii=False)).text, object_hook=_without_patterns)
+    schema = json.loads(
+        clean(json.dumps(offered.input_schema, ensure_ascii=False)).text,
+        # without regular expressions: one of somebody else may take for ever, and stop all episodes
+        object_hook=lambda part: {
+            one: about
+            for one, about in part.items()
+            if one != "patternProperties" and not (one == "pattern" and isinstance(about, str))
+        },
+    )
     try:
         validators.validator_for(schema).check_schema(schema)
     except SchemaError as error:
@@ -150,15 +158,6 @@ def _tool(server: McpServer, offered: ServerTool) -> Tool:
         for one, about in schema.get("properties", {}).items()
     }
     return Tool(name, clean(offered.description or "").text, properties, schema)
-
-
-def _without_patterns(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without regular expressions: one of somebody else may take for ever, and stop all episodes."""
-    return {
-        name: about
-        for name, about in schema.items()
-        if name != "patternProperties" and not (name == "pattern" and isinstance(about, str))
-    }
 
 
 START_TIMEOUT_S = 30.0
@@ -242,27 +241,24 @@ class McpConnection:
         try:
             async with asyncio.timeout(timeout_s):
                 result = await session.call(name, arguments)
-        except TimeoutError:
-            if not session.opened.done():
-                self._lose(session, TimeoutError(f"no connection within {timeout_s:g} s"))
-            raise
         except Exception as error:
+            is_late = isinstance(error, TimeoutError)
+            if is_late and session.opened.done():
+                raise
             if isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND, INTERNAL_ERROR):
                 raise ToolError(str(error)) from error
-            self._lose(session, error)
+            if self._session is session:  # several calls may have been lost with it
+                self._session, self._not_before = None, time.monotonic() + self._pause_s
+                reason = f"no connection within {timeout_s:g} s" if is_late else _reason(error)
+                log.warning("MCP server lost", server=self._server.name, reason=reason, retry_s=self._pause_s)
+                self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+                _closing.add(task := asyncio.ensure_future(session.close()))
+                task.add_done_callback(_closing.discard)
+            if is_late:
+                raise
             raise ServerUnavailable(self._server.name) from error
         self._pause_s = FIRST_PAUSE_S
         return result
-
-    def _lose(self, session: _Session, error: BaseException) -> None:
-        """Give a session up, and wait before the next; several calls may have been lost with it."""
-        if self._session is not session:
-            return
-        self._session, self._not_before = None, time.monotonic() + self._pause_s
-        log.warning("MCP server lost", server=self._server.name, reason=_reason(error), retry_s=self._pause_s)
-        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
-        _closing.add(task := asyncio.ensure_future(session.close()))
-        task.add_done_callback(_closing.discard)
 
 
 _closing: set[asyncio.Task[None]] = set()  # else a task may be collected before it is done

@@ -315,11 +315,8 @@ def labelled_examples(
 ) -> Iterator[Example]:
     """Yield an example for each labelled completion of a file, with a target for each label.
 
-    Args:
-        path: The file, or the folder of a format that is one.
-        format: A name in ``formats.FORMATS``; detected by default.
-        source: The name of the data set; by default the format's name.
-        left_out: Counts the labels that are no target, by reason.
+    The format is by default detected, and the data set (``source``) named after it. ``left_out`` counts the labels that
+    are no target, by reason.
     """
     file = InputFile(path)
     format, counts = format or detect(file), Counter[str]() if left_out is None else left_out
