@@ -211,13 +211,6 @@ class Label(Value):
     value: UnitInterval | None = Field(None, description="Value on the scale; null if the person could not tell.")
     note: StorableText | None = Field(None, max_length=20_000, description="Why, in the person's words.")
 
-    @property
-    def verdict(self) -> Verdict:
-        """The label as a verdict, for `rubricsvc.reward`: scored, or abstained where the person could not tell."""
-        if self.value is None:
-            return Verdict.abstained(self.criterion, rationale=self.note)
-        return Verdict.scored(self.criterion, self.value, rationale=self.note)
-
 
 @dataclass(frozen=True, slots=True)
 class JudgedLabel:

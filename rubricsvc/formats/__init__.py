@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,7 +26,6 @@ from rubricsvc.formats.mapping import FORMATS, Reader
 from rubricsvc.formats.record import (
     FIELDS,
     FieldError,
-    FileErrors,
     InvalidFileError,
     Record,
     RubricCheck,
@@ -62,10 +61,8 @@ AUTO = "auto"
 class Records(list[Record]):
     """The records of a file, the errors of those that were ``skipped``, and ``notes`` on the others."""
 
-    def __init__(self, records: Iterable[Record], errors: FileErrors) -> None:
-        super().__init__(records)
-        self.skipped = errors.errors
-        self.notes = errors.notes
+    skipped: list[FieldError]
+    notes: list[FieldError]
 
 
 def load(
@@ -84,7 +81,9 @@ def load(
         InvalidError: the format does not exist.
     """
     file = InputFile(path)
-    return Records(stream(file, format, mapping=mapping, skip_invalid=skip_invalid), file.errors)
+    records = Records(stream(file, format, mapping=mapping, skip_invalid=skip_invalid))
+    records.skipped, records.notes = file.errors.errors, file.errors.notes
+    return records
 
 
 def stream(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import JsonValue
 
@@ -35,7 +35,8 @@ def read(entry: Entry) -> Iterator[Record]:
         entry.expected("dict_type", "a grader or an item", data)
     elif "item" in data or "messages" in data or not (graders := _graders_in(data)):
         row = entry.build(_Item, data if "item" in data else {"item": data})
-        prompt = _prompt(entry, row.item)
+        messages = row.item.get("messages") or [{"role": "user", "content": json.dumps(row.item, ensure_ascii=False)}]
+        prompt = entry.build(Prompt, {"messages": messages, "item": row.item}, ("item",))
         grader = _grader(entry, row.grader, ("grader",)) if "item" in data and "grader" in data else None
         id_ = row.item.get("id") if row.id is None else row.id
         yield Record(
@@ -75,11 +76,6 @@ class _Item(Value):
     id: int | str | None = None
 
 
-def _prompt(entry: Entry, item: dict[str, JsonValue]) -> Prompt:
-    messages = item.get("messages") or [{"role": "user", "content": json.dumps(item, ensure_ascii=False)}]
-    return entry.build(Prompt, {"messages": messages, "item": item}, ("item",))
-
-
 class _Holder(Value):
     grader: Grader
 
@@ -95,17 +91,17 @@ def _grader(entry: Entry, data: Any, path: FieldPath) -> Grader:
 def parse_prompt(item: Any) -> Prompt:
     """Return the prompt of an item that comes from no file, as `parse` returns a grader."""
     hint = "an item is a JSON object; its messages are chat messages"
-    return _parse(lambda entry: _prompt(entry, entry.build(_Item, {"item": item}).item), hint)
+    return _parse({"item": item}, lambda entry: cast(Prompt, next(read(entry)).prompt), hint)
 
 
 def parse(data: Any) -> Grader:
     """Return the grader in plain data that comes from no file."""
-    return _parse(lambda entry: _grader(entry, data, ("grader",)), "docs/graders.md describes the graders")
+    return _parse(data, lambda entry: _grader(entry, data, ("grader",)), "docs/graders.md describes the graders")
 
 
-def _parse(read: Callable[[Entry], T], hint: str) -> T:
+def _parse(data: Any, reader: Callable[[Entry], T], hint: str) -> T:
     try:
-        return read(Entry(None, Location("")))
+        return reader(Entry(data, Location("")))
     except InvalidFileError as error:
         message = "; ".join(f"{one.path}: {one.message}" for one in error.errors)
         raise InvalidError(message, hint=hint, path=error.errors[0].path) from None

@@ -114,13 +114,10 @@ def test_app_answers_500_to_an_unhandled_exception(http: TestClient, monkeypatch
 
 
 def test_errors_of_routing_have_error_body(http: TestClient) -> None:
-    for method, path, expected in (
-        ("GET", "/v1/nothing", (404, "not_found")),
-        ("PUT", "/v1/jobs", (405, "method_not_allowed")),
-    ):
-        answer = http.request(method, path)
-        assert (answer.status_code, answer.json()["error"]["code"]) == expected
-        assert set(answer.json()["error"]) == {"code", "message", "hint", "path"}
+    unknown, wrong_method = http.get("/v1/nothing"), http.put("/v1/jobs")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+    assert (wrong_method.status_code, wrong_method.json()["error"]["code"]) == (405, "method_not_allowed")
+    assert all(set(one.json()["error"]) == {"code", "message", "hint", "path"} for one in (unknown, wrong_method))
 
 
 def test_errors_database_unavailable_is_503_with_retry_after(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,16 +25,13 @@ def test_create_imports_a_file_once(http: TestClient) -> None:
     assert again["existing"] == counts and again["completion_ids"] == [1]
 
 
-def test_create_rejects_an_invalid_file_whole(http: TestClient) -> None:
+def test_create_rejects_an_invalid_file_whole_or_skips_invalid_records(http: TestClient) -> None:
     answer = http.post("/v1/imports", content=RECORD + INVALID)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (422, "format")
     (problem,) = error["errors"]
     assert (problem["line"], problem["path"], problem["code"]) == (2, "prompt", "string_type")
     assert http.get("/v1/prompts").json()["data"] == []
-
-
-def test_create_skips_invalid_records(http: TestClient) -> None:
     imported = http.post("/v1/imports?skip_invalid=true", content=RECORD + INVALID).json()
     assert imported["new"]["prompts"] == 1 and [one["line"] for one in imported["skipped"]] == [2]
 

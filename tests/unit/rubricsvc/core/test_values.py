@@ -62,19 +62,12 @@ def test_scales_reject_ambiguous_levels_and_infinite_ranges() -> None:
         Numeric(low=-1e308, high=1e308)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, math.inf, None])
-def test_verdict_value_is_a_number_from_0_to_1(value: float | None) -> None:
-    with pytest.raises(ValidationError):
-        Verdict.scored("a", value)  # type: ignore[arg-type]
-
-
-def test_verdict_that_failed_has_a_reason_and_no_value() -> None:
-    with pytest.raises(ValidationError):
-        Verdict(criterion="a", outcome="failed")
-    with pytest.raises(ValidationError):
-        Verdict(criterion="a", outcome="failed", reason="timeout", value=0.0)
-    with pytest.raises(ValidationError):
-        Verdict.failed("a", reason="bad mood")
+def test_verdict_has_a_value_from_0_to_1_or_the_reason_of_its_failure() -> None:
+    scored = [{"outcome": "scored", "value": value} for value in (-0.1, 1.1, math.nan, math.inf, None)]
+    failed = [{}, {"reason": "timeout", "value": 0.0}, {"reason": "bad mood"}]
+    for fields in (*scored, *({"outcome": "failed", **one} for one in failed)):
+        with pytest.raises(ValidationError):
+            Verdict.model_validate({"criterion": "a", **fields})
     assert Verdict.failed("a", reason="timeout").value is None
 
 
@@ -282,14 +275,11 @@ NO_HOST = ["256.1.1.1", "0177.1.1.1", "1.2.3", "①", "☃☃", "٣", "é.exampl
 NO_HOST += ["[v1.x]", "[::1]x", "[::1%é]"]
 
 
-def test_endpoint_rejects_unsafe_or_invalid_addresses() -> None:
+def test_endpoint_takes_usual_hosts_and_rejects_unsafe_or_invalid_addresses() -> None:
     for url in [*LEAKS_A_KEY, "ftp://x", "x", *(f"http://{host}/v1" for host in NO_HOST)]:
         with pytest.raises(ValidationError) as caught:
             Endpoint(base_url=url)
         assert caught.value.errors()[0]["loc"] == ("base_url",)
-
-
-def test_endpoint_takes_every_usual_host() -> None:
     for host in ["127.0.0.1:8000", "[::1]:8000", "judge_1", "Xn--9ca.example.", "10gpus.local/é"]:
         assert Endpoint(base_url=f"http://{host}/v1").base_url == f"http://{host}/v1"
 
@@ -377,11 +367,8 @@ def test_field_messages_give_path_code_and_value(
     assert quoted in one.message
 
 
-def test_first_error_prefers_unknown_fields() -> None:
+def test_first_error_prefers_unknown_fields_and_does_not_quote_secrets() -> None:
     assert first_error(errors_of({"nmae": "a"}), model=Home)[0] == "nmae"
-
-
-def test_first_error_does_not_quote_secrets() -> None:
     path, message = first_error(errors_of({"name": "a", "secret": "bad"}), quoted=False)
     assert path == "secret" and "bad" not in message
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Group
-from rubricsvc.core.verdict import Label
+from rubricsvc.core.verdict import Label, Verdict
 from rubricsvc.formats import load
 from tests.unit.rubricsvc.formats.invalid import errors_of
 
@@ -58,10 +58,8 @@ def test_read_makes_labels_that_give_the_score_of_the_root(tmp_path: Path) -> No
         Label(criterion=key, annotator="person 1", value=value, note=f"Why {key}.")
         for key, value in (("a", 1.0), ("c", 0.5), ("d", 1.0))
     )
-    assert (
-        reward(record.rubric, [label.verdict for label in record.labels]).value
-        == (1 * 1 + 3 * ((2 * 0.5 + 1 * 1) / 3)) / 4
-    )
+    verdicts = [Verdict.scored(label.criterion, label.value) for label in record.labels]
+    assert reward(record.rubric, verdicts).value == (1 * 1 + 3 * ((2 * 0.5 + 1 * 1) / 3)) / 4
     assert record.rubric.groups[0].weight == 1.0
 
 
@@ -101,5 +99,5 @@ def test_read_gives_the_root_scores_of_graded_trees(shared_data: Path) -> None:
         path = shared_data / "paperbench" / "human_graded" / f"{paper}.json"
         (record,) = load(path, format="paperbench")
         assert record.rubric is not None and len(record.labels) == leaves
-        found = reward(record.rubric, [label.verdict for label in record.labels], formula="tree")
-        assert found.value == json.loads(path.read_text())["score"]
+        verdicts = [Verdict.scored(label.criterion, label.value) for label in record.labels]
+        assert reward(record.rubric, verdicts, formula="tree").value == json.loads(path.read_text())["score"]
