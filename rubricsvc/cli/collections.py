@@ -42,7 +42,7 @@ def add(
     if [python, path is not None, debian is not None].count(True) != 1:
         raise InvalidError("expected a PATH, --python or --debian", hint="rubricsvc collections add NAME PATH")
     folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
-    collections.path_of(folder, name, new=not replace)
+    collections.path_of(folder, name, exists=None if replace else False)
     if path is not None:
         pages, source = sources.read(path, faults, encoding=encoding), str(path.resolve())
     elif debian is not None:
@@ -80,14 +80,14 @@ def show_(
         rows = []
         for one in collections.names(folder):
             try:
-                with collections.open_collection(folder, one) as collection:
+                with collections.Collection(folder, one) as collection:
                     rows.append(collection.info._asdict())
             except RubricsvcError as error:
                 echo(f"warning: left out: {error}; {error.hint}")
         empty = "no collections; add one with `rubricsvc collections add NAME PATH`"
         show([row if as_json else row | {"digest": row["digest"][:12]} for row in rows], as_json, empty=empty)
         return
-    with collections.open_collection(folder, name) as collection:
+    with collections.Collection(folder, name) as collection:
         if document is None:
             show(collection.info._asdict(), as_json)
             return
@@ -109,7 +109,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search a collection for documents with any of the words, best first (BM25)."""
-    with collections.open_collection(get_settings().collections_dir, name) as collection:
+    with collections.Collection(get_settings().collections_dir, name) as collection:
         hits = collection.search(" ".join(query), limit)
     rows = [hit._asdict() | ({} if as_json else {"text": output.shorten(hit.text, 80)}) for hit in hits]
     show(rows, as_json, empty="no document has any of these words")
@@ -128,7 +128,7 @@ def serve(
     """Serve a collection to agents by the Model Context Protocol (MCP), with the tools search, open, find and quote."""
     with needs_extra("mcp"):
         from rubricsvc.collections.mcp_server import mcp_server
-    with collections.open_collection(get_settings().collections_dir, name) as collection:
+    with collections.Collection(get_settings().collections_dir, name) as collection:
         server = mcp_server(collection)
         if stdio:
             server.run("stdio")

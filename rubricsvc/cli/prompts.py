@@ -12,7 +12,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.commands import command, service
 from rubricsvc.cli.output import Json, Out, Seed, clean, echo, group, open_output, print_data, progress_bar, show
-from rubricsvc.collections import open_collection, tasks
+from rubricsvc.collections import Collection, tasks
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import Record
@@ -55,7 +55,7 @@ def synthesize(
                 counts[task.prompt.tags[0]] += 1
                 yield Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
 
-    with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
+    with Collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
         write_text(map(plain, records()), stream, "jsonl")
         if not counts:
             made_of = "; ".join(tasks.CAPABILITIES[name].made_of for name in wanted)

@@ -85,13 +85,14 @@ def sqlite_errors(name: str) -> Iterator[None]:
 class Collection(AbstractContextManager["Collection"]):
     """An open collection. Use it from one thread at a time, in a ``with`` block."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        """Open the file of a collection; `rubricsvc.collections.open_collection` finds it by name.
+    def __init__(self, folder: Path, name: str) -> None:
+        """Open the collection of this name in a folder.
 
         Raises:
-            InvalidError: The file is no collection, or one of another version.
+            NotFoundError: There is none of that name.
+            InvalidError: Its file is no collection, or one of another version.
         """
-        self.name = name
+        self.name, path = name, path_of(folder, name, exists=True)
         with sqlite_errors(name):
             self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             try:
@@ -311,7 +312,7 @@ def add(
         ConflictError: There is a collection of that name.
         InvalidError: The name is invalid, or documents have faults and are not to be skipped.
     """
-    path = path_of(folder, name, new=not replace)
+    path = path_of(folder, name, exists=None if replace else False)
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{name}.", dir=path.parent) as parts, sqlite_errors(name):
         part = Path(parts) / path.name
@@ -332,22 +333,8 @@ def add(
         raise InvalidError(f"invalid documents: {faults.count}\n{message}", hint=hint)
     if not count:
         raise InvalidError(f"{source} has no documents", hint="name a folder or a file with documents")
-    with open_collection(folder, name) as collection:
+    with Collection(folder, name) as collection:
         return collection.info
-
-
-def open_collection(folder: Path, name: str) -> Collection:
-    """Open a collection.
-
-    Raises:
-        NotFoundError: There is none of that name.
-        InvalidError: Its file cannot be read.
-    """
-    path = path_of(folder, name)
-    if not path.is_file():
-        hint = f"add it: rubricsvc collections add {name} PATH; or list them: rubricsvc collections show"
-        raise NotFoundError(f"no collection {name!r}", hint=hint)
-    return Collection(path, name)
 
 
 def names(folder: Path) -> list[str]:
@@ -357,31 +344,26 @@ def names(folder: Path) -> list[str]:
 
 
 def delete(folder: Path, name: str) -> None:
-    """Delete a collection.
-
-    Raises:
-        NotFoundError: There is none of that name.
-    """
-    path = path_of(folder, name)
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        hint = "list them: rubricsvc collections show"
-        raise NotFoundError(f"no collection {name!r}", hint=hint) from None
+    """Delete a collection; a NotFoundError if there is none of that name."""
+    path_of(folder, name, exists=True).unlink(missing_ok=True)
 
 
-def path_of(folder: Path, name: str, *, new: bool = False) -> Path:
+def path_of(folder: Path, name: str, *, exists: bool | None = None) -> Path:
     """Return the file of a collection.
 
     Raises:
-        ConflictError: With ``new``, there is a collection of that name.
+        NotFoundError: It should exist, and does not.
+        ConflictError: It should not exist, and does.
         InvalidError: The name cannot be that of a file.
     """
     if not _NAME.fullmatch(name):
         hint = "expected letters, digits, - and _, at most 100"
         raise InvalidError(f"invalid name of a collection: {name!r}", hint=hint, path="collection")
     path = folder / f"{name}{_ENDING}"
-    if new and path.exists():
+    if exists and not path.is_file():
+        hint = f"add it: rubricsvc collections add {name} PATH; or list them: rubricsvc collections show"
+        raise NotFoundError(f"no collection {name!r}", hint=hint)
+    if exists is False and path.exists():
         hint = f"replace it with --replace, or delete it: rubricsvc collections delete {name}"
         raise ConflictError(f"collection {name!r} exists already", hint=hint)
     return path

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from rubricsvc.collections import open_collection
+from rubricsvc.collections import Collection
 from rubricsvc.core import strict_json
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric
@@ -492,7 +492,7 @@ def prepared(session: Session, generation: Generation, collections_dir: Path | N
     except NotFoundError as error:
         raise InvalidError(error.message, hint=error.hint, path=path) from error
     if research is not None:
-        with open_collection(collections_dir or get_settings().collections_dir, research.collection) as collection:
+        with Collection(collections_dir or get_settings().collections_dir, research.collection) as collection:
             found = collection.digest
         if research.digest not in (None, found):
             message = f"collection {research.collection!r} has the digest {found[:12]}…, not {research.digest}"

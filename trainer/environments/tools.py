@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 
-from rubricsvc.collections import open_collection
+from rubricsvc.collections import Collection
 from rubricsvc.collections.index import NearCopies
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Prompt
@@ -58,7 +58,7 @@ class Research:
             snippet_chars: Characters of a document that a search shows.
             shown_chars: Characters of a document that `open` and `find` show.
         """
-        self.collection = open_collection(folder, name)
+        self.collection = Collection(folder, name)
         self.snippet_chars, self.shown_chars = snippet_chars, shown_chars
         self.lock = Lock()
         self._guards: dict[str, LeakGuard] = {}

@@ -17,7 +17,7 @@ from itertools import chain
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rubricsvc.collections.index import Collection, Part, SearchHit, open_collection
+from rubricsvc.collections.index import Collection, Part, SearchHit
 from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
@@ -68,7 +68,7 @@ def _open(task: AuthoringTask, research: Research) -> Collection:
     if task.collections_dir is None:
         raise GenerationError(NO_COLLECTION, "this worker has no folder of collections")
     try:
-        collection = open_collection(task.collections_dir, name)
+        collection = Collection(task.collections_dir, name)
     except RubricsvcError as error:
         fix = f"add it on this worker: rubricsvc collections add {name} PATH; then retry the job"
         raise GenerationError(NO_COLLECTION, f"{error}; {fix}") from error

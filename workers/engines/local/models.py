@@ -17,14 +17,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import Failure, error_message
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.embedded_model import EMBEDDED, embedded_model, stored_once
+from workers.engines.local.embedded_model import EMBEDDED, embedded_model
 from workers.engines.local.weights import ModelWeights, check_sha256, copy_permissions
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -185,10 +184,3 @@ def write_merged(out: Path, weights: ModelWeights) -> None:
     merged.save_pretrained(out)
     tokenizer.save_pretrained(out)
     copy_permissions(out)
-
-
-def merged_folder(cache: Path, weights: ModelWeights) -> Path:
-    """Return the merged model in the cache folder, written by the first call of all processes."""
-    name = digest(weights.model, weights.revision, weights.sha256 or weights.adapter)
-    what = f"the merged model of {weights.model} and {weights.adapter}"
-    return stored_once(cache / "merged" / name, lambda folder: write_merged(folder, weights), what)

@@ -22,6 +22,7 @@ import time
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -29,19 +30,21 @@ from typing import Any
 
 from billiard.process import current_process
 
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.verdict import Reason, Usage
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
 from workers.engines.local.conversation import Conversation
+from workers.engines.local.embedded_model import stored_once
 from workers.engines.local.models import (
     load_backoff,
     loading,
-    merged_folder,
     model_failure,
     model_folder,
     model_path,
     open_tokenizer,
+    write_merged,
 )
 from workers.engines.local.weights import ModelWeights, check_sha256
 
@@ -154,7 +157,10 @@ class _Runtime:
             with load_backoff(self._failures, key):
                 model, revision = key.model, key.revision
                 if key.adapter:
-                    model, revision = str(merged_folder(get_settings().cache_dir, key)), None
+                    what = f"the merged model of {key.model} and {key.adapter}"
+                    name = digest(key.model, key.revision, key.sha256 or key.adapter)
+                    merged = get_settings().cache_dir / "merged" / name
+                    model, revision = str(stored_once(merged, partial(write_merged, weights=key), what)), None
                 else:
                     check_sha256(model_folder(key), key.sha256)
                 config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))

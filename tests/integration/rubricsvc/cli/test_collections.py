@@ -155,7 +155,7 @@ def test_results_open_documents_for_checks_of_citations(
     from rubricsvc.collections.mcp_server import mcp_server
 
     async def call() -> str:
-        with collections.open_collection(folder, "docs") as collection:
+        with collections.Collection(folder, "docs") as collection:
             async with Client(mcp_server(collection)) as client:
                 return text(await client.call_tool(name, arguments))
 

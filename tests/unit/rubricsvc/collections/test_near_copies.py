@@ -20,7 +20,7 @@ def test_near_copies_have_most_of_a_page_or_are_mostly_in_it(tmp_path: Path) -> 
         Page("marks", "Marks", "*** !!!"),
     ]
     collections.add(tmp_path, "docs", pages, FaultyDocuments(), source="a test")
-    with collections.open_collection(tmp_path, "docs") as docs:
+    with collections.Collection(tmp_path, "docs") as docs:
         copies = NearCopies(docs)
     assert copies.of("section") == {"chapter"}
     assert (copies.count(shingles(SECTION)), copies.count(shingles("nowhere"))) == (2, 0)
