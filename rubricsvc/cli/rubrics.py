@@ -22,7 +22,8 @@ from rubricsvc.formats import writing
 from rubricsvc.queries import MAX_LIMIT, AnalysisQuery, FitQuery, ImportQuery, RubricFilters
 from rubricsvc.schemas import NewReview
 from rubricsvc.services.importing import RECORDS
-from rubricsvc.services.rubrics import changes, stored_records
+from rubricsvc.services.rubrics import stored_records
+from rubricsvc.services.versions import changes
 
 app = output.group("Rubrics: weighted criteria for completions.")
 

@@ -33,7 +33,7 @@ from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, cut
 from rubricsvc.services.analysing import read_matrices, scope_of
-from rubricsvc.services.rubrics import Edit, add_version
+from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.stats.criteria import reward_vector
 from rubricsvc.stats.evolution import agreement, held_out_result, measured
 from rubricsvc.stats.intervals import Floats

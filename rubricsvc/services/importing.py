@@ -32,7 +32,7 @@ from rubricsvc.formats.record import (
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import FileProblem, ImportedFile
 from rubricsvc.schemas.base import takes
-from rubricsvc.services.rubrics import Edit, add_version
+from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.store import completions, labels, rubrics
 from rubricsvc.store.session import Database, added, batched, by_id
 from rubricsvc.store.tables import PromptRow

@@ -14,12 +14,12 @@ from rubricsvc.lint import EmptyValue
 from rubricsvc.services.completions import Completions, Labels, Prompts, Verdicts
 from rubricsvc.services.evolutions import Evolutions
 from rubricsvc.services.importing import Imports
-from rubricsvc.services.jobs import Jobs
+from rubricsvc.services.jobs import Jobs, Rewards
 from rubricsvc.services.judges import Judges
 from rubricsvc.services.keys import Keys
-from rubricsvc.services.rewards import Rewards
-from rubricsvc.services.rubrics import Edit, Rubrics
+from rubricsvc.services.rubrics import Rubrics
 from rubricsvc.services.runs import Runs, Sign
+from rubricsvc.services.versions import Edit
 from rubricsvc.services.workers import Workers
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import session

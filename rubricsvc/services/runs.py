@@ -43,7 +43,7 @@ from rubricsvc.schemas.runs import (
     StoredStep,
     column_of,
 )
-from rubricsvc.services.rubrics import Edit, add_version
+from rubricsvc.services.versions import Edit, add_version
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.store import completions, jobs, judges, labels, rubrics, runs
 from rubricsvc.store.evolutions import authored

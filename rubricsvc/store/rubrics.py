@@ -46,7 +46,7 @@ def add(
 ) -> RubricRow:
     """Add ``rubric`` as the next version of ``name``, or return the version that has this content already, unchanged.
 
-    ``parent_id`` is the version that it was edited from; `services.rubrics` looks for conflicting edits.
+    ``parent_id`` is the version that it was edited from; `services.versions` looks for conflicting edits.
     """
     name_of("a rubric's name", name)
     if "@" in name or name != name.strip() or name.isdecimal():

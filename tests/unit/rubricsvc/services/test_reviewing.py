@@ -15,7 +15,8 @@ from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.schemas import NewItem, NewJob
 from rubricsvc.services.jobs import Jobs, select
-from rubricsvc.services.rubrics import Addition, Edit, Rubrics, add_version
+from rubricsvc.services.rubrics import Rubrics
+from rubricsvc.services.versions import Addition, Edit, add_version
 from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import Database, page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
-from rubricsvc.services.rubrics import changes
+from rubricsvc.services.versions import changes
 
 A, B = Criterion(key="a", text="Is kind.", weight=3), Criterion(key="b", text="Is brief.")
 OLD = Rubric(criteria=(A, B))

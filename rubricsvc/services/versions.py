@@ -1,0 +1,193 @@
+"""How a version of a rubric is added, in which state, beside whose edits; and what differs between two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from rubricsvc.core import strict_json
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import (
+    APPROVED,
+    DRAFT,
+    GENERATED,
+    IMPORTED,
+    ApprovalPolicy,
+    RubricOrigin,
+    RubricState,
+)
+from rubricsvc.errors import ConflictError, cut
+from rubricsvc.services.comparing import match_criteria
+from rubricsvc.store import rubrics
+from rubricsvc.store.session import added
+from rubricsvc.store.tables import RubricRow
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+MAX_CHANGES = 12
+"""Changes of each side that a conflict lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Who adds rubrics, and how.
+
+    Attributes:
+        by: A person or an API key.
+        parent: The version that the text was edited from: id, name, name@version or digest.
+        force: Add it even if somebody else edited the same parent.
+        draft: Add it as a draft.
+        policy: Which rubrics are drafts when they are added.
+    """
+
+    by: str | None = None
+    parent: int | str | None = None
+    force: bool = False
+    draft: bool = False
+    policy: ApprovalPolicy = "generated"
+
+    def state(self, origin: RubricOrigin) -> RubricState:
+        """Return the state in which a rubric of this origin is added."""
+        review = self.draft or self.policy == "all" or (self.policy == "generated" and origin == GENERATED)
+        return DRAFT if review else APPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A version, and whether it was added now. With a ``conflict`` it is kept as a draft: commit, then raise it."""
+
+    row: RubricRow
+    is_new: bool
+    conflict: ConflictError | None = None
+
+
+def add_version(
+    session: Session,
+    rubric: Rubric,
+    edit: Edit,
+    *,
+    name: str,
+    prompt_id: int | None = None,
+    origin: RubricOrigin = IMPORTED,
+) -> Addition:
+    """Add a rubric as the next version of ``name``, or find the version that has this content already.
+
+    Content that is stored as a draft and approved nowhere is a draft under any name, and so are content whose newest
+    test failed and the edit of a version that is not approved. An edit whose parent was edited by somebody else is kept
+    as a draft, with a conflict. Sending the same edit again gives the same result.
+
+    Raises:
+        NotFoundError: there is no such parent.
+        NotApprovedError: the parent is a name without an approved version.
+        InvalidError, ConflictError: as of `rubrics.add`.
+    """
+    parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
+    state, note = edit.state(origin), ""
+    if state == APPROVED and edit.policy != "none":
+        drafts = rubrics.only_drafts(session, [rubric.digest])
+        same = next((row for row in drafts if row.name != name), None)
+        tested = rubrics.newest_test(session, digest=rubric.digest) if rubric.examples else None
+        if parent is not None and parent.state in rubrics.NOT_APPROVED:
+            note = f"added as a draft: its parent {parent.ref} is {parent.state.replace('_', ' ')}"
+        elif same is not None:
+            note = f"added as a draft: it has the same content as {same.ref}"
+        elif tested is not None and tested.outcome == "failed":
+            failing = rubrics.get(session, tested.rubric_id).ref
+            note = f"added as a draft: its content fails its own tests, as {failing}"
+        state = DRAFT if note else state
+    before, given = added(session)["rubrics"], {"name": name, "prompt_id": prompt_id, "origin": origin, "state": state}
+    given |= {"parent_id": parent.id if parent is not None else None, "added_by": edit.by}
+    row = rubrics.add(session, rubric, **given)  # type: ignore[arg-type]
+    is_new, by, conflict = added(session)["rubrics"] > before, edit.by or "unknown", None
+    if is_new and note:
+        rubrics.record_event(session, row, state, by=by, comment=note)
+    # Versions of a name are added one after another, so that all older ones can be seen here.
+    if parent is None or row.parent_id != parent.id or not (is_new or row.state == DRAFT):
+        return Addition(row, is_new)
+    if (other := rubrics.edited_before(session, row, parent)) is None:
+        return Addition(row, is_new)
+    if not edit.force:
+        state, conflict = DRAFT if is_new else row.state, _conflict(parent, other, row)
+        row.state = state
+    if is_new or state != row.state:
+        branch = f"a branch of {parent.ref} beside {other.ref}"
+        comment = branch if edit.force else f"refused: {parent.ref} had been edited as {other.ref}"
+        rubrics.record_event(session, row, state, by=by, comment=comment)
+    return Addition(row, is_new, conflict)
+
+
+def _conflict(parent: RubricRow, other: RubricRow, row: RubricRow) -> ConflictError:
+    """Return the error of an edit whose parent has been edited already; it says what both sides changed."""
+    by = f" by {other.added_by}" if other.added_by else ""
+    message = f"{parent.ref} has been edited already, as {other.ref}{by}"
+    sides = ((f"{other.ref} changed", other), (f"your edit, stored as the draft {row.ref}, changes", row))
+    for title, version in sides:
+        found = changes(parent.value, version.value)
+        more = [f"… and {len(found) - MAX_CHANGES} more"] if len(found) > MAX_CHANGES else []
+        lines = [*map(str, found[:MAX_CHANGES]), *more] or ["nothing"]
+        message += "\n".join([f"\n{title}:", *(f"  {line}" for line in lines)])
+    again = f"add your changes to {other.ref} and name it as the parent: --parent {other.ref}"
+    branch = f"or send the same again with --force (over HTTP: force), which makes {row.ref} a branch"
+    return ConflictError(message, hint=f"{again}; {branch}", path="parent")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. ``criterion`` is the key (the new one, unless it was removed); None for the rubric itself.
+
+    ``field`` is the changed field of a criterion that both rubrics have, or of the rubric; ``text`` says it in words.
+    """
+
+    kind: Literal["added", "removed", "changed"]
+    criterion: str | None
+    field: str | None
+    old: Any
+    new: Any
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.criterion is None else f"{self.criterion}: {self.text}"
+
+
+def changes(old: Rubric, new: Rubric) -> list[Change]:
+    """Return the differences: of the rubric, then of the criteria in their new order, then the removed criteria.
+
+    Criteria are matched by key and wording, else by wording, else by key. The list is empty only for equal content.
+    """
+    before = {after.key: one for one, after in match_criteria(old, new)}
+    kept = {one.key for one in before.values()}
+    sums = [sum(abs(one.weight) for one in rubric.criteria) for rubric in (old, new)]
+    found: list[Change] = []
+    sides: list[tuple[str | None, Any, Any]] = [
+        (None, old, new),
+        *((one.key, before.get(one.key), one) for one in new.criteria),
+    ]
+    for key, one, other in [*sides, *((one.key, one, None) for one in old.criteria if one.key not in kept)]:
+        a, b = (side and side.model_dump(mode="json", exclude={"criteria"}) for side in (one, other))
+        if a is None or b is None:
+            kind: Literal["added", "removed"] = "added" if a is None else "removed"
+            text = f"{kind}: {_value((a or b)['text'])} (weight {(a or b)['weight']:g})"
+            found.append(Change(kind, key, None, a, b, text))
+            continue
+        for name in b:
+            if a[name] != b[name]:
+                text = f"{name.replace('_', ' ')} {_value(a[name])} → {_value(b[name])}"
+                if name == "weight":
+                    text += f" (share of all weights {abs(a[name]) / sums[0]:.0%} → {abs(b[name]) / sums[1]:.0%})"
+                found.append(Change("changed", key, name, a[name], b[name], text))
+    order = [before[one.key].key for one in new.criteria if one.key in before]
+    if [one.key for one in old.criteria if one.key in kept] != order:
+        keys, new_keys = ([one.key for one in rubric.criteria] for rubric in (old, new))
+        found.append(Change("changed", None, "criteria", keys, new_keys, "the criteria are in another order"))
+    return found
+
+
+def _value(value: Any) -> str:
+    """Return the value of a field as it is read: text in quotation marks, else JSON, at most 400 characters."""
+    if value in (None, [], {}):
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"“{cut(' '.join(value.split()), 400)}”" if isinstance(value, str) else cut(strict_json.dump(value), 400)
