@@ -82,16 +82,12 @@ class SamplingServer:
 
     def _run(self, work: Callable[[_Connection], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine with a connection, in an event loop of its own: notebooks have one in this thread."""
-
-        async def connected() -> None:
-            connection = _Connection(self, HttpClient(Endpoint(base_url=self.url, timeout_s=TIMEOUT_S)))
-            try:
-                await work(connection)
-            finally:
-                await connection.client.sdk.close()
-
+        connection = _Connection(self, HttpClient(Endpoint(base_url=self.url, timeout_s=TIMEOUT_S)))
         with closing(EventLoopThread("sampling server")) as loop:
-            loop.run(connected())
+            try:
+                loop.run(work(connection))
+            finally:
+                loop.run(connection.client.sdk.close())
 
 
 @dataclass(eq=False)

@@ -5,9 +5,17 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from rubricsvc.core.passport import Row
-from tests.unit.trainer.judge_training.made import question
-from trainer.judge_training.data import Question
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion
+from trainer.judge_training.data import Example, Question, Target
 from trainer.judge_training.run import MIN_FAMILY, baselines, rows
+
+
+def question(
+    value: float, *, prompt: str = "Why?", completion: str = "Because.", criterion: str = "Is right.", family: str = ""
+) -> Question:
+    target = Target(Criterion(key="c", text=criterion), value, family=family)
+    return Example(Prompt.of(prompt), Completion(text=completion), (target,), source="made"), target
 
 
 def only(found: list[Row]) -> Row:
