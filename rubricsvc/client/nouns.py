@@ -233,23 +233,22 @@ class Runs(Noun[C]):
     stop = ref_endpoint(StoredRun, "POST runs/{}/stop", object)
 
     @method
-    async def record(self, run_id: int, step: RunStep) -> StoredRun:
-        """Record a step with its rollouts, in place of what is on record of it.
+    async def record(self, run_id: int, report: RunStep | RunEvaluation) -> StoredRun:
+        """Record a step with its rollouts, or an evaluation with its completions, in place of an earlier record of it.
 
         Raises:
-            InvalidError: an item of a rollout has scored another completion.
+            InvalidError: an item of a rollout or a reward has scored another completion.
         """
-        return await self.send(StoredRun, "POST", f"runs/{run_id}/steps", body=_compact(step), headers=_JSON)
+        # a request is limited in values, so defaults are left out; but not of rubrics: scales are known by their kind
+        data = report.model_dump(mode="json", exclude_defaults=True)
+        groups: Sequence[RolloutGroup | EvaluationGroup] = report.groups
+        for plain, group in zip(data.get("groups", ()), groups, strict=True):
+            plain["rubric"] = group.rubric.model_dump(mode="json")
+        path = f"runs/{run_id}/{'steps' if isinstance(report, RunStep) else 'evaluations'}"
+        body, headers = to_json(data, inf_nan_mode="null"), {"Content-Type": "application/json"}
+        return await self.send(StoredRun, "POST", path, body=body, headers=headers)
 
-    @method
-    async def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
-        """Record an evaluation with its completions, in place of the one of its step or of its baseline.
-
-        Raises:
-            InvalidError: an item of a reward has scored another completion.
-        """
-        body = _compact(evaluation)
-        return await self.send(StoredRun, "POST", f"runs/{run_id}/evaluations", body=body, headers=_JSON)
+    record_evaluation = record
 
     @method
     async def delete(self, run_id: int) -> None:
@@ -259,21 +258,6 @@ class Runs(Noun[C]):
             ConflictError: it is running.
         """
         await self.request("DELETE", f"runs/{run_id}")
-
-
-_JSON = {"Content-Type": "application/json"}
-
-
-def _compact(report: RunStep | RunEvaluation) -> bytes:
-    """Return a report as JSON without defaults, since a request is limited in values; rubrics are whole.
-
-    The kind of a scale is a default, but readers need it to distinguish scales.
-    """
-    data = report.model_dump(mode="json", exclude_defaults=True)
-    groups: Sequence[RolloutGroup | EvaluationGroup] = report.groups
-    for plain, group in zip(data.get("groups", ()), groups, strict=True):
-        plain["rubric"] = group.rubric.model_dump(mode="json")
-    return to_json(data, inf_nan_mode="null")
 
 
 def _importer(
