@@ -23,7 +23,7 @@ def close_collections() -> Iterator[None]:
 
 def added(folder: Path, *pages: Page, name: str = "some", **options: bool) -> Collection:
     collections.add(folder, name, pages, FaultyDocuments(), source="a test", **options)
-    return OPENED.enter_context(collections.Collection(folder, name))
+    return OPENED.enter_context(Collection(folder, name))
 
 
 def page(id_: str, text: str = "Some text.", title: str = "") -> Page:

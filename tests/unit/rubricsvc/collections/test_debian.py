@@ -109,7 +109,7 @@ def test_read_package_refuses_a_machine_without_dpkg(monkeypatch: pytest.MonkeyP
 def made(folder: Path, package: str) -> Iterator[Collection]:
     faults = FaultyDocuments()
     collections.add(folder, "thing", read_package(package, faults).pages, faults, source="a test")
-    with collections.Collection(folder, "thing") as opened:
+    with Collection(folder, "thing") as opened:
         yield opened
 
 

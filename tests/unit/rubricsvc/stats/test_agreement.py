@@ -16,7 +16,6 @@ from rubricsvc.stats.agreement import (
     agreement_report,
     estimate_metrics,
     expected_calibration_error,
-    metric,
 )
 
 BINARY = (0.0, 1.0)
@@ -36,23 +35,15 @@ def test_metrics_of_a_binary_judge() -> None:
     assert estimates["auroc"] == pytest.approx(13 / 16)
     assert estimates["brier"] == pytest.approx(np.mean((np.array(judge) - people) ** 2))
     assert estimates["spearman"] is None
+    ordinal = values_of([0.0, 0.4, 0.6, 1.0, 0.9, 0.1], [0.0, 0.5, 0.5, 1.0, 0.5, 0.0], (0.0, 0.5, 1.0))
+    assert ordinal["weighted_kappa"] == pytest.approx(12 / 14)  # the one slip is by one level
+    assert ordinal["auroc"] == 1.0 and ordinal["ece"] is None
 
 
-def test_metrics_of_an_ordinal_judge() -> None:
-    levels = (0.0, 0.5, 1.0)
-    estimates = values_of([0.0, 0.4, 0.6, 1.0, 0.9, 0.1], [0.0, 0.5, 0.5, 1.0, 0.5, 0.0], levels)
-    assert estimates["accuracy"] == pytest.approx(5 / 6)
-    assert estimates["weighted_kappa"] == pytest.approx(12 / 14)  # the one slip is by one level
-    assert estimates["spearman"] is not None and 0 < estimates["spearman"] < 1
-    assert estimates["auroc"] == 1.0 and estimates["ece"] is None
-
-
-def test_calibration_error_and_brier() -> None:
+def test_calibration_error_is_that_of_bins() -> None:
     probability, outcome = np.array([0.95, 0.95, 0.15, 1.0]), np.array([1.0, 0.0, 0.0, 1.0])
     # bins: [0.9, 1.0] holds three with mean probability 2.9 / 3 and two hits, [0.1, 0.2) one
     assert expected_calibration_error(probability, outcome) == pytest.approx((abs(2 - 2.9) + 0.15) / 4)
-    brier = metric("brier", Sample.of(probability.tolist(), outcome.tolist(), range(4)))
-    assert brier == pytest.approx((0.05**2 + 0.95**2 + 0.15**2) / 4)
 
 
 def test_estimate_metrics_draws_whole_prompts() -> None:

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from rubricsvc.stats.policy_scores import chosen_mean, kl_bound
 
 EXACT = {"abs": 1e-12, "rel": 1e-12}
-PROXY = np.array([0.2, 0.9, 0.9, -0.4, 0.5, 0.2])
-GOLD = np.array([0.1, 0.0, 1.0, 0.7, 0.9, 0.3])
 
 POLICY = {"a": 0.5, "b": 0.3, "c": 0.2}
 """A policy with three completions, and their probabilities."""
@@ -29,12 +27,6 @@ def enumerated(proxy: np.ndarray, gold: np.ndarray, n: int) -> float:
         best = max(proxy[i] for i in subset)
         values.append(np.mean([gold[i] for i in subset if proxy[i] == best]))
     return float(np.mean(values))
-
-
-def test_chosen_mean_is_the_mean_over_all_subsets() -> None:
-    for n in range(1, 7):
-        for proxy, gold in ((PROXY, GOLD), (PROXY, PROXY), (-GOLD, -GOLD)):
-            assert chosen_mean(proxy, gold, n) == pytest.approx(enumerated(proxy, gold, n), **EXACT)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -53,9 +45,7 @@ def test_chosen_mean_is_unbiased_for_a_policy(n: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=2, max_size=7), st.data())
-def test_chosen_mean_with_ties_is_the_mean_over_all_subsets(
-    samples: list[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_chosen_mean_is_the_mean_over_all_subsets(samples: list[tuple[int, int]], data: st.DataObject) -> None:
     proxy, gold = (np.array([one[i] for one in samples], float) for i in (0, 1))
     n = data.draw(st.integers(1, len(samples)))
     assert chosen_mean(proxy, gold, n) == pytest.approx(enumerated(proxy, gold, n), abs=1e-12)
@@ -64,7 +54,7 @@ def test_chosen_mean_with_ties_is_the_mean_over_all_subsets(
 def test_chosen_mean_refuses_more_than_the_samples() -> None:
     for n in [0, 7]:
         with pytest.raises(ValueError, match="samples"):
-            chosen_mean(PROXY, GOLD, n)
+            chosen_mean(np.zeros(6), np.zeros(6), n)
 
 
 def test_kl_bound_is_the_divergence_of_distinct_rewards_in_the_limit() -> None:
