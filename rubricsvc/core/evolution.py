@@ -57,11 +57,6 @@ class BufferedCriterion(Value):
         """The key in every rubric version."""
         return self.criterion.key
 
-    @property
-    def agreement(self) -> float | None:
-        """The share of agreeing pairs, 0.5 by chance; None where nothing was compared."""
-        return self.agreeing / self.pairs if self.pairs else None
-
 
 class RefusedProposal(Value):
     """A proposed criterion that is not tried, and why."""

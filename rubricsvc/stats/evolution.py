@@ -65,7 +65,7 @@ def selected(
         if entry.state == "frozen" or (entry.state != "active" and entry.tested_step != step):
             continue
         # separation, times 2 · agreement − 1 where there is a reference; nothing confirms what has no pairs to compare
-        share = 0.5 if entry.agreement is None else entry.agreement
+        share = entry.agreeing / entry.pairs if entry.pairs else 0.5
         merit = (entry.separation or 0.0) * (2 * share - 1 if referenced else 1.0)
         reasons[entry.key] = "agreement" if merit <= 0 else "limit"
         if not entry.separation or entry.separation < min_separation:

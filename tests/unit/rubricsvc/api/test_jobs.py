@@ -51,11 +51,12 @@ def test_jobs_submit_and_get(filled: TestClient) -> None:
     assert filled.get("/v1/jobs", params={"status": "completed"}).json()["data"] == []
 
 
-def test_jobs_submit_same_key_returns_same_job(filled: TestClient) -> None:
+def test_jobs_submit_same_key_or_without_one_same_content_returns_same_job(filled: TestClient) -> None:
     first, again = submit(filled, key="k"), submit(filled, key="k")
     assert (first[0], again[0]) == (201, 200)
     assert first[1] | {"is_new": False} == again[1]
     assert submit(filled, key="other")[1]["id"] != first[1]["id"]
+    assert [submit(filled)[0], submit(filled)[0]] == [201, 200]
 
 
 @pytest.mark.parametrize("key", [None, "k"])
@@ -78,10 +79,6 @@ def test_jobs_submit_and_rescore_with_another_budget_is_409(filled: TestClient, 
     assert found == [201, 200, 409]
     assert filled.post("/v1/jobs/2/retry", params={"budget": 4}).status_code == 200
     assert filled.post("/v1/jobs/1/rescore", params={"budget": 4}).json()["id"] == 2
-
-
-def test_jobs_submit_without_key_is_idempotent_by_content(filled: TestClient) -> None:
-    assert [submit(filled)[0], submit(filled)[0]] == [201, 200]
 
 
 def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) -> None:
