@@ -118,46 +118,38 @@ def curve(title: str, points: Sequence[Point], height: int = 220, *, over: str =
     return chart
 
 
-def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Point]:
-    """Return metrics over steps: means of windows with 95 % intervals, or the steps of a short run. See `band_note`."""
-    found = []
+def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[list[Point], str]:
+    """Return metrics over steps, and what their points and bands are.
+
+    A point is the mean of a window, with its 95 % interval, or a step of a short run.
+    """
+    found, single, several = list[Point](), list[str](), set[int]()
     for name in names:
-        values = _values(steps, name)
+        measured = ((step["step"], step.get(name)) for step in steps)
+        values = [(step, one) for step, one in measured if isinstance(one, int | float) and not isinstance(one, bool)]
         if (size := window_size(len(values))) > 1:
+            several.add(size)
             found += windows(name, values, size)
-        else:
-            by_step = {step["step"]: step for step in steps}
-            for number, value in values:
-                band, step = (None, None), by_step[number]
-                if name == LENGTH:
-                    band = step.get("completions/min_length"), step.get("completions/max_length")
-                elif name == REWARD and (deviation := step.get("reward_std")) is not None:
-                    band = value - deviation, value + deviation
-                found.append(Point(name, number, value, *band))
-    return found
-
-
-def _values(steps: Iterable[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    """Return the steps in which a metric was measured, with its values."""
-    values = ((step["step"], step.get(name)) for step in steps)
-    return [(step, one) for step, one in values if isinstance(one, int | float) and not isinstance(one, bool)]
-
-
-def band_note(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Return what a point and a band of `metric_points` are."""
-    sizes = {name: window_size(len(_values(steps, name))) for name in names}
-    single = [name for name, size in sizes.items() if size == 1]
-    several = sorted({size for size in sizes.values() if size > 1})
+            continue
+        single.append(name)
+        by_step = {step["step"]: step for step in steps}
+        for number, value in values:
+            band, step = (None, None), by_step[number]
+            if name == LENGTH:
+                band = step.get("completions/min_length"), step.get("completions/max_length")
+            elif name == REWARD and (deviation := step.get("reward_std")) is not None:
+                band = value - deviation, value + deviation
+            found.append(Point(name, number, value, *band))
     notes = []
     if several:
-        numbers = " or ".join(map(str, several))
+        numbers = " or ".join(map(str, sorted(several)))
         steps_of = f"{numbers} consecutive steps in which it was measured, drawn in their middle"
         notes.append(f"A point is the mean of {steps_of}; its band is the 95 % t interval over these steps.")
     if single:
         whose = f"A point of fewer than {MIN_STEPS} steps" if several else "A point"
         bands = [f"the band of {name} is {STEP_BANDS[name]}" for name in single if name in STEP_BANDS]
         notes.append(f"{whose} is one step; {' and '.join(bands) or 'it has no interval'}.")
-    return " ".join(notes)
+    return found, " ".join(notes)
 
 
 def score_points(lines: Iterable[Mapping[str, Any]]) -> list[Point]:
@@ -180,8 +172,8 @@ def criterion_curves(steps: Sequence[Mapping[str, Any]], most: int, a_chart: int
     names, charts = sorted(found)[:most], []
     for at in range(0, len(names), a_chart):
         part = names[at : at + a_chart]
-        points = [replace(one, series=one.series[len(_PREFIX) : -len(_SUFFIX)]) for one in metric_points(steps, part)]
-        charts.append((band_note(steps, part), points))
+        points, note = metric_points(steps, part)
+        charts.append((note, [replace(one, series=one.series[len(_PREFIX) : -len(_SUFFIX)]) for one in points]))
     return charts
 
 
@@ -227,15 +219,15 @@ def curves(steps: Sequence[Mapping[str, Any]]) -> list[Curve]:
 
     A tool that a step does not name was not called in it.
     """
-    found = [
-        Curve(heading, f"{unit}, by step. {band_note(steps, [name])}", points)
-        for heading, name, unit in CURVES
-        if (points := metric_points(steps, [name]))
-    ]
+    found = []
+    for heading, name, unit in CURVES:
+        points, note = metric_points(steps, [name])
+        if points:
+            found.append(Curve(heading, f"{unit}, by step. {note}", points))
     tools = sorted({name for step in steps for name in step if name.startswith(f"{_CALLS}/")})
     filled = [{**dict.fromkeys(tools, 0.0), **step} for step in steps if _CALLS in step]
-    if points := metric_points(filled, tools):
-        note = f"Mean calls of each tool in an episode, by step. {band_note(filled, tools)}"
+    points, note = metric_points(filled, tools)
+    if points:
         by_tool = [replace(one, series=one.series.removeprefix(f"{_CALLS}/")) for one in points]
-        found.append(Curve("Calls of tools", note, by_tool))
+        found.append(Curve("Calls of tools", f"Mean calls of each tool in an episode, by step. {note}", by_tool))
     return found

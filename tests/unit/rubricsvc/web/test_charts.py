@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.web.charts import band_note, curves, metric_points, window_size, windows
+from rubricsvc.web.charts import curves, metric_points, window_size, windows
 
 NAMES = ("reward", "kl/start", "completions/mean_length", "rewards/clear/mean")
 
@@ -25,10 +25,10 @@ def metrics(steps: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_metric_points_of_a_long_run_are_windows_with_intervals(name: str) -> None:
-    points = metric_points(metrics(62), [name])
+    points, note = metric_points(metrics(62), [name])
     assert [point.step for point in points] == [*range(3, 57, 5), 59.0]
     assert all(point.low is not None and point.low < point.value < (point.high or 0.0) for point in points)
-    assert "5 consecutive" in band_note(metrics(62), [name])
+    assert "5 consecutive" in note
 
 
 STEPS = [
