@@ -66,7 +66,7 @@ class Rubrics:
 
     Args:
         db: The database.
-        edit: Who adds rubrics, and which of them are drafts: by default generated ones of nobody.
+        edit: Who adds rubrics (by default unnamed), and which of them are drafts (by default generated ones).
         check: Checks each rubric.
         empty_value: Value of a check on an empty completion, for the rule of lint.
         collections_dir: Folder of collections, by default that of the settings.
