@@ -4,7 +4,8 @@
 
 A path runs once in this process, with a judge that answers at once and a tiny policy, under `sys.setprofile`. Counted
 are the functions that call a function of another file, since there a reader has to change files. A function inside a
-function belongs to the one around it, as do properties, special methods, validators and comprehensions to their caller.
+function belongs to the one around it, as do properties, special methods, validators, conversions of columns and
+comprehensions to their caller.
 What runs while a module is imported does not count, nor do errors, settings, metrics and the printer. A run is followed
 in its own thread, up to the first loss: what scores it in the workers is the path of a job.
 """
@@ -36,18 +37,26 @@ Walk = dict[str, set[str]]
 """The functions that were counted, by file."""
 
 _TRANSPARENT = {"property", "cached_property", "model_validator", "field_validator", "model_serializer", "setter"}
+_CONVERSIONS = {"process_bind_param", "process_result_value"}  # of columns, which SQLAlchemy calls
+_VALIDATORS = {"BeforeValidator", "AfterValidator", "PlainSerializer"}
 
 
 @cache
-def _transparent_lines(path: str) -> frozenset[int]:
-    """Return the first lines of the properties and validators of a file."""
-    lines = set()
-    for node in ast.walk(ast.parse(Path(path).read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
-            names = {name for one in node.decorator_list for name in ast.unparse(one).split("(")[0].split(".")}
-            if names & _TRANSPARENT:
-                lines.add(node.decorator_list[0].lineno)
-    return frozenset(lines)
+def _transparent(path: str) -> frozenset[str]:
+    """Return the qualified names of the properties and validators of a file."""
+    names = set()
+    tree = ast.parse(Path(path).read_text())
+    scopes = [("", tree), *((f"{node.name}.", node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
+    for prefix, scope in scopes:
+        for node in ast.iter_child_nodes(scope):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                used = {name for one in node.decorator_list for name in ast.unparse(one).split("(")[0].split(".")}
+                if used & _TRANSPARENT:
+                    names.add(prefix + node.name)
+        for node in ast.walk(scope) if not prefix else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in _VALIDATORS:
+                names |= {ast.unparse(one) for one in node.args}
+    return frozenset(names)
 
 
 @cache
@@ -58,7 +67,7 @@ def _function(code: CodeType) -> tuple[str, str] | None:
         return None
     name = code.co_qualname.split(".<locals>")[0]
     last = name.rpartition(".")[2]
-    if last.startswith(("<", "__")) or code.co_firstlineno in _transparent_lines(code.co_filename):
+    if last.startswith(("<", "__")) or last in _CONVERSIONS or name in _transparent(code.co_filename):
         return None
     return str(file.relative_to(ROOT)), name
 
