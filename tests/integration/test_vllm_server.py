@@ -35,7 +35,8 @@ async def ask(server: Server, *requests: EngineRequest, lists: bool) -> tuple[li
 
 def test_prompt_lists_give_the_probabilities_of_single_chats() -> None:
     requests = (REQUEST, replace(REQUEST, system=""), replace(REQUEST, shared="word " * 20_000))
-    with vllm_server(block_size=32, reply_tokens=16, threads=1) as server:
+    # in bfloat16 the probabilities of another batch differ by up to 0.03 on a processor with AMX
+    with vllm_server(block_size=32, reply_tokens=16, threads=1, options=("--dtype", "float32")) as server:
         before = server.tokens()
         in_lists, enabled = asyncio.run(ask(server, *requests, lists=True))
         spent = server.tokens() - before
@@ -46,5 +47,5 @@ def test_prompt_lists_give_the_probabilities_of_single_chats() -> None:
     for together, single in zip(in_lists[:2], alone[:2], strict=True):
         for one, other in zip(together, single, strict=True):
             assert isinstance(one, Reply) and isinstance(other, Reply)
-            assert one.label_mass == pytest.approx(other.label_mass, abs=1e-3)  # bfloat16, in other batches
+            assert one.label_mass == pytest.approx(other.label_mass, abs=1e-3)
     assert {answer.reason for answer in in_lists[2] if isinstance(answer, Failure)} == {Reason.TOO_LONG}
