@@ -35,7 +35,7 @@ research: install ## recipes/research.toml in the folder research-out, with its 
 	rubricsvc collections add postgresql --debian postgresql-doc --replace && \
 	rubricsvc prompts synthesize postgresql --capability define --limit 20 --out other.jsonl && \
 	rubricsvc runs start research.toml $$(test -d research && echo --resume) && \
-	rubricsvc runs evaluations research && \
+	rubricsvc runs show research --evaluations && \
 	rubricsvc runs report research --out report.html
 
 test: install lint ## lint, types and all tests but the slow ones, on a real PostgreSQL and Redis (9 minutes on 2 idle cores)
@@ -51,7 +51,7 @@ test-vllm: .venv-vllm/.installed ## the tests of vLLM in the worker, on its CPU 
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest -q tests -m vllm
 
 test-trackers: .venv-trackers/.installed ## what TensorBoard, trackio and W&B (offline) hold of a run (2 minutes)
-	OMP_NUM_THREADS=1 .venv-trackers/bin/python -m pytest -q tests/integration/trainer/test_trackers.py tests/integration/rubricsvc/cli/test_runs_trackers.py
+	OMP_NUM_THREADS=1 .venv-trackers/bin/python -m pytest -q tests/integration/trainer/test_trackers.py
 
 lint: install ## style, types, import directions
 	$(BIN)/ruff check .

@@ -43,7 +43,6 @@ from trainer.judge_training import run as metrics
 from trainer.judge_training.config import load_config
 from trainer.judge_training.run import BASE, Question, baselines, criterion_text, overlap, verdicts
 from workers.audit import cases, suites
-from workers.audit.repeatability import CompletionGroup
 from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit
 from workers.audit.suites import AuditPlan
@@ -161,13 +160,10 @@ async def audited(engine: Engine, judge: Judge, source: Source, per_attack: int)
 
 async def repeated(engine: Engine, judge: Judge, source: Source) -> Repeatability:
     """Return how far verdicts differ when the built-in cases of the audit are judged three times."""
-    groups = [
-        CompletionGroup(one.rubric, one.prompt, (Completion(text=one.text),))
-        for one in cases.built_in()[: source.size(24)]
-    ]
+    rows = [(one.rubric, one.prompt, Completion(text=one.text)) for one in cases.built_in()[: source.size(24)]]
     source_name = "cases of the audit"
     return await measure_repeatability(
-        engine, judge, groups, source=source_name, repeats=3, on_progress=lambda done, n, _: progress(done, n, "again")
+        engine, judge, rows, source=source_name, repeats=3, on_progress=lambda done, n, _: progress(done, n, "again")
     )
 
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -113,7 +112,7 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true", help="repeat the steps with a vLLM server")
     parser.add_argument("--out", type=Path, help="folder of the run, which is kept")
     given = parser.parse_args()
-    size = demo.DemoSize(steps=given.steps, demonstration_steps=given.warm_up, group_size=given.group_size)
+    size = demo.FULL | {"steps": given.steps, "demonstration_steps": given.warm_up, "group_size": given.group_size}
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.out or Path(temporary)
         figures = trained(folder, size)
@@ -130,14 +129,13 @@ def main() -> None:
     print(json.dumps({"bench": "research"} | {name: round(one, 4) for name, one in figures.items()}))
 
 
-def trained(folder: Path, size: demo.DemoSize) -> dict[str, float]:
+def trained(folder: Path, size: Mapping[str, float]) -> dict[str, float]:
     """Run the commands of the demo without evaluations; return the shares of a step."""
     demo.open_folder(folder, size, seed=0)
     config = folder / "research.toml"
     config.write_text(config.read_text(encoding="utf-8").partition("[eval]")[0], encoding="utf-8")
     with demo.project(folder), metered() as meter:
-        for command in takewhile(lambda one: one[:2] != ("runs", "report"), demo.commands()):
-            demo.run_command(*command)
+        demo.train()
     return shares(folder / demo.RUN, meter.waited_s)
 
 

@@ -23,9 +23,22 @@ SETTINGS = "rubricsvc.toml"
 TEMPLATE = Path(__file__).with_name("demo.toml")
 
 
-_NAMES = ("steps", "demonstration_steps", "prompts_per_step", "group_size", "held_out", "samples")
-FULL = dict(zip(_NAMES, (8, 12, 2, 8, 0.15, 2), strict=True))
-FAST = dict(zip(_NAMES, (2, 30, 1, 4, 0.08, 1), strict=True))
+FULL = {
+    "steps": 8,
+    "demonstration_steps": 12,
+    "prompts_per_step": 2,
+    "group_size": 8,
+    "held_out": 0.15,
+    "samples": 2,
+}
+FAST = {
+    "steps": 2,
+    "demonstration_steps": 30,
+    "prompts_per_step": 1,
+    "group_size": 4,
+    "held_out": 0.08,
+    "samples": 1,
+}
 """What the template has of the demo, and of the small one."""
 
 
@@ -50,19 +63,24 @@ def run_demo(out: Path, size: Mapping[str, float], seed: int, *, as_json: bool =
     echo(f"{'continuing' if begun else 'beginning'} the demo in {out}; it ends with {out / REPORT}")
     with project(out):
         with redirect_stdout(sys.stderr):
-            if not Path("collections").is_dir():
-                run_command("collections", "add", "python", "--python")
-            if not Path("tasks.jsonl").is_file():
-                capabilities = ("--capability", "define", "--capability", "changes", "--limit", "60")
-                run_command("prompts", "synthesize", "python", *capabilities, "--out", "tasks.jsonl")
             if not Path(REPORT).is_file():
-                run_command("judges", "add", "embedded", "--embedded", "--no-probe")
-                run_command("runs", "start", "research.toml", *(["--resume"] if Path(RUN).is_dir() else []))
+                train()
                 run_command("runs", "report", RUN, "--out", REPORT)
         for state in Path(RUN).rglob("optimizer.safetensors"):
             state.unlink()  # 1.6 GB, which only further training needs
         run_command("runs", "show", RUN, "--evaluations", *(["--json"] if as_json else []))
     echo(f"look at {out / REPORT}; cd {out} to use its database: rubricsvc runs show")
+
+
+def train() -> None:
+    """Run the commands up to the trained policy that were not run yet in this folder."""
+    if not Path("collections").is_dir():
+        run_command("collections", "add", "python", "--python")
+    if not Path("tasks.jsonl").is_file():
+        capabilities = ("--capability", "define", "--capability", "changes", "--limit", "60")
+        run_command("prompts", "synthesize", "python", *capabilities, "--out", "tasks.jsonl")
+    run_command("judges", "add", "embedded", "--embedded", "--no-probe")
+    run_command("runs", "start", "research.toml", *(["--resume"] if Path(RUN).is_dir() else []))
 
 
 def run_command(*command: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections import Counter
@@ -310,3 +311,14 @@ def test_modules_have_docstrings() -> None:
         if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
     ]
     assert not silent
+
+
+OTHER_ENVIRONMENTS = {"autorubric_judge", "trl_step"}
+"""Measures that run in an environment of another product."""
+
+
+def test_measures_can_be_imported() -> None:
+    """No test runs them, so a name that is gone would show when somebody measures."""
+    for path in sorted((ROOT / "bench").glob("*.py")):
+        if path.stem not in {"__init__", *OTHER_ENVIRONMENTS}:
+            importlib.import_module(f"bench.{path.stem}")
