@@ -77,7 +77,7 @@ def _show(report: EvolutionReport, as_json: bool) -> None:
         show(report, as_json)
         return
     names = ("id", "run", "prompt_id", "rubric", "newest", "steps", "planned", "cost", "jobs", "finished_at")
-    measured = ("key", "state", "reason", "trials", "separation", "mean", "agreement")
+    measured = ("key", "state", "reason", "trials", "separation", "mean", "agreeing", "pairs")
     did = ("score", "proposed", "activated", "retired", "failure")
     result = report.held_out
     sections = {

@@ -47,7 +47,7 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Accept `list` where the group has `show`."""
-        if args[0] == "list" and "list" not in self.commands:
+        if args[0] == "list" and "list" not in self.commands and "show" in self.commands:
             args = ["show", *args[1:]]
         return super().resolve_command(ctx, args)
 

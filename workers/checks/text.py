@@ -199,7 +199,7 @@ import yaml
 def answer(text):
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)  # not loaded: merge keys can grow without bound
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         return str(error)
     return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
 """,

@@ -199,10 +199,9 @@ def test_tables() -> None:
 
 def test_format_fails_on_yaml_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.checks.text._YAML_SECONDS", 0.5)
-    for text, why in [("[" * 100_000, "YAML took longer"), ('{"a":' * 500, "RecursionError")]:
-        found = verdict(text, "format", kind="yaml")
-        assert (found.outcome, found.reason) == ("failed", "check_error")
-        assert why in (found.detail or "")
+    found = verdict("[" * 100_000, "format", kind="yaml")
+    assert (found.outcome, found.reason) == ("failed", "check_error")
+    assert "YAML took longer" in (found.detail or "")
 
 
 def test_lists() -> None:
@@ -225,6 +224,8 @@ def test_format() -> None:
         ("```yml\n- a\n- b\n```", "yaml", 1),
         ("just words", "yaml", 0),
         ("a: [1", "yaml", 0),
+        ("- " * 5000 + "a", "yaml", 0),
+        ('{"a":' * 500, "yaml", 0),
         ("a,b\n1,2", "csv", 1),
         ("a,b\n1", "csv", 0),
         ("a\nb", "csv", 0),
