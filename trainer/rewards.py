@@ -248,7 +248,7 @@ class ControlRewards(RewardSource):
 
     ``random``    a number drawn for each completion, uniform in [0, 1]; no judge is asked
     ``shuffled``  the rewards of the judge, in a random order among the completions of the same prompt
-    ``frozen``    the same number for all: nothing but a tool bonus or a penalty is learned
+    ``frozen``    the same number for all: nothing but a penalty is learned
 
     A policy that scores as high with one of them did not learn from the judge (arXiv 2506.10947). The random numbers
     depend on the seed and on the scored completions alone, so that a resumed run equals one without interruption.

@@ -114,7 +114,7 @@ def _read_records(target: str, format: str | None, as_json: bool) -> tuple[bool,
 
 
 _EXIT = {"failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE, "passed": output.OK}
-"""The exit codes, that of the gravest outcome first."""
+"""The exit codes, that of the most severe outcome first."""
 _FAULTS = "Plant faults by rule into good examples, and count those that are caught."
 _MIN_CATCH = "Least catch rate of each criterion that passes."
 

@@ -88,7 +88,7 @@ def lint(
     rules: Collection[Rule] | None = None,
     empty_value: EmptyValue | None = None,
 ) -> list[Finding]:
-    """Return the findings in a rubric, the gravest first, then in the order of the criteria.
+    """Return the findings in a rubric, the most severe first, then in the order of the criteria.
 
     Args:
         rubric: the rubric.

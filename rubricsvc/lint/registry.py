@@ -18,7 +18,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""From the gravest."""
+"""From the most severe."""
 
 EmptyValue = Callable[[Criterion, Prompt | None], float | None]
 """Returns the value that a criterion's check gives an empty completion; None if that cannot be said."""

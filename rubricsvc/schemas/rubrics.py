@@ -101,7 +101,7 @@ class LintRequest(Value):
 
 
 class LintReport(Value):
-    """What is wrong with a rubric, the gravest first."""
+    """What is wrong with a rubric, the most severe first."""
 
     findings: tuple[Finding, ...] = Field(description="Findings.")
 

@@ -1,4 +1,4 @@
-"""`Graders`: run an OpenAI grader on one sample, as jobs of one completion.
+"""Run an OpenAI grader on one sample, as jobs of one completion.
 
 The grader is stored as a rubric and the item as a prompt. All of it is content-addressed, so that the same run is the
 same jobs, and a repeated request retries what failed.
