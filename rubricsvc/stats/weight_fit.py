@@ -123,7 +123,8 @@ def fit_weights(
     rows, clusters = len(problem.values), len(np.unique(problem.clusters))
     if rows < MIN_ROWS or clusters < MIN_CLUSTERS:
         raise InvalidError(
-            f"a fit needs {MIN_ROWS} scores or pairs on {MIN_CLUSTERS} prompts, found {rows} on {clusters}",
+            f"a fit needs {MIN_ROWS} scores or pairs on {MIN_CLUSTERS} prompts (or, of one prompt, completions),"
+            f" found {rows} on {clusters}",
             hint="label more completions under the key 'overall' (`rubricsvc labels import FILE`), and score them",
         )
     old = np.array([criterion.weight for criterion in rubric.criteria])
