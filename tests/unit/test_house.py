@@ -112,28 +112,26 @@ BUDGETS = {
 """Lines of Python that a room may have, docstrings included. At its budget, one in means one out."""
 
 OVER_BUDGET = {
-    "rubricsvc/core": 3_726,
-    "rubricsvc/formats": 2_655,
-    "rubricsvc/graders": 477,
-    "rubricsvc/store": 3_998,
-    "rubricsvc/schemas": 1_464,
-    "rubricsvc/services": 4_833,
-    "rubricsvc/cli": 4_041,
-    "rubricsvc": 28_417,
-    "workers/engines": 2_661,
-    "workers/checks": 2_581,
-    "trainer/judge_training": 1_528,
-    "rubricsvc workers trainer migrations": 50_690,
+    "rubricsvc/core": 3_583,
+    "rubricsvc/formats": 2_575,
+    "rubricsvc/graders": 466,
+    "rubricsvc/store": 3_870,
+    "rubricsvc/schemas": 1_389,
+    "rubricsvc/services": 4_410,
+    "rubricsvc/cli": 3_827,
+    "rubricsvc": 27_173,
+    "workers/checks": 2_501,
+    "trainer/judge_training": 1_439,
 }
 """Rooms that are still above their budgets, with what they may have until then. Only lower these numbers."""
 
-MAX_MODULES = 330
+MAX_MODULES = 330  # 247 now
 MIN_MEDIAN_FUNCTION_LINES = 10  # towards 11
 MAX_SMALL_MODULES = 4  # towards 0, as are those below
-MAX_UNTYPED_FUNCTIONS = 94
+MAX_UNTYPED_FUNCTIONS = 90
 MAX_PRINTING_CALLS = 2
-MAX_COMMANDS = 66  # towards 60
-MAX_OPTIONS = 318
+MAX_COMMANDS = 62  # towards 60
+MAX_OPTIONS = 293
 
 
 def lines_of(path: Path) -> int:
