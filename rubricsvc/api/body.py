@@ -91,8 +91,15 @@ class StrictRoute(APIRoute):
 
 
 async def validate_body(request: Request) -> None:
-    """Validate the body of a `StrictRoute` before the endpoint runs, in a thread if it is large."""
-    body, field = getattr(request, "strict_body", None), getattr(request.scope["route"], "body_field", None)
+    """Validate the body of a `StrictRoute` before the endpoint runs, in a thread if it is large.
+
+    Raises:
+        InvalidError: The body is too wrong to list its errors, or the route takes none and would ignore it.
+    """
+    body, route = getattr(request, "strict_body", None), request.scope["route"]
+    field = getattr(route, "body_field", None)
+    if field is None and isinstance(route, StrictRoute) and not route.openapi_extra and await request.body():
+        raise InvalidError("this route takes no body", hint="send its parameters in the query; see /docs", path="body")
     if body is None or field is None:
         return
     model = field.field_info.annotation

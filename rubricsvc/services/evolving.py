@@ -293,7 +293,7 @@ class LabelSource:
         place = {id_: row for row, id_ in enumerate(self._ids.tolist())}
         overall = [(place[id_], who, score) for id_, who, score in labels.overall_labels(session, selection)]
         scored, given = [row for row, *_ in overall], [score for *_, score in overall]
-        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: nobody gave a score
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: no person gave a score
             self._scores = np.bincount(scored, given, len(place)) / np.bincount(scored, minlength=len(place))
         kept = ~np.isnan(reward_vector(rubric.value, self._verdicts)) & ~np.isnan(self._scores)
         clusters = np.random.default_rng([self._request.seed, 0]).permutation(np.unique(self._clusters[kept]))

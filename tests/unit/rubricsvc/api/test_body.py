@@ -117,3 +117,11 @@ def test_body_has_room_for_full_batches() -> None:
 def test_body_rejects_unauthorized_callers_before_it_is_validated(serve: Serve) -> None:
     answer = serve(require_key=True).post("/v1/labels", content="{" * INLINE_BYTES * 2, headers=JSON)
     assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("path", ["rescore", "retry", "cancel"])
+def test_body_is_refused_where_the_route_would_ignore_it(filled: TestClient, path: str) -> None:
+    answer = filled.post(f"/v1/jobs/1/{path}", content='{"budget": 1}', headers=JSON)
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "body")
+    assert "takes no body" in answer.json()["error"]["message"]
+    assert filled.post(f"/v1/jobs/1/{path}").status_code == 404
