@@ -91,11 +91,7 @@ class StrictRoute(APIRoute):
 
 
 async def validate_body(request: Request) -> None:
-    """Validate the body of a `StrictRoute` before the endpoint runs, in a thread if it is large.
-
-    Raises:
-        InvalidError: The body is too wrong to list its errors, or the route takes none and would ignore it.
-    """
+    """Validate the body of a `StrictRoute`, in a thread if it is large; refuse one that the endpoint would ignore."""
     body, route = getattr(request, "strict_body", None), request.scope["route"]
     field = getattr(route, "body_field", None)
     if field is None and isinstance(route, StrictRoute) and not route.openapi_extra and await request.body():

@@ -7,7 +7,7 @@ every rule with its measured precision and recall.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from rubricsvc.core.prompt import Prompt
@@ -102,18 +102,12 @@ def lint(
     return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), place.get(one.criterion or "", -1)))
 
 
-def rules_of(
-    names: Collection[str] = (),
-    ignored: Collection[str] = (),
-    severity: Severity = "info",
-    *,
-    known: Mapping[str, Rule] = RULES,
-) -> list[Rule]:
-    """Return the ``known`` rules of these names (by default all), less the ignored ones and those below a severity."""
+def rules_of(names: Collection[str] = (), ignored: Collection[str] = (), severity: Severity = "info") -> list[Rule]:
+    """Return the rules of these names (by default all), less the ignored ones and those below a severity."""
     for name in (*names, *ignored):
-        if name not in known:
-            hint = f"expected one of {', '.join(sorted(known))}"
+        if name not in RULES:
+            hint = f"expected one of {', '.join(sorted(RULES))}"
             raise InvalidError(f"unknown rule {name!r}", hint=hint, path="rule")
     least = SEVERITIES.index(severity)
-    chosen = [one for name, one in known.items() if (not names or name in names) and name not in ignored]
+    chosen = [one for name, one in RULES.items() if (not names or name in names) and name not in ignored]
     return [one for one in chosen if SEVERITIES.index(one.severity) <= least]
