@@ -35,6 +35,13 @@ class NewItem(Wire):
         " of each rubric of the completion's prompt.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        """Accept a completion id alone, or a pair of completion id and rubric."""
+        value = (value, None) if isinstance(value, int) else value
+        return dict(zip(cls.model_fields, value, strict=True)) if isinstance(value, tuple) else value
+
 
 MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]
 
@@ -67,18 +74,6 @@ class NewJob(Wire):
         if self.items is not None and (self.rubric, self.policy, self.limit) != (None, None, None):
             raise ValueError("items and rubric, policy or limit exclude each other")
         return self
-
-    @classmethod
-    def arguments(cls, **fields: Any) -> dict[str, Any]:
-        """Accept pairs of completion id and rubric, or completion ids alone, as items."""
-        if fields.get("items") is None:
-            return fields
-        given = ((one, None) if isinstance(one, int) else one for one in fields["items"])
-        items = [
-            {"completion_id": one[0], "rubric": one[1]} if isinstance(one, tuple) and len(one) == 2 else one
-            for one in given
-        ]
-        return fields | {"items": items}
 
 
 class StoredJob(Stored):

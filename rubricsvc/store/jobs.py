@@ -81,7 +81,7 @@ def submit(
     job, is_new = add(session, rows, judge_id=judge_id, content_key=content_key, **options)
     if is_new:
         if not allow_drafts:
-            rubrics.reject_drafts(session, {rubric_id for _, rubric_id in pairs})
+            rubrics.reject_drafts(session, select(ItemRow.rubric_id).where(ItemRow.job_id == job.id))
         foreign = (
             select(ItemRow.completion_id, RubricRow.name, RubricRow.version)
             .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)

@@ -422,14 +422,13 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
     is_over = ItemRow.lease_until < now
     if dead:
         is_over |= ItemRow.worker.in_(dead)
-    over = select(ItemRow.id, ItemRow.lost).where(ItemRow.state == LEASED, is_over).with_for_update(skip_locked=True)
-    rows = session.execute(over).all()
-    retried = [id_ for id_, lost in rows if lost + 1 < max_leases]
-    failed = [id_ for id_, lost in rows if lost + 1 >= max_leases]
+    over = select(ItemRow.id).where(ItemRow.state == LEASED, is_over).with_for_update(skip_locked=True)
+    fails = ItemRow.lost + 1 >= max_leases
     freed = {"lease_until": None, "worker": None, "lost": ItemRow.lost + 1}
-    for ids, values in ((retried, {"state": PENDING}), (failed, {"state": FAILED, "null_reason": _WORKER_LOST})):
-        for chunk in batched(ids):
-            session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
+    freed["state"] = case((fails, FAILED), else_=PENDING)
+    freed["null_reason"] = case((fails, _WORKER_LOST), else_=ItemRow.null_reason)
+    released = update(ItemRow).where(ItemRow.id.in_(over)).values(freed).returning(ItemRow.id)
+    count = len(session.execute(released, execution_options={"synchronize_session": False}).all())
     finish(session)
     waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == SCORE)).all()
     busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
@@ -440,7 +439,7 @@ def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = (), 
     # those that another transaction removes are skipped: waiting for it could be a deadlock
     old = select(WorkerRow.name).where(WorkerRow.seen_at < now - KEPT_SECONDS).with_for_update(skip_locked=True)
     session.execute(delete(WorkerRow).where(WorkerRow.name.in_(list(session.scalars(old)))))
-    return len(rows)
+    return count
 
 
 _WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -20,7 +20,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricTest
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
-from rubricsvc.store.session import add_new, batched, by_id, find, id_of, missing, name_of, page_of, rows_with
+from rubricsvc.store.session import add_new, by_id, find, id_of, missing, name_of, page_of, rows_with
 from rubricsvc.store.tables import EvolutionRow, EvolutionStepRow, PromptRow, RubricEventRow, RubricRow, RubricTestRow
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
@@ -130,13 +130,12 @@ def approval_hint(row: RubricRow) -> str:
     return f"approve it: {submit}{approve}; or {exactly if row.state == RETIRED else draft}"
 
 
-def reject_drafts(session: Session, ids: Iterable[int]) -> None:
+def reject_drafts(session: Session, ids: Sequence[int] | Select[int]) -> None:
     """Raise NotApprovedError if one of these versions is a draft or in review."""
-    for chunk in batched(sorted(set(ids))):
-        query = select(RubricRow).where(RubricRow.id.in_(chunk), RubricRow.state.in_(NOT_APPROVED))
-        if rows := session.scalars(query.order_by(RubricRow.id).limit(6)).all():
-            listed = ", ".join(row.ref for row in rows[:5]) + (", …" if len(rows) > 5 else "")
-            raise NotApprovedError(f"not approved: {cut(listed, 400)}", hint=approval_hint(rows[0]))
+    query = select(RubricRow).where(RubricRow.id.in_(ids), RubricRow.state.in_(NOT_APPROVED))
+    if rows := session.scalars(query.order_by(RubricRow.id).limit(6)).all():
+        listed = ", ".join(row.ref for row in rows[:5]) + (", …" if len(rows) > 5 else "")
+        raise NotApprovedError(f"not approved: {cut(listed, 400)}", hint=approval_hint(rows[0]))
 
 
 def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
