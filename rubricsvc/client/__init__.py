@@ -1,4 +1,4 @@
-"""Python SDK of the HTTP service: `Client`, and `AsyncClient` with the same methods as coroutines.
+"""Python SDK of the HTTP service.
 
 ::
 
@@ -8,9 +8,9 @@
         for job in client.iterate(client.jobs.page, status="completed"):
             print(job.id, job.name)
 
-A method is written once, as a coroutine: `transport` sends and retries, `nouns` are the attributes of a client.
+`transport` sends and retries, `nouns` are the attributes of a client.
 """
 
-from rubricsvc.client.clients import AsyncClient, Client
+from rubricsvc.client.clients import Client
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["Client"]
